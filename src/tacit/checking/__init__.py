@@ -1,4 +1,4 @@
-"""A policy tested as the package's own are: :func:`tacit.check` and ``tacit check``."""
+"""Test user-defined policies like the package's own: :func:`tacit.check` and ``tacit check``."""
 
 from tacit.checking.kernels import Finding as Finding
 from tacit.checking.kernels import PolicyCheck as PolicyCheck

@@ -1,12 +1,11 @@
-"""A trial of a policy, and what its kernels promise: slots on offer, lanes apart, propensities, chance."""
+"""Tests of a policy's kernels: arms on offer, randomness, propensities, independence of lanes, snapshots."""
 
-# 1. ``PolicyCheck``: what a check found; ``Trial``: impressions and feedback that are the same in every test,
-#    by the number of a round.
-# 2. In plain Python, where numba's loops would write out of bounds in silence; then compiled, which must be
-#    the same.
-# 3. Chance: draws come from the generator that is given; propensities are frequencies; ties are broken at
-#    random.
-# 4. Lanes learn apart; what is taken back or saved comes out as it was.
+# 1. ``PolicyCheck``: the result of a check; ``Trial``: impressions and feedback by the number of a round,
+#    the same in every test.
+# 2. In plain Python, which detects indices out of bounds as compiled code does not; then compiled, with the
+#    same result.
+# 3. Randomness: all draws come from the generator; propensities equal frequencies; ties are broken at random.
+# 4. Lanes learn independently; unlearning and snapshots restore the state.
 
 from __future__ import annotations
 
@@ -30,21 +29,21 @@ from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES, Impression, Policy, outcome_of
 
-# ---- What a check of a policy found
+# ---- The result of a check
 
 MARKS = {True: "ok", False: "FAILED", None: "–"}
 
 
 class Finding(NamedTuple):
-    """What one test found.
+    """The result of one test.
 
     Attributes
     ----------
     name : str
     passed : bool or None
-        None where there was nothing to test.
+        None if the test does not apply.
     detail : str
-        What was tested, or why it failed, or why it was left out.
+        The subject of the test, or the reason why it failed or was left out.
     """
 
     name: str
@@ -54,12 +53,12 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class PolicyCheck(Tabulated):
-    """What a check of a policy found.
+    """The result of a check of a policy.
 
     Attributes
     ----------
     policy : str
-        Its label.
+        The policy's label.
     verdicts : tuple of Finding
     """
 
@@ -68,7 +67,7 @@ class PolicyCheck(Tabulated):
 
     @property
     def passed(self) -> bool:
-        """Whether no test failed."""
+        """True if no test failed."""
         return all(verdict.passed is not False for verdict in self.verdicts)
 
     @property
@@ -81,21 +80,21 @@ class PolicyCheck(Tabulated):
         return [verdict._asdict() for verdict in self.verdicts]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the result as plain data."""
         return {"policy": self.policy, "passed": self.passed, "tests": self.records()}
 
     def summary(self) -> str:
-        """Return an aligned table of what passed and what failed, with the reasons."""
+        """Return an aligned table of the tests with their results and reasons."""
         rows = [(MARKS[passed], name, detail) for name, passed, detail in self.verdicts]
         failed = len(self.failures)
         end = f"{failed} of {len(rows)} tests failed" if failed else "nothing failed"
         return f"{self.policy}\n{left_aligned(rows)}\n{end}"
 
 
-# ---- Impressions and feedback for a policy under test, the same in every round of every test
+# ---- Impressions and feedback for a policy under test; each round is the same in every test
 
 OFFERED = 4
-"""Arms on offer to a policy that knows arms by their features."""
+"""Number of arms on offer to a policy that identifies arms by their features."""
 
 
 class Failed(Exception):
@@ -103,11 +102,11 @@ class Failed(Exception):
 
 
 class LeftOut(Exception):
-    """There is nothing to test; the text says why."""
+    """A test does not apply; the text says why."""
 
 
 class Given(NamedTuple):
-    """One impression, and what each arm would get for it."""
+    """One impression, and a uniform number for each arm that determines its click."""
 
     context: Floats
     relevance: Floats
@@ -116,7 +115,7 @@ class Given(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What a learner is given."""
+        """The arguments of ``Learner.choose``."""
         named = {"context": self.context, "relevance": self.relevance, "examination": self.examination}
         return {name: array for name, array in named.items() if array.size}
 
@@ -130,11 +129,11 @@ class Trial:
     policy : Policy
     seed : int
     rounds : int
-        How many are played before something is looked at.
+        Number of rounds played before a comparison.
     draws : int
-        How many choices are compared with their propensity.
+        Number of choices whose frequencies are compared with propensities.
     error : float
-        With what probability a policy fails a test of frequencies though it is right.
+        Probability that a correct policy fails a test of frequencies.
     """
 
     policy: Policy
@@ -145,17 +144,17 @@ class Trial:
 
     @property
     def arms(self) -> int:
-        """How many arms are on offer."""
+        """Number of arms on offer."""
         return self.policy.arm_count if self.slotted else OFFERED
 
     @property
     def slotted(self) -> bool:
-        """Whether arms have slots of their own."""
+        """True if the policy has fixed arms, instead of identifying arms by their features."""
         return self.policy.arms is not None
 
     @property
     def tells_all(self) -> bool:
-        """Whether arms have slots, and the policy shows one."""
+        """True if the policy has fixed arms without features and shows one arm."""
         return self.policy.showing.single and self.policy.feature_dims == (0, 0)
 
     def given(self, round: int) -> Given:
@@ -168,12 +167,12 @@ class Trial:
         return Given(context, relevance, examination, rng.random(self.arms))
 
     def impression(self, round: int) -> Impression:
-        """Return the impression of a round, as kernels see it."""
+        """Return the impression of a round in the form that kernels take."""
         given = self.given(round)
         return Impression(np.arange(self.arms), *given[:3])
 
     def rewards(self, round: int, slots: Ints) -> Any:
-        """Return what comes back for what was shown in a round."""
+        """Return the reward of the arms shown in a round."""
         means = np.linspace(0.2, 0.8, self.arms)
         hits = (self.given(round).chances < means).astype(float)
         if self.policy.showing.compared:
@@ -184,15 +183,15 @@ class Trial:
         return float(hits[int(slots[0])])
 
     def learner(self, seed: int = 0) -> Learner:
-        """Return a learner that has seen nothing."""
+        """Return a new learner."""
         return Learner(self.policy, np.random.SeedSequence([self.seed, seed]))
 
     def choose(self, learner: Learner, key: str, round: int) -> Decision:
-        """Let a learner choose for the impression of a round."""
+        """Choose for the impression of a round with a learner; return the decision."""
         return learner.choose(key, **self.given(round).arguments)
 
     def play(self, learner: Learner, key: str, rounds: range) -> list[Decision]:
-        """Let a learner play rounds of a key; return its decisions."""
+        """Play rounds of a key with a learner; return its decisions."""
         made = []
         for round in rounds:
             decision = self.choose(learner, key, round)
@@ -202,18 +201,18 @@ class Trial:
 
 
 def drawing(learner: Learner, *numbers: int) -> None:
-    """Let the next draws of a learner follow from numbers alone."""
+    """Seed a learner's generator with numbers."""
     bits = np.random.PCG64(np.random.SeedSequence(numbers))
     learner.rng.bit_generator.state = bits.state
 
 
 def plain_generator(seed: int) -> Generator:
-    """Return the generator that :meth:`Trial.learner` draws from."""
+    """Return a generator in the same state as that of :meth:`Trial.make_learner`."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0])))
 
 
 def same_states(state: Any, expected: Any, said: str) -> None:
-    """Fail if two states are not the same, bit for bit."""
+    """Raise ``Failed`` with a message unless two states are equal, bit for bit."""
     for (name, mine), (_, its) in zip(leaves(state), leaves(expected), strict=True):
         if mine.tobytes() != its.tobytes():
             raise Failed(f"{name}: {said}")
@@ -227,13 +226,13 @@ SAME = {"rtol": 1e-6, "atol": 1e-8}
 
 
 def runs_in_python(trial: Trial) -> str:
-    """Play some rounds uncompiled, where an index that is out of bounds is noticed."""
+    """Test that kernels run in plain Python, which raises for an index out of bounds."""
     _plain(trial)
     return f"{PLAIN_ROUNDS} rounds in plain Python: every slot was on offer, no index out of bounds"
 
 
 def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
-    """Return what was shown and the state after some rounds in plain Python."""
+    """Play some rounds in plain Python; return the shown arm indices of each, and the state."""
     policy, params = trial.policy, trial.policy.params
     lane_rows(policy.init)
     state, rng, shown = policy.init(1), plain_generator(trial.seed), []
@@ -262,7 +261,7 @@ def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
 
 
 def _decided(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
-    """Return what is shown; fail if it is not on offer."""
+    """Decide in plain Python and return the action; raise ``Failed`` if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
     if policy.showing.single and type(policy).decide is Policy.decide:
         slot = policy.choose(params, state, 0, impression, rng)
@@ -282,7 +281,7 @@ def _decided(trial: Trial, state: Any, impression: Impression, rng: Generator, a
 
 
 def compiles(trial: Trial) -> str:
-    """Compile what choosing and learning run."""
+    """Test that the loops for choosing and learning compile."""
     if not compiles_loops():
         raise LeftOut("TACIT_COMPILE=0: nothing is compiled")
     trial.learner().compile()
@@ -290,7 +289,7 @@ def compiles(trial: Trial) -> str:
 
 
 def compiled_as_in_python(trial: Trial) -> str:
-    """Compare compiled kernels with the same in plain Python: same draws, choices and state."""
+    """Test that compiled kernels give the same choices and state as plain Python."""
     shown, state = _plain(trial)
     learner = trial.learner()
     for round, expected in enumerate(shown):
@@ -305,7 +304,7 @@ def compiled_as_in_python(trial: Trial) -> str:
 
 
 def takes_subsets(trial: Trial) -> str:
-    """Offer some of the arms only."""
+    """Test that the policy shows only arms on offer if some arms are not on offer."""
     policy = trial.policy
     if policy.feature_dims != (0, 0) or trial.arms < 3:
         raise LeftOut("arms are known by features" if not trial.slotted else "too few arms")
@@ -322,7 +321,7 @@ def takes_subsets(trial: Trial) -> str:
 
 
 def arms_may_come(trial: Trial) -> str:
-    """Add an arm while it learns."""
+    """Test that an arm can be added to a learner in use."""
     if trial.policy.feature_dims != (0, 0):
         raise LeftOut("arms are known by features")
     learner = trial.learner()
@@ -341,11 +340,11 @@ def arms_may_come(trial: Trial) -> str:
     return "an arm comes while it learns"
 
 
-# Chance ---------------------------------------------------------------------------------------
+# Randomness -----------------------------------------------------------------------------------
 
 
 def draws_from_its_generator(trial: Trial) -> str:
-    """Play twice with one seed."""
+    """Test that two runs with the same seed are equal."""
     learner, again = trial.learner(), trial.learner()
     first = trial.play(learner, "a", range(trial.rounds))
     second = trial.play(again, "a", range(trial.rounds))
@@ -362,7 +361,7 @@ def draws_from_its_generator(trial: Trial) -> str:
 def draw(
     params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, asked: Ints, chances: Floats
 ) -> None:
-    """Decide many times for one impression, and ask with what probability things are shown."""
+    """Fill ``actions`` with decisions on one impression, ``chances`` with propensities of ``queries``."""
     lane, impression = batch.lanes[0], impression_of(batch, 0)
     for i in range(len(actions)):
         decide(params, state, lane, impression, rng, actions[i])
@@ -372,7 +371,7 @@ def draw(
 
 
 def _moments(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
-    """Yield learners that have learned nothing, little and much, each with an impression."""
+    """Yield a learner after 0, 10 and all rounds, each time with an impression and a text for errors."""
     learner, played = trial.learner(), 0
     for rounds in (0, 10, trial.rounds):
         trial.play(learner, "a", range(played, rounds))
@@ -384,7 +383,7 @@ def _moments(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
 
 
 def _drawn(trial: Trial, learner: Learner, batch: Batch, stream: int = 1) -> tuple[Ints, Ints, Floats]:
-    """Return what is shown, how often, and with what propensity."""
+    """Draw many decisions for one impression; return the distinct actions, their counts and propensities."""
     params, state = trial.policy.params, learner.state
     loop, rng = compiled(draw, params), np.random.default_rng([trial.seed, stream])
     width = trial.policy.action_width
@@ -403,7 +402,7 @@ def _drawn(trial: Trial, learner: Learner, batch: Batch, stream: int = 1) -> tup
 
 
 def propensities_are_frequencies(trial: Trial) -> str:
-    """Compare propensities with how often things are shown, while nothing is learned."""
+    """Test that propensities equal the frequencies of actions, at fixed states."""
     compared = worst = 0.0
     for learner, batch, when in _moments(trial):
         shown, counts, chances = _drawn(trial, learner, batch)
@@ -431,9 +430,9 @@ def propensities_are_frequencies(trial: Trial) -> str:
 
 
 def _divergence(share: float, chance: float) -> float:
-    """Return the Kullback–Leibler divergence of two coins; by Chernoff, N times it is rarely large.
+    """Return the Kullback–Leibler divergence of two Bernoulli distributions.
 
-    P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both sides).
+    For a share of N draws, P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both sides).
     """
     parts = ((share, chance), (1 - share, 1 - chance))
     if any(p > 0 and q <= 0 for p, q in parts):
@@ -442,7 +441,7 @@ def _divergence(share: float, chance: float) -> float:
 
 
 def ties_are_broken_at_random(trial: Trial) -> str:
-    """Look at what keys that know nothing are shown."""
+    """Test that new keys are shown each arm with the same frequency."""
     if trial.policy.feature_dims != (0, 0) or trial.policy.showing.listed:
         raise LeftOut("only where a policy shows arms that have slots, not in lists")
     if trial.policy.begins_in_turn:
@@ -466,7 +465,7 @@ def ties_are_broken_at_random(trial: Trial) -> str:
 
 
 def lanes_learn_apart(trial: Trial) -> str:
-    """Play a key alone and among others; what it decides and learns must be the same."""
+    """Test that a key's decisions and state do not depend on other keys."""
     alone, among = trial.learner(), trial.learner()
     rows = lane_rows(trial.policy.init)
     for learner in (alone, among):
@@ -497,14 +496,14 @@ def _thrice(trial: Trial) -> dict[str, Any]:
 
 
 def _many(name: str) -> str:
-    """Return what ``choose_many`` calls an argument of ``choose``."""
+    """Return the name in ``choose_many`` of an argument of ``choose``."""
     return "contexts" if name == "context" else name
 
 
 def _learn_alone(
     trial: Trial, learner: Learner, decision: Any, key: str, round: int, rows: list[int]
 ) -> None:
-    """Learn, and fail if rows of another lane change."""
+    """Learn a decision's reward; raise ``Failed`` if rows of another lane change."""
     lane = learner.lane(key)
     before = [array.copy() for _, array in leaves(learner.state)]
     learner.learn(decision, trial.rewards(round, decision.slots))
@@ -517,11 +516,11 @@ def _learn_alone(
             raise Failed(f"{name}: learning for one key changes the row of another")
 
 
-# Taking back, keeping -------------------------------------------------------------------------
+# Unlearning and snapshots ---------------------------------------------------------------------
 
 
 def takes_back(trial: Trial) -> str:
-    """Take an outcome out again."""
+    """Test that unlearning restores the state without the outcome."""
     if not trial.policy.correctable:
         raise LeftOut("it has no unlearn")
     learner = trial.learner()
@@ -540,7 +539,7 @@ def takes_back(trial: Trial) -> str:
 
 
 def goes_on_from_a_snapshot(trial: Trial) -> str:
-    """Save, load, and go on beside the one that was saved."""
+    """Test that a loaded learner continues exactly as the saved one."""
     learner = trial.learner()
     trial.play(learner, "a", range(trial.rounds))
     trial.play(learner, "b", range(5))

@@ -1,7 +1,7 @@
-"""The tests that a policy is put to, one after the other; and those by simulation, replay and the service.
+"""Tests of a policy by simulation, replay and the service; and :func:`check`, which runs all tests.
 
-First tests that need more than kernels: simulation, replay, the service, speed. Then the order of all, and
-the check that runs them and gathers what they found.
+First the tests that need more than kernels: simulation, replay, the service, speed. Then the order of all
+tests, and the function that runs them and collects their results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
 from tacit.simulation.clicks_only import clicks_only
 from tacit.simulation.runs import begin_run
 
-# ---- What simulation, replay and the decision service make of a policy: the learner's very state
+# ---- Simulation, replay and the decision service must reach exactly the state of a learner
 
 SPEED_ROUNDS = 50_000
 CLICK_WINDOW, CLICK_RUNS, LEAST_SHARE = 50, 30, 0.97
@@ -48,7 +48,7 @@ MICROSECONDS = 1_000_000
 
 
 def simulates_as_it_learns(trial: Trial) -> str:
-    """Play a simulation, and feed a learner what it saw."""
+    """Test that a simulation and a learner with the same impressions and feedback reach the same state."""
     policy, seed, horizon = trial.policy, trial.seed, trial.rounds
     environment = _environment(trial)
     run = Run(policy, environment, horizon, seed, 0, np.array([horizon]))
@@ -88,7 +88,7 @@ def _reads(policy: Policy, name: str) -> bool:
 
 
 def _environment(trial: Trial) -> Environment:
-    """Return users that the policy fits."""
+    """Return an environment that fits the policy; raise ``LeftOut`` if there is none."""
     policy = trial.policy
     dims = {*policy.feature_dims, policy.context_dim} - {0} or {1}
     for kind in sorted(environments.values(), key=lambda kind: kind.__name__ != "BernoulliArms"):
@@ -113,10 +113,10 @@ def _fits(trial: Trial, world: Environment) -> bool:
 
 
 def learns_from_clicks_only(trial: Trial) -> str:
-    """Play runs in which only clicks are sent, late, and the same runs with zeros sent at once.
+    """Test that rewards with delayed clicks only are nearly those with immediate feedback, in paired runs.
 
-    Where a policy earns at least 97 % as much in half of all possible runs, each is worse with a probability
-    of at most a half, and so are as many as fail the test with that of a binomial tail.
+    If the share of rewards is at least 97 % in half of all possible runs, each run is below with a
+    probability of at most ½, so the number of runs below has a binomial tail, which bounds the error.
     """
     policy, horizon = trial.policy, 10 * trial.rounds
     environment, points = _environment(trial), np.array([horizon])
@@ -128,7 +128,7 @@ def learns_from_clicks_only(trial: Trial) -> str:
             run = begin_run(policy, environment, horizon, trial.seed, number, points, mode)
             run.advance(horizon)
             regret, reward = run.curve.total
-            # Duels earn nothing.
+            # Duels have no reward.
             gains.append(horizon - regret if policy.showing.compared else reward)
         shares.append(gains[0] / gains[1] if gains[1] > 0.0 else 1.0)
     worse, middle = sum(share < LEAST_SHARE for share in shares), float(np.median(shares))
@@ -143,7 +143,7 @@ def learns_from_clicks_only(trial: Trial) -> str:
 
 
 def _tail(count: int) -> float:
-    """Return with what probability so many of the runs, or more, are heads."""
+    """Return the probability of at least ``count`` heads among all runs with a fair coin."""
     return float(sum(comb(CLICK_RUNS, k) for k in range(count, CLICK_RUNS + 1)) / 2**CLICK_RUNS)
 
 
@@ -151,7 +151,7 @@ def _tail(count: int) -> float:
 
 
 def replays_as_it_learns(trial: Trial) -> str:
-    """Replay a log of uniform choices, and feed a learner the rows that count."""
+    """Test that replay of a uniform log and a learner with its matching rows reach the same state."""
     import pyarrow as pa
 
     from tacit.evaluate.windows import Pass, Replaying, WindowReader
@@ -193,7 +193,7 @@ def replays_as_it_learns(trial: Trial) -> str:
 
 
 def serves_as_it_learns(trial: Trial) -> str:
-    """Decide and learn in the service's engine, and fold its log anew."""
+    """Test that the service's engine, a replay of its log, and a learner reach the same state."""
     if trial.policy.showing.compared:
         raise LeftOut("placements of duels interleave rankings; the engine is not asked")
     try:
@@ -225,7 +225,7 @@ def serves_as_it_learns(trial: Trial) -> str:
 
 
 async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
-    """Return what an engine has learned, and a learner that was given the same."""
+    """Play rounds in an engine and in a learner; return the engine's state, and the learner."""
     from tacit.service.engine.engine import Engine
     from tacit.service.log.ids import Draws
     from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
@@ -239,7 +239,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
     placement = engine.placements["check"]
     try:
         for round in range(trial.rounds + 1):
-            # An hour later the window of the last list is closed, and it is learned from.
+            # After an hour the window of the last list is closed, and its feedback is learned.
             now[0] += 3600 * MICROSECONDS
             given = {name: array.tolist() for name, array in trial.given(round).arguments.items()}
             request = DecisionRequest(f"key {round % 3}", id=str(round), **given)
@@ -269,7 +269,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
 
 
 def how_fast(trial: Trial) -> str:
-    """Time a simulation, beside one of uniform choice, and single calls."""
+    """Measure the time of a simulated round, also with uniform choice, and of single calls."""
     learner, rounds = trial.learner(), 200
     trial.play(learner, "a", range(10))
     given = [trial.given(round) for round in range(rounds)]
@@ -291,7 +291,7 @@ def how_fast(trial: Trial) -> str:
 
 
 def _seconds(policy: Policy, environment: Environment) -> float:
-    """Return how long a simulated round takes: as many as fit into a fifth of a second."""
+    """Return the seconds per simulated round, measured for about a fifth of a second."""
     run = Run(policy, environment, SPEED_ROUNDS, 1, 0, np.array([SPEED_ROUNDS]))
     run.advance(10)
     begun, played = time.perf_counter(), 0
@@ -303,7 +303,7 @@ def _seconds(policy: Policy, environment: Environment) -> float:
 Test = Callable[[Trial], str]
 
 FIRST: dict[str, Test] = {"in Python": kernels.runs_in_python, "compiles": kernels.compiles}
-"""What must hold before compiled code may run: it looks at no bounds."""
+"""Tests that must pass before compiled code may run, as it does not check bounds."""
 
 TESTS: dict[str, Test] = {
     "compiled": kernels.compiled_as_in_python,
@@ -332,30 +332,29 @@ def check(
     draws: int = 20_000,
     error: float = 1e-6,
 ) -> PolicyCheck:
-    """Test a policy as the package's own are tested.
+    """Test a policy as the package's own policies are tested.
 
-    Its kernels run in plain Python, where an index out of bounds is noticed, and compiled; what
-    they show must be on offer, drawn from ``rng`` alone, with the very propensity that they tell;
-    keys must learn apart; a snapshot, a simulation, a replay and the service's engine must come to
-    the state of a learner, bit for bit; and where clicks come late and silence later still it must earn
-    nearly as much as where all is known at once. Impressions and rewards are made up.
+    Its kernels run in plain Python, which detects indices out of bounds, and compiled. The arms
+    shown must be on offer, drawn only from ``rng``, with frequencies equal to their propensities;
+    keys must learn independently; a snapshot, a simulation, a replay and the service's engine must
+    reach the state of a learner, bit for bit; and with delayed clicks only, rewards must be nearly
+    as high as with immediate feedback. Impressions and rewards are random.
 
     Parameters
     ----------
     policy : Policy
     only : sequence of str, optional
-        The names of the tests; by default all. Those of ``in Python`` and ``compiles`` come first
-        always.
+        The names of the tests; by default all. ``in Python`` and ``compiles`` always run first.
     seed : int, default 1
-        Of the impressions, of rewards and of all draws.
+        Seed of impressions, rewards and all draws.
     rounds : int, default 200
-        How many are played before something is looked at.
+        Number of rounds played before a comparison.
     draws : int, default 20,000
-        How many choices are compared with their propensity. A difference of d in a probability of
-        p is found where d² > 40·p(1 − p)/draws, about.
+        Number of choices whose frequencies are compared with propensities. A difference of d in a
+        probability p is detected if d² > 40·p(1 − p)/draws, approximately.
     error : float, default 1e-6
-        With what probability, at most, a right policy fails a test of frequencies (Chernoff's
-        bound), or that of clicks only (signs of 30 runs).
+        Largest probability that a correct policy fails a test of frequencies (Chernoff's bound), or
+        the test of clicks only (signs of 30 runs).
 
     Returns
     -------
@@ -365,7 +364,7 @@ def check(
     Raises
     ------
     InvalidValue
-        If something else than a policy is given, or a number is out of its range.
+        If the argument is not a policy, or a number is out of its range.
 
     Examples
     --------
@@ -397,7 +396,7 @@ def check(
 
 
 def _verdict(name: str, test: Test, trial: Trial) -> Finding:
-    """Return what a test says; whatever it raises is a failure of the policy."""
+    """Run a test and return its result; any exception counts as a failure of the policy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -411,7 +410,7 @@ def _verdict(name: str, test: Test, trial: Trial) -> Finding:
 
 
 def _place(error: Exception) -> str:
-    """Return the last line of another's that an error passed."""
+    """Return the last line outside of this package in an error's traceback, or ""."""
     ours = str(Path(__file__).parents[1])
     frames: list[Any] = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith(ours)]

@@ -16,5 +16,5 @@ from tacit.environments.search_interest import SearchInterest as SearchInterest
 from tacit.environments.shifting import ShiftingArms as ShiftingArms
 from tacit.environments.spec import environment_from_spec as environment_from_spec
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Type checkers and the reference use the imports above; __all__ is derived from them.
 globals()["__all__"] = _public(globals())

@@ -1,4 +1,4 @@
-"""What every environment is: a source of impressions that also knows the truth."""
+"""The base class of environments: sources of impressions that know the true click probabilities."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ registry: dict[str, type[Environment]] = {}
 class Environment(Part, abstract=True):
     """Base of all environments.
 
-    A subclass is a frozen dataclass with the method :meth:`world` that makes the mutable arrays of
+    A subclass is a frozen dataclass with the method :meth:`world` that returns the mutable arrays of
     one run (among them ``impression``), and the static methods ``arrive``, ``respond``, ``expected``
-    and ``optimum``; or, for a slate, in place of the last three, ``react`` and ``regret``. What
-    arrives, and the chance behind each response, must not depend on what is shown: then all
-    policies of a simulation see the same streams.
+    and ``optimum``; or, for a slate, ``react`` and ``regret`` in place of the last three. Impressions
+    and the random numbers behind responses must not depend on the arms shown, so that all policies
+    of a simulation see the same streams.
 
     Parameters
     ----------
     delay : int or (int, int), default 0
-        Rounds that pass before feedback arrives, or the least and the most of a uniform draw.
+        Rounds before feedback arrives, or the smallest and the largest number of a uniform draw.
     batch : int, default 1
-        Feedback is handed over only before rounds that are multiples of this number.
+        Feedback is delivered only before rounds that are multiples of this number.
 
     Raises
     ------
@@ -40,7 +40,7 @@ class Environment(Part, abstract=True):
     """
 
     takes: ClassVar[str] = "arm"
-    """What may be shown in it: an ``arm``, a ``duel`` or a ``slate``."""
+    """The kind of action: an ``arm``, a ``duel`` or a ``slate``."""
     kernels: ClassVar[tuple[Any, ...]] = dispatch.ENVIRONMENT_KERNELS
     named: ClassVar[dict[str, Any]] = registry
 
@@ -54,20 +54,20 @@ class Environment(Part, abstract=True):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self | None:
-        """Return one of its kind, for warm-up and tests; None where it needs data of a user's own.
+        """Return an example of the class, for warm-up and tests; None if it needs the user's data.
 
         Parameters
         ----------
         arms : int, default 2
-            How many arms there are.
+            Number of arms.
         dim : int, default 1
-            Signals in a context, or features of each kind, where it gives any.
+            Number of signals in a context, or of features of each kind, if it has any.
         """
         return None
 
     @property
     def delays(self) -> tuple[int, int]:
-        """The least and the most rounds that feedback may take."""
+        """The smallest and the largest number of rounds that feedback may take."""
         if isinstance(self.delay, Sequence):
             if len(self.delay) != 2 or self.delay[0] > self.delay[1]:
                 raise InvalidValue("delay", self.delay, "give one number, or (least, most)")
@@ -78,12 +78,12 @@ class Environment(Part, abstract=True):
 
     @property
     def arm_count(self) -> int:
-        """How many arms there are; unless it is said, what the field ``arms`` says."""
+        """Number of arms; by default the field ``arms``."""
         return int(self.arms)  # type: ignore[attr-defined]
 
     @property
     def lanes(self) -> int:
-        """How many keys there are; unless it is said, what the field ``keys`` says, or one."""
+        """Number of keys; by default the field ``keys``, or 1 without it."""
         return getattr(self, "keys", 1)
 
     @property
@@ -93,22 +93,22 @@ class Environment(Part, abstract=True):
 
     @property
     def feature_dims(self) -> tuple[int, int]:
-        """Numbers of relevance and of examination features per arm; unless it is said, its fields."""
+        """Numbers of relevance and of examination features per arm; by default its fields, or 0."""
         return getattr(self, "relevance_dim", 0), getattr(self, "examination_dim", 0)
 
     @property
     def action_width(self) -> int:
-        """How many slots an action takes; unless it is said, one, or of a list the field ``positions``."""
+        """Number of arms in an action: by default 1, or for lists the field ``positions``."""
         return 1 if self.takes == "arm" else getattr(self, "positions", 1)
 
     @property
     def changes(self) -> tuple[str, Sequence[int], float]:
-        """The field that says in which rounds of a key it changes, these, and the largest share of a key."""
+        """Scheduled changes: the field's name, the rounds of a key, and a key's largest share of traffic."""
         return "", (), 1.0
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What :func:`tacit.auto` needs to know of it."""
+        """The arguments of :func:`tacit.auto` that suit the environment."""
         if self.takes == "slate":
             known = {"shows": self.takes, "positions": self.action_width}
             relevance, examination = self.feature_dims
@@ -119,7 +119,7 @@ class Environment(Part, abstract=True):
         return {"shows": self.takes, "signals_dim": self.context_dim}
 
     def doubt(self, horizon: int) -> None:
-        """Warn of changes that are not within so many rounds."""
+        """Warn if a scheduled change is too late to happen within the horizon."""
         field, rounds, share = self.changes
         late = next((round for round in rounds if round >= share * horizon), None)
         if late is not None:
@@ -135,12 +135,12 @@ class Environment(Part, abstract=True):
 
     @staticmethod
     def arrive(params: Any, world: Any, round: int, rng: Generator) -> int:
-        """Bring the round's impression into ``world.impression``; return its lane."""
+        """Write the round's impression to ``world.impression``; return its lane."""
         raise NotImplementedError
 
     @staticmethod
     def respond(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Return the reward of showing ``arm``: by default, a click by the round's number."""
+        """Return the reward of showing ``arm``: by default 1 if the uniform draw is below its mean."""
         return 1.0 if world.uniform[0] < dispatch.expected(params, world, lane, arm) else 0.0
 
     @staticmethod
@@ -155,11 +155,11 @@ class Environment(Part, abstract=True):
 
     @staticmethod
     def react(params: Any, world: Any, lane: int, shown: Any, feedback: Floats) -> None:
-        """Fill a row of feedback: by default, the reward of one arm."""
+        """Fill the row ``feedback`` for the shown arms: by default, with the reward of one arm."""
         feedback[0] = dispatch.respond(params, world, lane, shown)
 
     @staticmethod
     def regret(params: Any, world: Any, lane: int, shown: Any) -> float:
-        """Return the regret of what is shown: by default, what one arm falls short of the best."""
+        """Return the regret of the shown arms: by default, the best expected reward minus that of one arm."""
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, shown))

@@ -1,4 +1,4 @@
-"""Arms whose click probabilities never change; and many keys of little traffic each."""
+"""Arms with constant click probabilities: for a single key, and for many keys with little traffic each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
-# ---- Arms whose click probabilities never change
+# ---- Arms with constant click probabilities
 
 
 @dataclass(frozen=True)
 class BernoulliArms(Environment):
-    """One key; arm i is clicked with probability ``means[i]``, for ever.
+    """One key; arm i is clicked with the constant probability ``means[i]``.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class BernoulliArms(Environment):
         return float(world.best[0])
 
 
-# ---- Many keys of little traffic each, that are alike or not
+# ---- Many keys with little traffic each, similar or not
 
 ALIKE = ("arms", "clusters", "offsets", "nothing")
 CLUSTERS = 4
@@ -88,21 +88,21 @@ CLUSTERS = 4
 
 @dataclass(frozen=True)
 class LongTail(Environment):
-    """Keys with Zipf traffic whose click probabilities never change, and have something in common.
+    """Keys with Zipf traffic and constant, correlated click probabilities.
 
-    The log-odds of a click on an arm for a key are normal around ``level``; what is common to keys
-    has a variance of 1, what is not, of 1/4.
+    The log-odds of a click on an arm for a key are normal around ``level``; the component shared by
+    keys has a variance of 1, the remaining one of 1/4.
 
     Parameters
     ----------
     arms : int, default 10
-        How many arms each key has.
+        Number of arms of each key.
     keys : int, default 100
-        How many keys there are; the mean traffic of a key is the horizon over their number.
+        Number of keys; the mean traffic of a key is the horizon divided by it.
     alike : str, default "arms"
-        What keys have in common. ``arms``: each arm is about as good for all of them.
-        ``clusters``: the same, in each of four groups of keys. ``offsets``: as ``arms``, but keys
-        also differ in how much is clicked at all, by a variance of 1. ``nothing``.
+        The shared component. ``arms``: each arm is about as good for all keys. ``clusters``: the
+        same within each of four groups of keys. ``offsets``: as ``arms``, but keys also differ in
+        their overall level of clicks, with a variance of 1. ``nothing``: the component is independent.
     level : float, default -1.5
         Mean log-odds of a click; −1.5 is a probability of 0.18.
     traffic : float, default 1

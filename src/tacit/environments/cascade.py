@@ -1,8 +1,8 @@
-"""Lists that are read from the top: until something attracts, or until the reader leaves."""
+"""Environments with cascading users, who read a list from the top until a click or until they leave."""
 
-# 1. ``CascadeArms``: a list is read until something attracts.
-# 2. ``ContextualCascade``: arms known by features, and users who may leave at any position; the best list is
-#    sought over all sets of arms that may stand above.
+# 1. ``CascadeArms``: users read a list until the first attractive arm.
+# 2. ``ContextualCascade``: arms with features, and users who may leave at any position; the best list is
+#    computed by dynamic programming over sets of arms.
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tacit.policies.base import Impression
 from tacit.policies.features.click_model import MAX_DIM, place_of
 from tacit.policies.features.gaussian import dot, sigmoid
 
-# ---- Lists that are read from the top until something attracts: the cascade model of clicks
+# ---- The cascade model of clicks
 
 
 @dataclass(frozen=True)
 class CascadeArms(Environment):
     """One key; its users read a list from the top and click the first arm that attracts them.
 
-    Arm i attracts with probability ``attraction[i]``, whatever is shown beside it. Below the
-    click nothing is read. The regret of a list is the probability of a click on the best list,
-    the arms of the highest attraction, less its own.
+    Arm i attracts with probability ``attraction[i]``, independently of other arms. Users stop
+    reading after the click. The regret of a list is the probability of a click on the best list
+    (the arms with the highest attraction) minus that of the list.
 
     Parameters
     ----------
@@ -116,25 +116,25 @@ class CascadeArms(Environment):
         return float(world.best[0] - (1.0 - none))
 
 
-# ---- Lists of arms known by features, whose readers may leave before any position
+# ---- Lists of arms with features, and users who may leave before any position
 
 MAX_OFFERED = 16
-"""The best list is sought over all sets of arms that may stand above."""
+"""Most arms on offer, as the best list is computed over all their subsets."""
 
 
 @kernel
 def worth_of(seen: float, attraction: float, below: float, one_click: int) -> float:
-    """Return the clicks on a list that begins with an arm, given those on the rest of it."""
+    """Return the expected clicks on a list, from those on its first arm and on the list below it."""
     go_on = 1.0 - attraction if one_click else 1.0
     return seen * (attraction + go_on * below)
 
 
 @kernel
 def best_worth(world: Any, one_click: int) -> float:
-    """Return the clicks that the best list is expected to get.
+    """Return the largest expected number of clicks of any list.
 
-    For each set of arms that stand above, from the largest down: the most clicks that the rest
-    of the list can get.
+    By dynamic programming over the set of arms above a position, from the largest set to the
+    empty one: the largest expected number of clicks on the positions below.
     """
     offered, positions = world.seen.shape
     for above in range(len(world.sizes) - 1, -1, -1):
@@ -151,14 +151,13 @@ def best_worth(world: Any, one_click: int) -> float:
 
 @dataclass(frozen=True)
 class ContextualCascade(Environment):
-    """One key; its readers look at a list from the top, and may leave before any position.
+    """One key; its users read a list from the top, and may leave before any position.
 
-    Who has come to position k − 1 looks at the arm at position k with probability
-    σ(x_E·θ_E + b_k), and clicks it then with probability σ(x_C·θ_C); who does not look, leaves.
-    Features of a pool of arms and parameters are drawn once a run, uniformly in the unit ball,
-    the parameters times ``scale``; each round some arms of the pool are on offer. The regret of
-    a list is what its expected clicks fall short of those of the best list, which is sought
-    exactly.
+    A user at position k − 1 examines the arm at position k with probability σ(x_E·θ_E + b_k),
+    otherwise leaves, and clicks an examined arm with probability σ(x_C·θ_C). Features of a pool
+    of arms and parameters are drawn once per run, uniformly in the unit ball, the parameters
+    times ``scale``; in each round some arms of the pool are on offer. The regret of a list is
+    the expected number of clicks on the best list, computed exactly, minus its own.
 
     Parameters
     ----------
@@ -167,18 +166,18 @@ class ContextualCascade(Environment):
     positions : int, default 3
         Length of the list; at least 1 and at most ``offered``.
     pool : int, default 100
-        How many arms there are.
+        Number of arms.
     offered : int, default 10
-        How many of them are on offer in a round; at most 16 and at most ``pool``.
+        Number of arms on offer in a round; at most 16 and at most ``pool``.
     scale : float, default 1
         Factor on the parameters; above 0.
     position_constants : sequence of float, shape (positions,), optional
         b_k; by default 0.
     one_click : bool, default True
-        Whether readers stop at a click; otherwise they go on.
+        Whether users stop at a click; otherwise they may read on.
     identified : bool, default False
-        Whether arms keep their slots in the pool, as policies need that learn about each arm;
-        policies that know arms by features only get the places among those on offer.
+        Whether arms have their indices in the pool, for policies that learn about single arms;
+        otherwise, for policies that identify arms by features, their indices among the arms on offer.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 

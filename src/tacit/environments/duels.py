@@ -1,8 +1,8 @@
-"""Duels: between arms whose probabilities of winning are known, or whose best depends on the key."""
+"""Environments of duels: with a fixed preference matrix, or with preferences that depend on the context."""
 
-# 1. ``DuelEnvironment``: what environments of duels have in common.
-# 2. ``PreferenceMatrix``: known probabilities of winning, which may shift.
-# 3. ``ContextualDuels``: the best arm depends on what is known of the key.
+# 1. ``DuelEnvironment``: the base class of environments of duels.
+# 2. ``PreferenceMatrix``: a matrix of preferences, which may shift once.
+# 3. ``ContextualDuels``: the best arm depends on the key's context.
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Impression
 from tacit.policies.features.gaussian import sigmoid
 
-# ---- What environments have in common that compare two arms
+# ---- The base class of environments of duels
 
 
 class DuelEnvironment(Environment, abstract=True):
-    """Base of the environments that compare two arms.
+    """Base class of environments of duels.
 
-    ``respond`` and ``expected`` are given a pair of slots. The response is 1.0 where the left
-    one won, 0.0 where the right one did, 0.5 for a tie.
+    ``respond`` and ``expected`` take a pair of arm indices. The response is 1.0 if the left arm
+    won, 0.0 if the right arm won, 0.5 for a tie.
     """
 
     takes: ClassVar[str] = "duel"
@@ -40,7 +40,7 @@ class DuelEnvironment(Environment, abstract=True):
     action_width = 2
 
 
-# ---- Duels between arms whose probabilities of winning are known
+# ---- Duels with a preference matrix
 
 KINDS = ("average", "weak", "strong")
 AVERAGE, WEAK, STRONG = range(3)
@@ -48,7 +48,7 @@ WINNERS = ("condorcet", "copeland", "borda")
 
 
 def logistic_utilities(arms: int, seed: int = 1) -> Floats:
-    """Return the preferences of utilities that are drawn from a seed."""
+    """Return the preference matrix of random utilities with a seed."""
     rng = stream("logistic utilities", checks.integer("seed", seed, 0))
     return preferences.logistic_utilities(arms, rng)
 
@@ -61,7 +61,7 @@ NAMED: dict[str, Callable[..., Floats]] = {
 
 
 def named_matrix(text: str) -> Floats:
-    """Return a matrix of the literature from text: a name or a call.
+    """Return a preference matrix of the literature from text: a name or a call.
 
     Parameters
     ----------
@@ -72,13 +72,13 @@ def named_matrix(text: str) -> Floats:
     Raises
     ------
     UnknownName
-        If there is none of that name.
+        If there is no matrix of that name.
     InvalidValue
-        If it is called with other arguments than it takes.
+        If its arguments are invalid.
 
     Examples
     --------
-    >>> named_matrix("uniform-gap(2, 0.1)").tolist()
+    >>> parse_matrix("uniform-gap(2, 0.1)").tolist()
     [[0.5, 0.6], [0.4, 0.5]]
     """
     name, positional, named = parsed_call(text)
@@ -97,11 +97,11 @@ def named_matrix(text: str) -> Floats:
 
 @dataclass(frozen=True)
 class PreferenceMatrix(DuelEnvironment):
-    """One key; arm i beats arm j with probability ``matrix[i][j]``, for ever or until a shift.
+    """One key; arm i beats arm j with probability ``matrix[i][j]``, constant or until a shift.
 
     The best arm b is the Condorcet winner, and arm i has the gap P(b, i) − 1/2. The regret of a
     duel is the mean of both gaps (equation 1 of Yue and Joachims), the smaller of them (``weak``:
-    it is enough to show the best arm) or the larger one (``strong``).
+    0 if the best arm is shown) or the larger one (``strong``).
 
     Parameters
     ----------
@@ -112,16 +112,16 @@ class PreferenceMatrix(DuelEnvironment):
     regret_kind : str, default "average"
         ``average``, ``weak`` or ``strong``.
     winner : str, default "condorcet"
-        Against what gaps are measured. ``condorcet``: as above. ``copeland``: by how much smaller
-        a share of the other arms it beats (a tie counts one half) than the arm that beats
-        most. ``borda``: by how much it is less likely to beat another arm drawn at random than
-        the likeliest arm. The last two exist for every matrix.
+        The definition of gaps. ``condorcet``: as above. ``copeland``: the difference to the
+        largest Copeland score, which is the share of other arms that an arm beats (a tie counts
+        one half). ``borda``: the difference to the largest Borda score, which is the probability
+        of beating another arm drawn at random. The last two exist for every matrix.
     ties : float, default 0
-        Share of the duels that nobody wins, in [0, 1]; their feedback is 0.5.
+        Share of duels that end in a tie, in [0, 1]; their feedback is 0.5.
     after : array_like, shape (arms, arms), or str, optional
-        The preferences from round ``shift`` on.
+        The preference matrix from round ``shift`` on.
     shift : int, default 0
-        Counted from 0.
+        Round of the shift, counted from 0; 0 for none.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 
@@ -197,7 +197,7 @@ class PreferenceMatrix(DuelEnvironment):
 
     @property
     def gaps(self) -> Floats:
-        """What each arm falls short of the best one, shape (arms,)."""
+        """The gap of each arm to the best one, shape (arms,)."""
         return self._gaps(np.array(self.matrix))
 
     def _gaps(self, p: Floats) -> Floats:
@@ -238,7 +238,7 @@ class PreferenceMatrix(DuelEnvironment):
     def respond(params: PreferenceMatrix, world: World, lane: int, pair: tuple[int, int]) -> float:
         if params.ties > 0.0 and world.uniform[1] < params.ties:
             return 0.5
-        # Nearly always the first 8 bits tell which is smaller, and those stay near the processor.
+        # The first 8 bits nearly always decide the comparison, and the small table stays in the cache.
         uniform, level = world.uniform[0], world.levels[pair[0], pair[1]]
         place = int(256.0 * uniform)
         if place == level:
@@ -255,7 +255,7 @@ class PreferenceMatrix(DuelEnvironment):
 
 @kernel
 def shift_preferences(world: PreferenceMatrix.World) -> None:
-    """Let the later preferences hold from now on."""
+    """Replace the preferences by those after the shift."""
     chances, levels, gaps = world.later
     for i in range(len(gaps)):
         world.gaps[i] = gaps[i]
@@ -264,32 +264,31 @@ def shift_preferences(world: PreferenceMatrix.World) -> None:
             world.levels[i, j] = levels[i, j]
 
 
-# ---- Duels whose best arm depends on what is known of the key
+# ---- Duels whose best arm depends on the key's context
 
 
 @dataclass(frozen=True)
 class ContextualDuels(DuelEnvironment):
-    """Many keys, each with a context: kinds of query, and rankers that suit some of them.
+    """Many keys, each with a context that determines its best arm: queries, and rankers that suit them.
 
-    A key's context is drawn once a run, standard normal over √context_dim; so are the arms'
-    utilities: linear in the context, times ``scale``, plus a constant, and plus what is the
-    key's own and its context does not tell, times ``own``. The better of two arms wins with the
-    logistic function of the difference. Keys come equally often. The regret of a duel is half
-    the sum of what both arms fall short of the key's best one, as probabilities to lose to it
-    beyond 1/2.
+    A key's context is drawn once per run, standard normal divided by √context_dim. The arms'
+    utilities for a key are linear in its context, times ``scale``, plus a constant, plus a
+    key-specific deviation, times ``own``. An arm wins with the logistic function of the difference
+    of utilities. Keys are equally frequent. The regret of a duel is the mean gap of both arms: the
+    probability of losing to the key's best arm, minus 1/2.
 
     Parameters
     ----------
     arms : int, default 5
         At least 2.
     context_dim : int, default 4
-        Signals of a context; at least 1.
+        Number of signals in a context; at least 1.
     keys : int, default 50
         At least 1.
     scale : float, default 2
-        Of what the context says; above 0.
+        Scale of the context's effect; above 0.
     own : float, default 0
-        Of what it does not say; 0 to 100.
+        Standard deviation of the key-specific deviation; 0 to 100.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 

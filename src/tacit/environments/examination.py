@@ -1,7 +1,7 @@
-"""Arms known by features, clicked where they are seen and relevant."""
+"""An environment of the examination model: arms with features are clicked if examined and relevant."""
 
-# Features are drawn, arms put on offer without replacement, and a click needs both: ``ExaminationArms`` says
-# with which probability, so that what policies believe of either can be held against it.
+# Features are drawn, arms are put on offer without replacement, and a click needs both examination and
+# relevance. ``ExaminationArms`` knows the probabilities of both, for comparison with policies' estimates.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BALLS = ("blocks", "joint")
 
 
 def uniform_in_ball(rng: Generator, rows: int, dim: int) -> Floats:
-    """Return points drawn uniformly in the unit ball, a row each."""
+    """Draw points uniformly in the unit ball, one per row."""
     points = rng.standard_normal((rows, dim))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     return points * rng.random((rows, 1)) ** (1.0 / dim)
@@ -34,7 +34,7 @@ def uniform_in_ball(rng: Generator, rows: int, dim: int) -> Floats:
 
 @kernel
 def offer_arms(world: Any, rng: Generator) -> None:
-    """Put arms drawn without replacement, and their features, into the impression."""
+    """Draw arms without replacement, and write their features to the impression."""
     impression, order = world.impression, world.order
     pool, offered = len(order), len(impression.arms)
     for i in range(offered):
@@ -51,13 +51,13 @@ def offer_arms(world: Any, rng: Generator) -> None:
 class ExaminationArms(Environment):
     """One key; an arm is clicked with probability σ(x_C·θ_C)·σ(x_E·θ_E) of its features.
 
-    Features of a pool of arms and parameters are drawn once a run, uniformly in the unit ball,
-    the parameters times ``scale``; each round some arms of the pool are on offer. In the
+    Features of a pool of arms and parameters are drawn once per run, uniformly in the unit ball,
+    the parameters times ``scale``; in each round some arms of the pool are on offer. In the
     paper's setting (the default) there are 100 arms, 10 on offer, d_C = d_E = 5.
 
     With ``positions`` an arm is an item at a position: its relevance features are its item's,
-    and its examination features say the position, one number each. With ``devices`` the
-    position's effect is another one for each device, of which one is drawn every round.
+    and its examination features are indicators of the position. With ``devices`` the effects of
+    positions differ between devices, of which one is drawn in every round.
 
     Parameters
     ----------
@@ -65,28 +65,29 @@ class ExaminationArms(Environment):
         Numbers of relevance and of examination features; at least 1. With positions there are
         positions·devices examination features.
     pool : int, default 100
-        How many arms there are.
+        Number of arms.
     offered : int, default 10
-        How many of them are on offer in a round; at most ``pool``.
+        Number of arms on offer in a round; at most ``pool``.
     scale : float, default 1
         Factor on the parameters; above 0.
     ball : str, default "blocks"
-        ``blocks``: each block of features, and of parameters, is uniform in a ball of its own.
-        ``joint``: both blocks side by side are.
+        ``blocks``: each block of features, and of parameters, is uniform in its own ball.
+        ``joint``: the concatenation of both blocks is uniform in a ball.
     redraws : sequence of int, default ()
-        Rounds, from 2, in increasing order, at which the parameters are drawn anew.
+        Rounds, from 2, in increasing order, at which the parameters are drawn again.
     positions : int, default 0
-        How many positions there are; ``pool`` is a multiple of it. 0 for none.
+        Number of positions; ``pool`` is a multiple of it. 0 for none.
     devices : int, default 1
-        How many devices change the positions' effects; above 1 only with positions.
+        Number of devices with different effects of positions; above 1 only with positions.
     identified : bool, default False
-        Whether arms keep their slots in the pool, as policies need that learn about each arm or
-        position; policies that know arms by features only get the places among those on offer.
+        Whether arms have their indices in the pool, for policies that learn about single arms or
+        positions; otherwise, for policies that identify arms by features, their indices among the
+        arms on offer.
     announced : bool, default False
-        Whether the context tells the truth: 1 in a round of ``redraws``, else 0.
+        Whether a context announces redraws: 1 in a round of ``redraws``, else 0.
     arms, parameters : sequence, optional
         Features of each arm, shape (pool, relevance_dim + examination_dim), and the parameters,
-        in place of drawn ones.
+        in place of random ones.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 
@@ -168,7 +169,7 @@ class ExaminationArms(Environment):
         return "redraws", self.redraws, 1.0
 
     def _table(self, field: str, given: Any) -> Any:
-        """Return rows of features as nested tuples."""
+        """Validate rows of features and return them as nested tuples."""
         width = self.relevance_dim + self.examination_dim
         rows = floats(given)
         if rows.ndim != 2 or rows.shape[1] != width or not np.isfinite(rows).all():
@@ -177,13 +178,12 @@ class ExaminationArms(Environment):
 
     @classmethod
     def crossed(cls) -> Self:
-        """Return four arms whose order no score that is linear in the features can tell.
+        """Return an environment of four arms that no linear score of their features orders correctly.
 
-        θ = (1, 2) and arms on one line, with click probabilities .509, .117, .509, .117 in the
-        order of the line: a score that is linear in the features rises or falls along it, and
-        so ends on one of the two ends, of which one is among the worst. These replace the
-        arms of the paper's appendix F, whose printed order no product of two logistic functions
-        can have.
+        θ = (1, 2) and the arms are on a line, with click probabilities .509, .117, .509, .117 in the
+        order of the line. A linear score increases or decreases along the line, so its best arm is one
+        of the two ends, and for one sign that is among the worst arms. These arms replace those of the
+        paper's appendix F, whose printed order is impossible for a product of two logistic functions.
         """
         arms = ((-2.0, 2.0), (0.5, 0.75), (1.5, 0.25), (4.0, -1.0))
         return cls(1, 1, offered=4, arms=arms, parameters=(1.0, 2.0))
@@ -234,7 +234,7 @@ class ExaminationArms(Environment):
         return features
 
     def _draw(self, rng: Generator, rows: int) -> Floats:
-        """Return points in the unit ball, or in one for each block."""
+        """Draw points in the unit ball, jointly or per block of features."""
         if self.ball == "joint":
             return uniform_in_ball(rng, rows, self.relevance_dim + self.examination_dim)
         relevance = uniform_in_ball(rng, rows, self.relevance_dim)

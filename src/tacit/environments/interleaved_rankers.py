@@ -1,9 +1,9 @@
-"""Rankers that duel through interleaved lists and the clicks of simulated users."""
+"""Environments of dueling rankers: rankings are interleaved, and clicks of simulated users decide duels."""
 
-# 1. ``InterleavedRankers``: a query comes, two lists are interleaved, a click model reads, and credit
-#    decides the duel.
+# 1. ``InterleavedRankers``: for each query, two rankings are interleaved, a click model clicks, and credit
+#    for the clicks decides the duel.
 # 2. ``draft_lists`` …: the exact probability of each outcome, by sums over all lists and all clicks.
-# 3. ``from_rankers``: the same from rankings and judgments.
+# 3. ``from_rankers``: the environment from rankings and judgments of relevance.
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ from tacit.interleaving.rules import outcome_weights
 from tacit.policies.base import Impression
 
 LONGEST = 14
-"""Sums over all clicks take time 2^length."""
+"""Longest list, as sums over all clicks take time 2^length."""
 
 
 @dataclass(frozen=True)
 class InterleavedRankers(DuelEnvironment):
-    """Duels of rankers: a query comes, two rankings are interleaved, a user clicks.
+    """Duels of rankers: for a random query, two rankings are interleaved and a user clicks.
 
-    Given the query and the pair, outcomes are independent draws, so they are drawn from a table
-    of their probabilities, which is made once. It is *exact*: a sum over all lists that the
-    method can show and all ways in which the user can click. Probabilistic interleaving can show
-    too many lists; there ``samples`` of them are drawn for each query and pair, each still summed
-    over all clicks, and ``precision`` says how far the table may be off.
+    For a query and a pair, outcomes are independent, so they are drawn from a table of their
+    probabilities, which is computed once. It is *exact*: a sum over all lists that the method
+    can show and all possible clicks. Probabilistic interleaving has too many lists; for it
+    ``samples`` lists are drawn for each query and pair, each summed over all clicks, and
+    ``precision`` is the standard error of the table.
 
-    The regret of a duel is half the sum of what both rankers fall short of the best one, as the
-    probability, beyond 1/2, that the best one beats them. The best is the Condorcet winner; where
-    there is none, the one that beats most, and of those the one with the highest mean; then a
-    regret can be negative.
+    The regret of a duel is the mean gap of both rankers: the probability that the best ranker
+    beats them, minus 1/2. The best ranker is the Condorcet winner; without one it is the ranker
+    that beats most others, among equals the one with the highest mean, and a regret can be
+    negative.
 
     Parameters
     ----------
     rankings : sequence, shape (queries, rankers, items)
-        Per query, each ranker's ranking of items: the places of the items in ``grades``.
+        Per query, each ranker's ranking of items, by their indices in ``grades``.
     grades : sequence, shape (queries, items)
-        Per query, the kind of each item, as the user knows it: its grade of relevance.
+        Per query, each item's grade of relevance, which the click model uses.
     user : ClickModel
     method : InterleavingMethod, default TeamDraft()
-        One for two rankings, with a length of at most 14.
+        A method for two rankings, with a length of at most 14.
     traffic : sequence of float, optional
-        How often each query comes, relatively; by default all equally.
+        Relative frequency of each query; by default all equal.
     ties : {"coin", "keep"}, default "coin"
-        What becomes of a tie, such as a list without clicks: a fair coin, or an outcome of 0.5.
+        How ties, such as lists without clicks, are decided: by a fair coin, or as an outcome of 0.5.
     samples : int, default 500
-        Lists drawn for each query and pair, under probabilistic interleaving.
+        Number of lists drawn for each query and pair, for probabilistic interleaving.
     names : sequence of str, optional
         The rankers' names.
     delay, batch
@@ -147,12 +147,12 @@ class InterleavedRankers(DuelEnvironment):
 
     @param
     def keeps_ties(self) -> bool:
-        """Whether a tie is an outcome, for kernels."""
+        """True if a tie is an outcome of 0.5; read by kernels."""
         return self.ties == "keep"
 
     @cached_property
     def tables(self) -> tuple[Floats, Floats, float]:
-        """The chances, per query and pair, that the left ranker wins, and of a tie; precision."""
+        """Probabilities per query and pair that the left ranker wins, and of a tie; and the precision."""
         count, rankers = len(self.rankings), self.arm_count
         wins, ties = np.zeros((count, rankers, rankers)), np.zeros((count, rankers, rankers))
         ties[:, range(rankers), range(rankers)] = 1.0
@@ -168,7 +168,7 @@ class InterleavedRankers(DuelEnvironment):
         return wins, ties, float(np.sqrt(variance.max()))
 
     def _outcomes(self, query: int, left: int, right: int) -> tuple[Floats, Floats]:
-        """Return lists' chances, and the chances that left wins, ties and loses on each."""
+        """Return the probability of each list, and of a win, tie or loss of the left ranker with it."""
         pair = self.rankings[query][left], self.rankings[query][right]
         if isinstance(self.method, (TeamDraft, Probabilistic)):
             items, weights = self._drafts(pair, len(self.grades[query]), [query, left, right])
@@ -185,14 +185,14 @@ class InterleavedRankers(DuelEnvironment):
         return chances, found
 
     def _drafts(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
-        """Return all lists of a team draft, or a sample of probabilistic ones, and weights."""
+        """Return all lists of team draft, or a sample for probabilistic interleaving, and credit weights."""
         depth = fair_depth(pair, self.method.length)
         ranked = np.full((2, max(map(len, pair))), NOTHING)
         for row, given in zip(ranked, pair, strict=True):
             row[: len(given)] = given
         if isinstance(self.method, Probabilistic):
-            # In law, marginalised credit that is settled is that of the rankers drawn. A ranker's
-            # draws are its items in the order of exponential times with rates 1/rank^decay.
+            # Credit of the drawn rankers has the same distribution as settled marginalised credit. A
+            # ranker draws its items in the order of exponential times with rates 1/rank^decay.
             rng = np.random.default_rng(seed)
             rates = np.arange(1.0, ranked.shape[1] + 1) ** -self.method.decay
             times = rng.exponential(1.0, (self.samples, *ranked.shape)) / rates
@@ -214,7 +214,7 @@ class InterleavedRankers(DuelEnvironment):
 
     @property
     def precision(self) -> float:
-        """The largest standard error of a preference; 0 where all are exact."""
+        """The largest standard error of a preference; 0 if all are exact."""
         return self.tables[2]
 
     @cached_property
@@ -229,7 +229,7 @@ class InterleavedRankers(DuelEnvironment):
 
     @property
     def best(self) -> int:
-        """The ranker against which regret is counted."""
+        """The index of the best ranker, relative to which regret is measured."""
         beaten = (self.preferences > 0.5 + TIE).sum(axis=1)
         mean = self.preferences.mean(axis=1)
         return int(np.lexsort((mean, beaten))[-1])
@@ -273,19 +273,20 @@ class InterleavedRankers(DuelEnvironment):
 
 
 def draft_lists(orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, shown: Ints) -> None:
-    """Fill ``lists`` with what rankers give in their turns, and ``weights`` with their teams.
+    """Fill ``lists`` with the items that rankers contribute in turn, and ``weights`` with credit by team.
 
     Parameters
     ----------
     orders : array of int64, shape (1 or lists, 2, items)
-        In which order each ranker gives its items.
+        The order in which each ranker contributes its items.
     ranked : array of int64, shape (2, items)
-        The rankings, to fill lists up.
+        The rankings, to fill remaining positions.
     turns : array of int64, shape (lists, drafted positions)
+        The ranker at each position.
     lists : array of int64, shape (lists, positions)
     weights : array of float64, shape (lists, positions, positions)
-    shown : array of int64, shape (items,)
-        Room to remember which list an item was last put on; −1 at first.
+    last_list : array of int64, shape (items,)
+        Workspace: the last list that an item was put on; −1 at first.
     """
     for i in range(len(lists)):
         order = orders[i % len(orders)]
@@ -311,14 +312,14 @@ def draft_lists(orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: F
 def chances_of_lists(
     click: Floats, after_click: Floats, after_skip: Floats, weights: Floats, found: Floats, scratch: Floats
 ) -> None:
-    """Fill ``found`` with the chances that left wins, ties, loses, for each list.
+    """Fill ``outcomes`` with the probabilities that the left ranker wins, ties, loses, for each list.
 
     Parameters
     ----------
     click, after_click, after_skip : array of float64, shape (lists, positions)
     weights : array of float64, shape (lists, positions, positions)
-    found : array of float64, shape (lists, 3)
-    scratch : array of float64, shape (2, 2^positions)
+    outcomes : array of float64, shape (lists, 3)
+    workspace : array of float64, shape (2, 2^positions)
     """
     for i in range(len(found)):
         sum_over_clicks(click[i], after_click[i], after_skip[i], weights[i], found[i], scratch[0], scratch[1])
@@ -334,13 +335,13 @@ def sum_over_clicks(
     reach: Floats,
     lead: Floats,
 ) -> None:
-    """Sum over all sets of clicks on one list, by their lowest click."""
+    """Fill ``outcomes`` of one list by a sum over all sets of clicks, grouped by their lowest click."""
     positions = len(click)
     found[:] = 0.0
-    reach[0] = 1.0  # the chance of the clicks so far, and of reading on
-    nothing = 1.0  # the chance of no click, and of reading on
+    reach[0] = 1.0  # the probability of a set of clicks so far, and of reading on
+    nothing = 1.0  # the probability of no click so far, and of reading on
     for last in range(positions):
-        # The chance of no further click.
+        # The probability of no further click.
         quiet = 1.0
         for below in range(positions - 1, last, -1):
             skip = 1.0 - click[below]
@@ -375,26 +376,26 @@ def from_rankers(
     ties: str = "coin",
     samples: int = 500,
 ) -> InterleavedRankers:
-    """Return the duels of rankers, from their rankings and judgments of relevance.
+    """Return the environment of dueling rankers with given rankings and judgments of relevance.
 
     Parameters
     ----------
     rankings : dict
         From queries to rankers to rankings, lists of ids; the same rankers for each query.
     judgments : dict
-        From queries to ids to grades of relevance, from 0; what is not judged has grade 0.
+        From queries to ids to grades of relevance, from 0; an id without judgment has grade 0.
     user : ClickModel
     method : InterleavingMethod, optional
         By default :class:`~tacit.interleaving.TeamDraft`.
     traffic : dict, optional
-        From queries to how often they come, relatively; by default all equally.
+        From queries to their relative frequencies; by default all equal.
     ties, samples
         As for :class:`InterleavedRankers`.
 
     Raises
     ------
     InvalidValue
-        If a query lacks a ranker or an option is wrong.
+        If a query lacks a ranker or an option is invalid.
 
     Examples
     --------

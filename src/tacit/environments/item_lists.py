@@ -1,4 +1,4 @@
-"""Lists of items known by embeddings, for users and readers of many kinds."""
+"""Lists of items with embeddings, for various tastes of users and ways of reading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tacit.policies.features.gaussian import dot, sigmoid
 
 @kernel
 def looked_next(params: Any, world: Any, k: int, come: float, attraction: float) -> float:
-    """Return with what chance a reader looks below a position, having come there with so much."""
+    """Return the probability that a user reaches the next position, from that of reaching this one."""
     if params.by_position:
         return 1.0
     return float(come * (attraction * params.after_click + (1.0 - attraction) * params.after_skip))
@@ -29,32 +29,32 @@ def looked_next(params: Any, world: Any, k: int, come: float, attraction: float)
 
 @dataclass(frozen=True)
 class ItemLists(Environment):
-    """One key; items come and go, and users click what they see and like.
+    """One key; the items on offer change each round, and users click items that they see and like.
 
-    An item that is seen is clicked with probability σ(base + scale·x·θ(u)), with its numbers x standard
-    normal, and a taste θ(u) that is drawn once a run: for all users, or linear in a user's numbers u.
-    Readers see position k with probability ``seen[k]``; or they go from the top, and look at the next
-    position with probability ``after_skip`` or ``after_click``. The regret of a list is what its expected
-    clicks fall short of those of the best items on offer, the best first.
+    An item that is seen is clicked with probability σ(base + scale·x·θ(u)), with standard normal features
+    x and a taste θ(u) that is drawn once per run: constant, or linear in a user's features u. Users see
+    position k with probability ``seen[k]``; or they read from the top, and continue to the next position
+    with probability ``after_skip`` or ``after_click``. The regret of a list is the expected number of
+    clicks on the best items on offer, the best first, minus its own.
 
     Parameters
     ----------
     relevance_dim : int, default 20
-        Numbers of an item; at least 1.
+        Number of features of an item; at least 1.
     context_dim : int, default 0
-        Numbers of a user.
+        Number of features of a user.
     positions : int, default 5
         Length of the list; at least 1 and at most ``offered``.
     pool : int, default 1000
-        How many items there are.
+        Number of items.
     offered : int, default 20
-        How many of them, drawn anew, are on offer; at most ``pool``.
+        Number of items, drawn in each round, on offer; at most ``pool``.
     scale : float, default 1.5
-        Deviation of logits; above 0.
+        Standard deviation of logits; above 0.
     base : float, default -1.5
         Logit of the average item, in [-20, 20].
     seen : sequence of float, shape (positions,), optional
-        In [0, 1], not increasing; by default readers go from the top.
+        In [0, 1], not increasing; by default users read from the top.
     after_skip, after_click : float, default 1
         In [0, 1]; the second at most the first.
     delay, batch
@@ -115,7 +115,7 @@ class ItemLists(Environment):
 
     @param
     def by_position(self) -> bool:
-        """Whether readers see positions each with a probability of its own."""
+        """True if users see each position with its own probability, independently of others."""
         return self.seen is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Click logs of simulated users, whose truth is known."""
+"""Simulate click logs, whose true click probabilities are known."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     Parameters
     ----------
     policy : Policy
-        Over fixed arms; one that shows lists gives a log of lists.
+        A policy over fixed arms; a list policy gives a log of lists.
     environment : Environment
     rounds : int
-        How many decisions.
+        Number of decisions.
     seed : int, default 0
-        Of the policy and of the users.
+        Seed of the policy and of the users.
 
     Returns
     -------
@@ -38,15 +38,15 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     Raises
     ------
     InvalidValue
-        If the environment takes something else than what the policy shows, or the policy reads
-        features of arms.
+        If the environment does not take the policy's kind of action, or the policy reads features
+        of arms.
 
     Examples
     --------
     >>> import tacit
     >>> policy = tacit.ListMix(arms=4, positions=2, epsilon=0.1)
     >>> readers = tacit.environments.CascadeArms([0.4, 0.3, 0.2, 0.1], positions=2)
-    >>> log = tacit.environments.simulated_log(policy, readers, rounds=100)
+    >>> log = tacit.environments.simulate_log(policy, readers, rounds=100)
     >>> log.num_rows, log["position"].to_pylist()[:4]
     (200, [0, 1, 0, 1])
     """

@@ -1,7 +1,7 @@
-"""Preference matrices: what they assume, who wins, and those of the literature.
+"""Preference matrices: winners, assumptions of dueling algorithms, and matrices of the literature.
 
-A preference matrix holds P(i, j), the probability that arm i beats arm j in a duel. What the
-dueling algorithms assume of it is measured on its margins ε(i, j) = P(i, j) − 1/2.
+A preference matrix holds P(i, j), the probability that arm i beats arm j in a duel. Assumptions
+are measured on its margins ε(i, j) = P(i, j) − 1/2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.errors import InvalidValue
 
 TOLERANCE = 1e-9
-"""Differences up to this count as rounding."""
+"""Differences up to this are taken for rounding."""
 
 Triple = tuple[int, int, int]
 
@@ -25,14 +25,14 @@ Triple = tuple[int, int, int]
 
 
 def validate(matrix: npt.ArrayLike, field: str = "preferences") -> Floats:
-    """Return a preference matrix as an array, after checking that it is one.
+    """Validate a preference matrix and return it as an array.
 
     Parameters
     ----------
     matrix : array_like, shape (arms, arms)
         P(row beats column): square, within (0, 1), P(i, j) + P(j, i) = 1 up to 1e-9.
     field : str, default "preferences"
-        What an error calls it.
+        Its name in errors.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def validate(matrix: npt.ArrayLike, field: str = "preferences") -> Floats:
     Raises
     ------
     InvalidValue
-        If it is no preference matrix; the message names the first offending entry.
+        If it is not a preference matrix; the message names the first invalid entry.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def validate(matrix: npt.ArrayLike, field: str = "preferences") -> Floats:
 
 
 def condorcet_winner(matrix: npt.ArrayLike) -> int | None:
-    """Return the arm that beats every other with a probability above one half, if there is one.
+    """Return the arm that beats every other one with probability above one half, or None.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def condorcet_winner(matrix: npt.ArrayLike) -> int | None:
 
 
 def copeland_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
-    """Return the arms that beat the most others; a tie with another counts one half.
+    """Return the arms that beat the most other arms; a tie counts one half.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def copeland_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
 
 
 def borda_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
-    """Return the arms that are likeliest to beat an opponent drawn at random.
+    """Return the arms with the highest probability of beating an opponent drawn at random.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def _beats(p: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _copeland_scores(p: Floats) -> Ints:
-    """Return 2 per arm beaten and 1 per tie."""
+    """Return each arm's Copeland score times 2: 2 per arm that it beats and 1 per tie."""
     beats = _beats(p)
     ties = ~beats & ~beats.T & ~np.eye(len(p), dtype=bool)
     scores: Ints = 2 * beats.sum(axis=1) + ties.sum(axis=1)
@@ -145,7 +145,7 @@ class Violation(NamedTuple):
     triple : (int, int, int)
         The best arm, j and k, with j preferred to k.
     excess : float
-        By how much the left side of the inequality is above the right one.
+        Left side minus right side of the violated inequality.
     """
 
     triple: Triple
@@ -153,22 +153,22 @@ class Violation(NamedTuple):
 
 
 class Assumptions(NamedTuple):
-    """What the analysis of dueling algorithms assumes, measured on one matrix.
+    """The assumptions of dueling algorithms, measured on one preference matrix.
 
     Attributes
     ----------
     condorcet : int or None
-        The Condorcet winner. Without one nothing else is defined: γ and λ are NaN.
+        The Condorcet winner. Without one γ and λ are undefined: NaN.
     copeland, borda : tuple of int
-        The winners by these rules.
+        The Copeland and Borda winners.
     strict_order : bool
-        Whether the arms are ordered strictly: no cycle and no tie.
+        Whether the arms have a strict order: no cycle and no tie.
     gamma : float
         The smallest γ ≥ 1 of relaxed stochastic transitivity, γ·ε(1, k) ≥ max(ε(1, j), ε(j, k)).
     gamma_witnesses : tuple of (int, int, int)
-        The triples (1, j, k) that need it; none if γ = 1.
+        The triples (1, j, k) that require this γ; empty if γ = 1.
     triangle_violations : tuple of Violation
-        Where ε(1, k) ≤ ε(1, j) + ε(j, k) fails, the worst first.
+        The triples that violate ε(1, k) ≤ ε(1, j) + ε(j, k), the largest excess first.
     lambda_ : float
         The smallest λ ≥ 1 such that ε(1, k) ≤ λ·(ε(1, j) + ε(j, k)) everywhere.
     """
@@ -184,10 +184,11 @@ class Assumptions(NamedTuple):
 
 
 def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
-    """Measure what dueling algorithms assume of a preference matrix.
+    """Measure the assumptions of dueling algorithms on a preference matrix.
 
-    The triples are those of the paper, relative to the best arm: (1, j, k) where j is preferred
-    to k. Of two arms that tie, the one that beats more others is, then the one of lower slot.
+    The triples are as in the paper, relative to the best arm: (1, j, k) where j is preferred
+    to k. Of two arms that tie, the one with the higher Copeland score is preferred, then the one
+    with the lower index.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
     Raises
     ------
     InvalidValue
-        If it is no preference matrix.
+        If it is not a preference matrix.
 
     References
     ----------
@@ -254,7 +255,7 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
 
 
 def _strictly_ordered(margins: Floats, tolerance: float) -> bool:
-    """Return whether a strict total order agrees with every margin."""
+    """True if a strict total order agrees with every margin."""
     wins = (margins > tolerance).sum(axis=1)
     return sorted(wins.tolist()) == list(range(len(margins)))
 
@@ -268,18 +269,18 @@ class PreferenceEstimate(NamedTuple):
     Attributes
     ----------
     matrix : array of float64, shape (arms, arms)
-        Shares of wins; one half for pairs that never met.
+        Shares of wins; one half for pairs without duels.
     lower, upper : array of float64, shape (arms, arms)
-        Bounds that hold for all pairs together with probability ≥ ``confidence``.
+        Bounds that hold for all pairs simultaneously with probability ≥ ``confidence``.
     confidence : float
     condorcet : int or None
-        The Condorcet winner, if the bounds leave no doubt.
+        The Condorcet winner, if the bounds imply it.
     possible : tuple of int
-        The arms that may be the Condorcet winner: no lower bound says that another beats them.
+        The arms that may be the Condorcet winner: the bounds do not exclude it.
     transitive : bool or None
-        Whether γ = 1 holds; None where the bounds leave it open.
+        Whether γ = 1 holds; None if the bounds do not decide it.
     triangle : bool or None
-        Whether the stochastic triangle inequality holds; None where the bounds leave it open.
+        Whether the stochastic triangle inequality holds; None if the bounds do not decide it.
     """
 
     matrix: Floats
@@ -293,16 +294,16 @@ class PreferenceEstimate(NamedTuple):
 
 
 def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimate:
-    """Estimate a preference matrix from counts, and say what is certain about it.
+    """Estimate a preference matrix from counts of wins, with simultaneous confidence bounds.
 
-    The bounds are Hoeffding's, shared out over all pairs: with probability ``confidence`` all hold
-    at once, so every conclusion from them does. The counts must not depend on the outcomes
-    (a fixed design); bounds for adaptively chosen duels must also pay for the stopping.
+    The bounds are Hoeffding's with a Bonferroni correction over all pairs: with probability
+    ``confidence`` all hold simultaneously, so all conclusions from them hold, too. The numbers of
+    duels must not depend on their outcomes (a fixed design); adaptive designs need wider bounds.
 
     Parameters
     ----------
     wins : array_like of int, shape (arms, arms)
-        How often the row's arm beat the column's; the diagonal is ignored.
+        How often the row's arm beat the column's arm; the diagonal is ignored.
     confidence : float, default 0.95
         In (0, 1).
 
@@ -351,7 +352,7 @@ def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimat
 
 
 def _counts(wins: npt.ArrayLike) -> Ints:
-    """Return counts of wins as an array without diagonal, after checking them."""
+    """Validate counts of wins and return them as an array with a diagonal of 0."""
     try:
         won = np.array(wins)
     except ValueError:
@@ -366,19 +367,19 @@ def _counts(wins: npt.ArrayLike) -> Ints:
 
 
 def _transitivity(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
-    """Return whether ε(i, k) ≥ max(ε(i, j), ε(j, k)) surely holds, and whether it surely fails."""
+    """Return whether the bounds imply ε(i, k) ≥ max(ε(i, j), ε(j, k)), and whether they exclude it."""
     larger = max(low[i, j], low[j, k]), max(high[i, j], high[j, k])
     return bool(low[i, k] >= larger[1]), bool(high[i, k] < larger[0])
 
 
 def _triangle(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
-    """Return whether ε(i, k) ≤ ε(i, j) + ε(j, k) surely holds, and whether it surely fails."""
+    """Return whether the bounds imply ε(i, k) ≤ ε(i, j) + ε(j, k), and whether they exclude it."""
     least, most = low[i, j] + low[j, k], high[i, j] + high[j, k]
     return bool(high[i, k] <= least), bool(low[i, k] > most)
 
 
 def _holds(low: Floats, high: Floats, best: int, inequality: Any) -> bool | None:
-    """Return whether an inequality holds in all triples below the best arm; None if unknown."""
+    """Return whether an inequality holds in all triples with the best arm; None if undecided."""
     others = [arm for arm in range(len(low)) if arm != best]
     sure = True
     for j in others:
@@ -396,12 +397,12 @@ def _holds(low: Floats, high: Floats, best: int, inequality: Any) -> bool | None
 
 
 def from_margins(margins: npt.ArrayLike) -> Floats:
-    """Return the matrix whose margins ε(i, j) above the diagonal are given.
+    """Return the preference matrix with given margins ε(i, j) above the diagonal.
 
     Parameters
     ----------
     margins : array_like, shape (arms, arms)
-        What lies on and below the diagonal is ignored.
+        Entries on and below the diagonal are ignored.
 
     Examples
     --------
@@ -437,8 +438,8 @@ def uniform_gap(arms: int, epsilon: float) -> Floats:
 def relaxed_chain(arms: int, gamma: float, epsilon: float = 0.1) -> Floats:
     """Return a matrix that violates strong transitivity by exactly γ.
 
-    Each arm beats every later one by ε, but its immediate successor by γ·ε, the best arm alone
-    excepted.
+    Each arm beats every later one by a margin of ε, but its immediate successor by γ·ε, except
+    for the best arm.
 
     Parameters
     ----------
@@ -504,11 +505,11 @@ def logistic_utilities(arms: int, rng: Generator) -> Floats:
 def arxiv() -> Floats:
     """Return the preferences between six retrieval functions of ArXiv.org's search engine.
 
-    The paper says that these satisfy a strict order and the stochastic triangle inequality; they
+    The paper says that they satisfy a strict order and the stochastic triangle inequality; they
     do not: arms 3 and 5 tie, and :func:`measure` finds three violated triples.
 
-    What is printed contradicts itself in one cell: (B, D) is 0.06, but (D, B) is −0.04, where it
-    should be −0.06. The 0.06 above the diagonal is taken.
+    The printed table is inconsistent in one cell: (B, D) is 0.06, but (D, B) is −0.04 instead of
+    −0.06. The 0.06 above the diagonal is used here.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""One query whose intent follows real search interest, day by day."""
+"""An environment of one query whose intent follows real search interest, day by day."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tacit.policies.base import Impression
 
 @dataclass(frozen=True)
 class SearchInterest(Environment):
-    """A query with one candidate result per topic; users want what was searched for that day.
+    """A query with one candidate result per topic, clicked by the day's share of interest in the topic.
 
-    Between two days of the table the interest in each topic is interpolated linearly. Traffic
-    follows the total interest: a run of any horizon covers the whole period, and a day of
-    twice the interest gets twice the impressions. A candidate is clicked with probability
-    floor + (ceiling − floor)·(its share of the interest at that moment).
+    Between two days of the table the interest in each topic is interpolated linearly. Traffic is
+    proportional to the total interest: a run of any horizon covers the whole period, and a day
+    with twice the interest gets twice the impressions. A candidate is clicked with probability
+    floor + (ceiling − floor)·(its share of the interest at that time).
 
     Parameters
     ----------
@@ -35,18 +35,18 @@ class SearchInterest(Environment):
         A CSV file: the first column a date (ISO 8601), one column of interest per topic, one
         row per day in order.
     floor, ceiling : float, default 0.02 and 0.5
-        Click probability of a candidate that nobody wants, and that everybody wants.
+        Click probabilities of a candidate with no share and with all of the interest.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 
     Raises
     ------
     InvalidValue
-        If a parameter is out of its range, or the file has a row that cannot be used.
+        If a parameter is out of its range, or the file has an invalid row.
 
     References
     ----------
-    Syed, Slivkins, Mishra (2009), section 9, asks for such a setting.
+    Syed, Slivkins, Mishra (2009), section 9, proposes this setting.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class SearchInterest(Environment):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics, each a candidate result."""
+        """The topics, which are the arms."""
         return self._table[0]
 
     @property
@@ -147,7 +147,7 @@ def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats
     Raises
     ------
     InvalidValue
-        Naming the file, the row and the column that cannot be used.
+        If the file is invalid; the error names the file, the row and the column.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:

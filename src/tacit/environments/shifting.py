@@ -1,8 +1,8 @@
-"""Arms whose click probabilities change at events: intent shifts."""
+"""An environment with intent shifts: click probabilities change at events."""
 
-# 1. ``draw_context``: a context as of an event, or as of none.
-# 2. ``ShiftingArms``: when events come, what they change, and what announces them.
-# 3. ``EventRounds``: when, where it is said beforehand.
+# 1. ``draw_context``: a context with or without the signal of an event.
+# 2. ``ShiftingArms``: times of events, changes of click probabilities, and contexts that announce events.
+# 3. ``EventRounds``: a fixed schedule of events.
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
 RARE = 1e-4
-"""Below so much probability of a draw none is waited for."""
+"""Smallest acceptance probability for which rejection sampling is used."""
 FARTHEST = 5.0
-"""Standard deviations of a mean of signals beyond which none is waited for."""
+"""Largest margin for which rejection sampling is used, in standard deviations of the mean of signals."""
 NO_EVENT = 2**62
 KINDS = ("box", "oblique", "gaussian", "noise")
 BOX, OBLIQUE, GAUSSIAN, NOISE = range(4)
@@ -31,7 +31,7 @@ BOX, OBLIQUE, GAUSSIAN, NOISE = range(4)
 
 @kernel
 def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> None:
-    """Draw a context as of an event, or as of none."""
+    """Draw a context as in the round of an event (``alarm``) or as in any other round."""
     fits = False
     while not fits:
         high, total = 0.0, 0.0
@@ -54,29 +54,28 @@ def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> N
 
 @dataclass(frozen=True)
 class ShiftingArms(Environment):
-    """Keys whose clicks are piecewise stationary, with a context that announces each event.
+    """Keys with piecewise stationary click probabilities, and a context that announces each event.
 
-    Keys arrive with probability ∝ 1/rank^traffic. A share of them shifts: at each event the
-    click probabilities of the key change, and with them its best arm. Unless given, they are
-    drawn uniformly, again and again until the best arm leads by ``gap`` and, at an event, is
-    another one than before. Without an event a context is uniform in [0, 1/2]^dim; in
-    the round of an event it is uniform among the points of the unit box of which some
-    coordinate is at least 1/2 + margin.
+    Keys arrive with probability ∝ 1/rank^traffic. A share of them has events: at each event the
+    click probabilities of the key change, and with them its best arm. By default they are drawn
+    uniformly, repeatedly until the best arm leads by ``gap`` and, at an event, differs from the
+    previous best arm. Without an event a context is uniform in [0, 1/2]^dim; in the round of an
+    event it is uniform over the points of the unit box with a coordinate of at least 1/2 + margin.
 
     Parameters
     ----------
     arms : int, default 5
-        How many arms each key has.
+        Number of arms of each key.
     keys : int, default 1
-        How many keys there are.
+        Number of keys.
     shifting : float, default 1
-        Share of the keys that have events, in [0, 1]; which ones is drawn.
+        Share of the keys that have events, in [0, 1]; they are drawn at random.
     events : int, (int, int) or list of int, default (1, 10)
-        How many events a shifting key has; or the least and the most of a uniform draw; or, as
-        a list, the rounds of the key (from 1) at which they happen. Drawn rounds are distinct
-        and uniform over the key's expected number of impressions.
+        Number of events of a shifting key; or the smallest and the largest number of a uniform
+        draw; or, as a list, the rounds of the key (from 1) at which they happen. Random rounds are
+        distinct and uniform over the key's expected number of impressions.
     clicks : sequence, shape (segments, arms), optional
-        Click probabilities before, between and after the events, for every key.
+        Click probabilities before, between and after the events, the same for every key.
     gap : float, default 0.1
         Least lead of the best arm, in [0, 1).
     high : float, default 1
@@ -84,24 +83,24 @@ class ShiftingArms(Environment):
     traffic : float, default 1
         Exponent of the keys' Zipf distribution; at least 0.
     dim : int, default 0
-        Signals in a context; 0 for none.
+        Number of signals in a context; 0 for none.
     margin : float, default 0.1
         Distance between the contexts of events and of other rounds, in [0, 0.5).
     signals : str, default "box"
-        How contexts tell. ``box``: as above. ``oblique``: contexts are uniform in the unit box,
-        their mean at most 1/2 without an event and at least 1/2 + margin with one.
-        ``gaussian``: every number is normal with deviation 0.15 around 0.45, or 0.55 with an
-        event, clipped to [0, 1], so that the two overlap. ``noise``: uniform, and tells nothing.
+        Distribution of contexts. ``box``: as above. ``oblique``: uniform in the unit box, with a
+        mean of at most 1/2 without an event and at least 1/2 + margin with one. ``gaussian``:
+        every number is normal around 0.45, or around 0.55 with an event, with standard deviation
+        0.15, clipped to [0, 1], so that both overlap. ``noise``: uniform, without information.
     false_alarms : float, default 0
-        Probability of a context as of an event in a round without one, in [0, 1].
+        Probability of an event's context in a round without an event, in [0, 1].
     missed : float, default 0
-        Probability that an event has a context as of no event, in [0, 1].
+        Probability that an event has the context of a round without one, in [0, 1].
     stealthy : bool, default False
-        Whether drawn events leave the best arm's clicks as they are and lift another arm above
-        it, by ``gap`` to 1.5·``gap``, where there is room below ``high``; where there is not, all
-        are drawn anew from the lower 40 %, as they are at the start.
+        Whether events keep the click probability of the best arm and raise another arm above it,
+        by ``gap`` to 1.5·``gap``, if there is room below ``high``; otherwise all are drawn again
+        from the lower 40 %, as at the start.
     announced : bool, default False
-        Whether one more signal tells the truth: 1 in the round of an event, else 0.
+        Whether an additional signal is 1 in the round of an event, else 0.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 
@@ -189,7 +188,7 @@ class ShiftingArms(Environment):
 
     @property
     def _most(self) -> float:
-        """What clicks are drawn below, where they are not lifted."""
+        """Upper end of drawn click probabilities, apart from raised ones."""
         return (0.4 if self.stealthy else 1.0) * self.high
 
     @param
@@ -208,7 +207,7 @@ class ShiftingArms(Environment):
 
     @property
     def _weights(self) -> Any:
-        """The share of the rounds that each key has on average."""
+        """The expected share of rounds of each key."""
         weights = np.arange(1, self.keys + 1) ** -self.traffic
         return weights / weights.sum()
 
@@ -247,7 +246,7 @@ class ShiftingArms(Environment):
         if self.clicks is not None:
             return list(self.clicks[:count])
         segments: list[Any] = []
-        # Where hardly a draw has the gap, one within what the gap leaves, and then lifted, has the same law.
+        # If few draws have the gap, raising the best arm of a draw from a smaller range has the same law.
         rare = self.arms > 1 and (1.0 - self.gap / self._most) ** self.arms < RARE
         while len(segments) < count:
             if self.stealthy and segments and segments[-1].max() + 1.5 * self.gap <= self.high:
@@ -264,7 +263,7 @@ class ShiftingArms(Environment):
         return segments
 
     def _lifted(self, rng: Generator, before: Any) -> Any:
-        """Return click probabilities in which another arm has risen above the best."""
+        """Return click probabilities in which a random arm is raised above the best one."""
         after = before.copy()
         others = np.flatnonzero(np.arange(self.arms) != before.argmax())
         after[rng.choice(others)] = before.max() + rng.uniform(1.0, 1.5) * self.gap
@@ -300,4 +299,4 @@ class ShiftingArms(Environment):
 
 
 class EventRounds(tuple[int, ...]):
-    """Rounds of events, distinguished from a (least, most) pair and hashable unlike a list."""
+    """Rounds of events: hashable, unlike a list, and distinct from a (smallest, largest) pair."""

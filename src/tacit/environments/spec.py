@@ -1,4 +1,4 @@
-"""Environments as text, for the command line."""
+"""Parse environments from text, for the command line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def environment_from_spec(spec: str) -> Environment:
     Parameters
     ----------
     spec : str
-        As in the examples; or ``module:Class(…)`` for one of your own. A preference matrix of
-        the literature may stand for its environment.
+        As in the examples; or ``module:Class(…)`` for a user-defined class. The name of a preference
+        matrix of the literature stands for the ``PreferenceMatrix`` with it.
 
     Raises
     ------
     UnknownName
-        If there is no such environment.
+        If there is no environment of that name.
     InvalidValue
         If the text cannot be parsed or a parameter is unknown or out of range.
 

@@ -1,1 +1,1 @@
-"""What learns: the learner, its keys and lanes, its batches and snapshots."""
+"""The learner: its keys and lanes, its batches and snapshots."""

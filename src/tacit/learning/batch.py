@@ -1,18 +1,15 @@
-"""Many impressions at once: the compiled loops behind the learner.
+"""Compiled loops over batches of impressions, which the learner runs.
 
-Crossing from Python into compiled code costs microseconds however small the work, so the batch
-is the native form and a single call is a batch of one.
+A call from Python into compiled code costs microseconds even for little work, so all calls work on
+batches; a single decision is a batch of one.
 """
 
-# The loops, in the order in which a batch meets them:
-# 1. ``choose_rows``: each row observes its impression and decides; ``impose_rows``: the same, but shows what
-#    is given.
-# 2. ``weigh_rows``, ``weigh_cells``, ``place_rows``: with what probability something else would have been
-#    shown.
-# 3. ``observe_rows``: what remains of decisions that the log has; nothing is drawn.
-# 4. ``learn_rows``: outcomes teach, unless the lane has restarted since; ``correct_rows``: other rewards in
-#    their place.
-# 5. ``relive_rows``: 3. and 4. row by row, as offline evaluation replays a log.
+# The loops, in the order in which a batch passes through them:
+# 1. ``choose_rows``: observe each impression and decide; ``force_rows``: the same, but show forced arms.
+# 2. ``weigh_rows``, ``weigh_cells``, ``place_rows``: probabilities of arms, and of arms at positions.
+# 3. ``observe_rows``: only observe, for decisions read from a log; nothing is drawn.
+# 4. ``learn_rows``: learn outcomes, unless the lane has restarted since; ``correct_rows``: replace rewards.
+# 5. ``replay_rows``: steps 3 and 4 for each row, as offline evaluation replays a log.
 
 from __future__ import annotations
 
@@ -43,13 +40,13 @@ class Batch(NamedTuple):
     ----------
     lanes : array of int64, shape (rows,)
     arms : array of int64
-        Slots of offered arms, all rows in one array; rows may share a stretch.
+        Indices of the offered arms, all rows in one array; rows may share a range of it.
     starts, stops : array of int64, shape (rows,)
         Row i is offered ``arms[starts[i]:stops[i]]``.
     contexts : array of float64, shape (rows, context_dim)
     relevance, examination : array of float64, shape (offered, d)
-        Features of the offered arms, a row for each entry of ``arms``; without rows where the
-        policy reads none.
+        Features of the offered arms, a row for each entry of ``arms``; without rows if the policy
+        reads no features.
     """
 
     lanes: Ints
@@ -63,7 +60,7 @@ class Batch(NamedTuple):
 
 @kernel
 def impression_of(batch: Batch, i: int) -> Impression:
-    """Return row ``i`` of a batch as kernels see it."""
+    """Return row ``i`` of a batch as the impression that kernels take."""
     start, stop = batch.starts[i], batch.stops[i]
     return Impression(
         batch.arms[start:stop], batch.contexts[i], batch.relevance[start:stop], batch.examination[start:stop]
@@ -79,7 +76,7 @@ def choose_rows(
     epochs: Ints,
     propensities: Floats | None,
 ) -> None:
-    """Observe and decide row by row; fill ``actions``, ``epochs`` and, if given, propensities."""
+    """Observe and decide row by row; fill ``actions``, ``epochs`` and, unless None, ``propensities``."""
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
         impression = impression_of(batch, i)
@@ -92,7 +89,7 @@ def choose_rows(
 
 
 def refit_shared(params: Any, state: Any) -> None:
-    """Compute anew what follows from the sums that all lanes share."""
+    """Compute again the quantities derived from the sums that all lanes share."""
     refit(params, state)
 
 
@@ -107,11 +104,11 @@ def impose_rows(
     epochs: Ints,
     propensities: Floats,
 ) -> None:
-    """Decide as :func:`choose_rows`; show what is imposed in place of that.
+    """Decide as :func:`choose_rows`, but show the forced arms.
 
-    ``imposed`` has what to show for each row, beginning with −1 where that is the policy's own
-    choice. Propensities are those with which the policy alone would have shown what is shown: for
-    one that is not ``drawn``, 1 or 0.
+    ``forced`` has the arm indices to show for each row; a row that begins with −1 keeps the policy's
+    choice. ``propensities`` become the policy's own probabilities of the arms shown: 1 or 0 if it is
+    not ``randomized``.
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
@@ -132,7 +129,7 @@ def impose_rows(
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Fill in, for each entry of ``arms``, with what probability it would be chosen."""
+    """Fill ``probabilities`` with the probability of choosing each entry of the batch's ``arms``."""
     for i in range(len(batch.lanes)):
         impression = impression_of(batch, i)
         for j in range(len(impression.arms)):
@@ -142,7 +139,7 @@ def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> 
 
 
 def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Fill in, for each entry of ``arms`` and each position, with what probability it is there."""
+    """Fill ``probabilities`` with the probability of each entry of ``arms`` at each position of the list."""
     for i in range(len(batch.lanes)):
         found = probabilities[batch.starts[i] : batch.stops[i]]
         cells(params, state, batch.lanes[i], impression_of(batch, i), found)
@@ -151,22 +148,25 @@ def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) ->
 def place_rows(
     params: Any, state: Any, batch: Batch, actions: Ints, prefixes: Floats, places: Floats
 ) -> None:
-    """Fill in, for each position of lists that were just decided, with what probability a list
-    begins so down to there, and with what probability it has this arm there."""
+    """Fill in the propensities by position of the lists in ``actions``.
+
+    ``prefixes`` is the probability that a list begins with the same arms down to the position,
+    ``places`` the probability that it has the same arm at the position.
+    """
     for i in range(len(batch.lanes)):
         impression = impression_of(batch, i)
         placed(params, state, batch.lanes[i], impression, actions[i], prefixes[i], places[i])
 
 
 def observe_rows(params: Any, state: Any, batch: Batch) -> None:
-    """Observe row by row: what remains of decisions that were made before."""
+    """Observe the impressions row by row, without deciding."""
     for i in range(len(batch.lanes)):
         observe(params, state, batch.lanes[i], impression_of(batch, i))
 
 
 @kernel
 def count_shown(plays: Ints, lanes: Ints, actions: Ints, fresh: Booleans) -> None:
-    """Count what was shown in rows that taught something, where that is counted."""
+    """Count the arms shown in learned rows, unless ``plays`` has no columns."""
     if plays.shape[1] > 0:
         for i in range(len(lanes)):
             for k in range(actions.shape[1]):
@@ -185,8 +185,10 @@ def learn_rows(
     epochs: Ints,
     fresh: Booleans,
 ) -> int:
-    """Learn row by row; return of each row whether it was of its lane's present epoch, and so taught
-    something, and return how many were."""
+    """Learn row by row and return how many rows were learned.
+
+    A row is learned only if it is of its lane's present epoch; ``fresh`` is filled with whether it is.
+    """
     learned = 0
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
@@ -211,7 +213,7 @@ def relive_rows(
     propensities: Floats,
     fresh: Booleans,
 ) -> None:
-    """Observe and learn row by row, each answered before the next came; all are ``fresh``."""
+    """Observe and learn row by row, each before the next one; all rows are ``fresh``."""
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
         impression = impression_of(batch, i)
@@ -231,7 +233,10 @@ def correct_rows(
     propensities: Floats,
     epochs: Ints,
 ) -> int:
-    """Put other rewards in the place of those learned; return how many lanes remembered them."""
+    """Replace learned rewards ``before`` by ``after``; return how many rows were corrected.
+
+    A row is corrected only if its lane has not restarted since.
+    """
     corrected = 0
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]

@@ -1,9 +1,8 @@
-"""A catalogue: items kept with their vectors, so that a decision names its candidates and no more."""
+"""A catalogue of items with their vectors, so that decisions need only name their candidates."""
 
-# 1. ``LookedUp`` and ``Located``: the candidates of decisions, which stay as they were when they were looked
-#    up.
-# 2. ``Catalogue``: items are put and removed; one that changes gets another row, so that what was located
-#    stays right; vectors lie in one array of half precision, which grows by a quarter.
+# 1. ``CandidateVectors`` and ``Candidates``: the candidates of decisions, unaffected by later changes.
+# 2. ``Catalogue``: items are put and removed; an item that changes gets a new row, so that earlier
+#    ``Candidates`` stay valid; vectors are in one array of half precision, which grows by a quarter.
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ from tacit.learning.decisions import Arm
 Halves = npt.NDArray[np.float16]
 
 MOST_CANDIDATES = 10_000
-"""Of one decision; of larger catalogues a search finds these first."""
+"""Most candidates of one decision; for larger catalogues a search must select them first."""
 LEAST_ROWS = 1024
 LARGEST = float(np.finfo(np.float16).max)
 
 
 class LookedUp(NamedTuple):
-    """Vectors of the candidates of some decisions, one below the other, and how many each has."""
+    """Vectors of the candidates of several decisions, concatenated, and the number of each decision's."""
 
     vectors: Floats
     sizes: Ints
@@ -39,14 +38,15 @@ class LookedUp(NamedTuple):
 
 @dataclass(frozen=True)
 class Located:
-    """Candidates as they are now, whatever is put into the catalogue later.
+    """Candidates with their present vectors, unaffected by later changes of the catalogue.
 
     Attributes
     ----------
     ids : sequence of str or int
     halves : array of float16
-        Those of the catalogue, of which some rows are the candidates'.
+        The vectors of the whole catalogue.
     rows : array of int64
+        The candidates' rows in ``halves``.
     """
 
     ids: Sequence[Arm]
@@ -63,26 +63,26 @@ class Located:
 
 
 class Whole(list[Arm]):
-    """The ids of all items, or of all of a segment, in the order in which they were put."""
+    """The ids of all items, or of all items of a segment, in the order in which they were put."""
 
 
 class Catalogue:
-    """Items by id: of each its vector, and the segment that it belongs to, if any.
+    """Items by id, each with its vector and optionally a segment.
 
-    A learner whose policy knows arms by their relevance has one, as ``learner.items``. Decisions then
-    name candidates as ``arms``, without ``relevance``, or none: then all items are candidates. Vectors
-    are kept in half precision, 11 binary digits of each number: 100,000 of 384 numbers take 77 MB.
+    A learner whose policy identifies arms by their relevance features has a catalogue ``learner.items``.
+    Its decisions name candidates as ``arms``, without ``relevance``; without ``arms`` all items are
+    candidates. Vectors are stored in half precision (11 binary digits): 100,000 of 384 numbers take 77 MB.
 
     Parameters
     ----------
     dim : int
-        Numbers of a vector.
+        Length of a vector.
 
     Attributes
     ----------
     dim : int
     version : int
-        How often items were put or removed.
+        Number of changes: how often items were put or removed.
 
     Examples
     --------
@@ -106,13 +106,13 @@ class Catalogue:
         self.dim = dim
         self.version = 0
         self._doubted = False
-        # Rows are only ever added, so that a copy may look at those that there were.
+        # Rows are only ever added, so that copies may share the array.
         self._vectors: Halves = np.empty((0, dim), np.float16)
         self._ids: list[Arm | None] = []  # None for a row whose item is gone, or has another row
         self._segments: list[str | None] = []
         self._rows: dict[Arm, int] = {}  # in the order of the rows
-        self._members: dict[str, dict[Arm, int]] = {}  # of each segment, likewise
-        # What ``located`` returned last for all items, or for a segment, and of which version.
+        self._members: dict[str, dict[Arm, int]] = {}  # the same for each segment
+        # Cache of ``locate`` for all items and for segments, with the version it is valid for.
         self._located: tuple[int, dict[str | None, Located]] = 0, {}
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class Catalogue:
 
     @property
     def nbytes(self) -> int:
-        """What the vectors take, with the room for more."""
+        """Bytes of the vectors, including spare rows."""
         return self._vectors.nbytes
 
     def __deepcopy__(self, memo: Any) -> Catalogue:
@@ -141,7 +141,7 @@ class Catalogue:
     def put(
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> None:
-        """Put items in; one that is there already gets another vector and segment.
+        """Put items in; an existing item gets the new vector and segment.
 
         Parameters
         ----------
@@ -150,12 +150,12 @@ class Catalogue:
         vectors : array of float, shape (items, dim), or table
             Each number within ±65,504.
         segments : str, or sequence of str or None, optional
-            The segment of all of them, or of each.
+            One segment for all items, or one per item.
 
         Raises
         ------
         InvalidValue
-            If something is none of this; then nothing was put.
+            If an argument is invalid; then nothing is put.
         """
         names, halves, parts = self.checked(ids, vectors, segments)
         if len(names) > 1 and (halves == halves[0]).all():
@@ -177,7 +177,7 @@ class Catalogue:
     def checked(
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> tuple[list[Arm], Halves, list[str | None]]:
-        """Return items as :meth:`put` takes them, checked."""
+        """Validate the arguments of :meth:`put`; return ids, vectors in half precision, and segments."""
         if vectors is None and isinstance(ids, Mapping):
             raise InvalidValue("vectors", None, "give list(ids.values()), and as ids list(ids)")
         names, halves = self._checked_ids(ids), self._halves(vectors)
@@ -186,19 +186,19 @@ class Catalogue:
         return names, halves, self._checked_segments(segments, len(names))
 
     def remove(self, ids: Sequence[Arm]) -> None:
-        """Take items out: they are candidates no more, and what their decisions teach is learned still.
+        """Remove items: they are no longer candidates, but feedback on decisions that showed them is learned.
 
         Raises
         ------
         UnknownName
-            If one is not here; then none was taken out.
+            If an item is not in the catalogue; then none is removed.
         """
         for name in self.present(ids):
             self._leave(name)
         self.version += 1
 
     def present(self, ids: Sequence[Arm]) -> list[Arm]:
-        """Return ids of items that are all here, as :meth:`remove` takes them, checked."""
+        """Validate the ids of :meth:`remove`, all of which must be in the catalogue, and return them."""
         names = self._checked_ids(ids)
         self._rows_of("ids", names)
         return names
@@ -212,7 +212,7 @@ class Catalogue:
                 del self._members[segment]
 
     def doubt(self, offers: Sequence[Any]) -> None:
-        """Warn once of candidates that are here, although their vectors are given anew."""
+        """Warn once if vectors are passed for candidates that are in the catalogue."""
         firsts = (arm for arms in offers if arms is not None for arm in islice(checks.offered(arms), 1))
         known = next((arm for arm in firsts if arm in self._rows), None)
         if known is not None and not self._doubted:
@@ -224,12 +224,12 @@ class Catalogue:
                 stacklevel=3,
             )
 
-    # Ask -------------------------------------------------------------------------------------
+    # Look up ---------------------------------------------------------------------------------
 
     def ids(self, segment: str | None = None) -> list[Arm]:
-        """Return the ids of all items, or of those of a segment, in the order in which they were put.
+        """Return the ids of all items, or of the items of a segment, in the order in which they were put.
 
-        A segment without items has no ids; if its name is nearly that of another one, a warning says so.
+        A segment without items has no ids; if its name resembles that of another one, a warning says so.
         """
         if segment is None:
             return list(self._rows)
@@ -240,22 +240,22 @@ class Catalogue:
         return list(self._members.get(name, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
-        """Return those ids that are here, in their order: what a search found may be gone by now."""
+        """Return the ids that are in the catalogue, in their order; a search may return removed items."""
         return [id for id in checks.names("ids", checks.listed(ids)) if id in self._rows]
 
     def segments(self) -> dict[str, int]:
-        """Return how many items each segment has."""
+        """Return the number of items in each segment."""
         return {segment: len(members) for segment, members in self._members.items()}
 
     def located(self, ids: Sequence[Arm] | None, segment: str | None = None) -> Located:
-        """Return candidates, or all items, or those of a segment, as they are now.
+        """Return the items with some ids, or all items, or all of a segment, as candidates.
 
         Raises
         ------
         InvalidValue
-            If there are none, too many, or one twice.
+            If there are none, too many, or an item twice.
         UnknownName
-            If one is not here.
+            If an item is not in the catalogue.
         """
         if ids is not None:
             names = list(checks.names("arms", checks.listed(ids)))
@@ -268,7 +268,7 @@ class Catalogue:
         return Located(names, self._vectors, rows)
 
     def _locate_all(self, segment: str | None) -> Located:
-        """Return all items, or those of a segment, as they are now: one object while nothing changes."""
+        """Return all items, or all of a segment, as candidates; cached until the catalogue changes."""
         if self._located[0] != self.version:
             self._located = self.version, {}
         located = self._located[1].get(segment)
@@ -280,11 +280,11 @@ class Catalogue:
         return located
 
     def count(self, segment: str | None = None) -> int:
-        """Return how many items there are, or how many of a segment."""
+        """Return the number of all items, or of the items of a segment."""
         return len(self._rows if segment is None else self._members.get(segment, ()))
 
     def _check_count(self, count: int, segment: str | None) -> None:
-        """Check that a decision can have so many candidates."""
+        """Raise if a decision cannot have this number of candidates."""
         if not 1 <= count <= MOST_CANDIDATES:
             remedy = f"offer 1 to {MOST_CANDIDATES:,} items: one of items.segments(), or what a search finds"
             of_segment = "" if segment is None else f" of segment {segment!r}"
@@ -296,25 +296,25 @@ class Catalogue:
         Raises
         ------
         UnknownName
-            If one is not here.
+            If an item is not in the catalogue.
         """
         return self._vectors[self._rows_of("ids", checks.listed(ids))].astype(np.float64)
 
     def candidates(self, arms: Any, decisions: int) -> tuple[list[Sequence[Arm]], LookedUp]:
-        """Return the candidates of so many decisions, by name and by their vectors.
+        """Return the ids and the vectors of the candidates of several decisions.
 
         Parameters
         ----------
         arms : sequence of sequence of ids, or None
-            Of each decision; None for all items.
+            The candidates of each decision; None for all items.
         decisions : int
 
         Raises
         ------
         InvalidValue
-            If there are none, or too many, for one of them.
+            If a decision has none or too many.
         UnknownName
-            If one is not here.
+            If an item is not in the catalogue.
         """
         if arms is not None and len(checks.names("arms", arms)) != decisions:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {decisions} impressions")
@@ -323,10 +323,10 @@ class Catalogue:
         sizes = np.array(list(map(len, found)), np.int64)
         return [each.ids for each in found], LookedUp(self._vectors[rows].astype(np.float64), sizes)
 
-    # Keep ------------------------------------------------------------------------------------
+    # Copy and save ---------------------------------------------------------------------------
 
     def copied(self) -> Catalogue:
-        """Return a copy, whatever is put here from now on; the vectors are not copied."""
+        """Return a copy that later changes do not affect; it shares the vectors."""
         copy = Catalogue(self.dim)
         copy.version = self.version
         copy._vectors = self._vectors[: len(self._ids)]
@@ -336,7 +336,7 @@ class Catalogue:
         return copy
 
     def columns(self) -> tuple[list[Arm], list[str | None], Halves]:
-        """Return ids, segments and vectors of all items, in their order; they are not to be changed."""
+        """Return ids, segments and vectors of all items, in their order; the caller must not change them."""
         if len(self._rows) < len(self._ids):
             self._close_gaps()
         return self._ids, self._segments, self._vectors[: len(self._ids)]  # type: ignore[return-value]
@@ -356,13 +356,13 @@ class Catalogue:
     def of(
         cls, ids: Sequence[Arm], segments: Sequence[str | None], vectors: Halves, version: int
     ) -> Catalogue:
-        """Return the catalogue of these columns."""
+        """Build a catalogue from columns, as :meth:`columns` returns them."""
         made = cls(vectors.shape[1])
         made.put(ids, vectors, segments)
         made.version = version
         return made
 
-    # Inside ----------------------------------------------------------------------------------
+    # Internal --------------------------------------------------------------------------------
 
     def _rows_of(self, field: str, ids: Sequence[Arm]) -> Ints:
         try:
@@ -418,7 +418,7 @@ class Catalogue:
         return [None if segment is None else checks.name("segments", segment) for segment in segments]
 
     def _make_room(self, count: int) -> None:
-        """Have room for so many rows more."""
+        """Enlarge the array of vectors, if needed, for more rows."""
         used = len(self._ids)
         if used + count <= len(self._vectors):
             return
@@ -431,7 +431,7 @@ class Catalogue:
         self._vectors = grown
 
     def _close_gaps(self) -> None:
-        """Leave out the rows of items that are gone or have another row; the order stays."""
+        """Drop the rows of removed and replaced items; the order stays."""
         kept = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         self._vectors = self._vectors[kept]
         self._segments = [self._segments[row] for row in kept.tolist()]

@@ -1,7 +1,7 @@
-"""The learner in columns, which the service and offline evaluation use: a ``Learner`` is one of these.
+"""The base class of ``Learner`` that works on columns; the service and offline evaluation use it.
 
-From top to bottom: what it is made of, its arms on offer and its hyperparameters, deciding for many
-impressions at once, learning from many decisions, and taking in what a log holds.
+From top to bottom: its parts, arms on offer and hyperparameters, choosing for many impressions at
+once, learning from many decisions, and learning from logs.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ NO_PLACES = no_places()
 
 
 class ColumnLearner(Generic[ArmT_co]):
-    """The parts of a :class:`~tacit.Learner`, and what it does with whole columns of impressions.
+    """Base class of :class:`~tacit.Learner` with its parts and its operations on columns of impressions.
 
-    This is all that the service and offline evaluation need of it. A ``Batch`` is known to fit, and
-    is not checked.
+    The service and offline evaluation need nothing else. A ``Batch`` is not validated: it must fit
+    the policy.
 
     Parameters
     ----------
     policy : Policy
     rng : Generator
     propensities : bool
-        Whether decisions carry their propensity, where the policy draws at random.
+        Whether decisions carry their propensity if the policy is randomized.
 
     Attributes
     ----------
@@ -49,10 +49,11 @@ class ColumnLearner(Generic[ArmT_co]):
     loops : Loops
     decision_reader : DecisionReader
     decisions : int
-        How many decisions were made.
+        Number of decisions made.
     logs_learned : set of (int, int)
-        Of each log that was learned here, how many decisions it taught, and a hash of their rewards.
+        For each learned log the number of its decisions and a hash of their rewards.
     reports_propensities, reports_places : bool
+        Whether decisions carry their propensity, and propensities by position.
     """
 
     def __init__(self, policy: Policy, rng: Generator, propensities: bool) -> None:
@@ -70,12 +71,12 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def policy(self) -> Policy:
-        """The algorithm and its hyperparameters, as they are now; another one needs its own learner."""
+        """The current policy and its hyperparameters; another algorithm needs a new learner."""
         return self._policy
 
     @property
     def state(self) -> Any:
-        """What was learned: arrays with a leading lane axis (some spare), of 1 where shared."""
+        """The policy's state: arrays with a leading axis of lanes (some spare), of length 1 if shared."""
         return self.lanes.state
 
     @property
@@ -104,7 +105,7 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def items(self) -> Catalogue:
-        """The catalogue of items, of a policy that knows arms by their relevance."""
+        """The catalogue of items, if the policy identifies arms by their relevance features."""
         if self._items is None:
             raise UnknownName(
                 f"items: {self.policy.label} does not know arms by their relevance alone, as "
@@ -114,17 +115,17 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def kept_items(self) -> Catalogue | None:
-        """The catalogue, if anything was ever put into it."""
+        """The catalogue if any item was ever put into it, else None."""
         return self._items if self._items is not None and self._items.version else None
 
     @kept_items.setter
     def kept_items(self, items: Catalogue | None) -> None:
-        # A snapshot before items has none.
+        # Snapshots of versions without catalogues have none.
         if items is not None:
             self._items = items
 
     def _with_items(self, rows: int, given: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
-        """Return what is given of impressions, with candidates out of the catalogue where it has some."""
+        """Return the impressions' arguments; if relevance is missing, look up the catalogue's candidates."""
         contexts, arms, relevance, examination = given
         if relevance is not None or self._items is None or not len(self._items):
             return given
@@ -135,26 +136,25 @@ class ColumnLearner(Generic[ArmT_co]):
         return self.lanes.lane(checks.key(key))
 
     def go_on(self, policy: Policy, offer: Offer) -> None:
-        """Make anew what depends on the policy and on the arms on offer."""
+        """Switch to a policy and an offer, and rebuild the parts that depend on them."""
         self._policy, self.offer = policy, offer
         self.reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
         self._plain = self._no_features and not self.reads_contexts
         share = policy.least_share if learns_from_propensity(policy.params) else 0.0
-        # What was decided before it was tuned keeps the propensity that it had.
+        # Decisions made before a change of hyperparameters keep their propensities.
         self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
         self.loops = Loops(policy, offer, self.lanes, self.rng, self.reports_propensities)
         self.decision_reader = DecisionReader(policy, offer, self.lanes)
 
     def add_arms(self, arms: int | Sequence[str]) -> list[ArmT_co]:
-        """Put new arms on offer, for all keys; return them.
+        """Put new arms on offer for all keys and return them.
 
-        They begin as arms do of which nothing is known; where a policy has learned over all keys
-        what arms are like, with that.
+        New arms start from the prior; policies that learn a prior over all keys start from that one.
 
         Parameters
         ----------
         arms : int or sequence of str
-            How many, where arms are numbered; or their names, which must be new.
+            Number of new arms if arms are numbered; otherwise their names, which must be new.
 
         Examples
         --------
@@ -176,18 +176,18 @@ class ColumnLearner(Generic[ArmT_co]):
         return added
 
     def retire_arms(self, arms: Sequence[Arm]) -> None:
-        """Take arms off offer; one at least must stay.
+        """Take arms off offer; at least one must stay.
 
-        What was learned of them is kept, and decisions that showed them still teach it.
+        Their state is kept, and feedback on decisions that showed them is still learned.
         """
         self.go_on(self.policy, self.offer.without(checks.listed(arms)))
 
     def restore_arms(self, arms: Sequence[Arm]) -> None:
-        """Put retired arms on offer again, with all that was learned of them; others stay."""
+        """Put retired arms on offer again with their learned state; other arms are not affected."""
         self.go_on(self.policy, self.offer.restored(checks.listed(arms)))
 
     def add_arm(self, name: str | None = None) -> ArmT_co:
-        """Put one arm on offer, a new or a retired one; return it. Numbered ones need no name."""
+        """Put one new or retired arm on offer and return it; numbered arms need no name."""
         if name is not None and name in self.retired:
             self.restore_arms([name])
             return name
@@ -195,19 +195,19 @@ class ColumnLearner(Generic[ArmT_co]):
         return added
 
     def retire_arm(self, arm: Arm) -> None:
-        """Take one arm off offer, as :meth:`retire_arms`."""
+        """Take one arm off offer; see :meth:`retire_arms`."""
         self.retire_arms([arm])
 
     def compile(self) -> None:
-        """Compile what choosing and learning run, or find it in the cache.
+        """Compile the loops for choosing and learning, or load them from the cache.
 
-        Without this, each is compiled when it is first called, which takes seconds to minutes.
+        Otherwise each is compiled at its first call, which takes seconds to minutes.
         """
         loops = self.loops
         _ = loops.choose, loops.observe, loops.learn, self.reports_places and loops.place
 
     def refit(self) -> None:
-        """Compute anew what follows from the sums that all keys share."""
+        """Compute again the quantities derived from the sums that all keys share."""
         if self.policy.sums:
             self.loops.refit(self.loops.params, self.state)
 
@@ -221,12 +221,12 @@ class ColumnLearner(Generic[ArmT_co]):
         Parameters
         ----------
         keys : sequence of str
-        given : tuple
+        inputs : tuple
             Contexts, arms, relevance and examination as ``Learner.choose_many`` takes them.
-        imposed : array of int64, shape (rows, width), optional
-            Slots to show whatever the policy chooses; −1 first for its choice. Propensities are
-            then those of the policy for what is shown, which are 1 or 0 for one that is
-            deterministic.
+        forced : array of int64, shape (rows, width), optional
+            Arm indices to show in place of the policy's choice; a row that begins with −1 keeps
+            the policy's choice. Propensities are then the policy's own for the arms shown: 1 or 0
+            if it is deterministic.
 
         Raises
         ------
@@ -267,17 +267,17 @@ class ColumnLearner(Generic[ArmT_co]):
     def decisions_of(
         self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
     ) -> Decisions[ArmT_co]:
-        """Return decisions that were made here as columns, without their keys.
+        """Return the columns of this learner's decisions as ``Decisions``, without keys.
 
-        Of each row the impression, in a lane of this learner, the slots that were shown, the epoch, and
-        the propensity, NaN where the policy is deterministic.
+        Each row has its impression, in a lane of this learner, the arm indices that were shown, the
+        epoch, and the propensity, NaN if the policy is deterministic.
 
         Examples
         --------
         >>> import tacit
         >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
         >>> made = learner.choose_many(["tomato", "tomato"])
-        >>> again = learner.decisions_of(made.batch, made.actions, made.epochs, made.propensities)
+        >>> again = learner.build_decisions(made.batch, made.actions, made.epochs, made.propensities)
         >>> learner.learn_many(again, [0.0, 1.0])
         2
         """
@@ -292,10 +292,16 @@ class ColumnLearner(Generic[ArmT_co]):
         offered: Sequence[int] | Ints,
         error: Callable[[int, str], Exception] | None = None,
     ) -> None:
-        """Check that the policy can have given propensities, if it weighs by them.
+        """Raise if a propensity is too small for the policy, provided that it learns from propensities.
 
-        Of each row the propensity, NaN or None where there is none, and how many arms were on offer;
-        ``error`` returns what to raise for a row and what is wrong, by default an ``InvalidValue``.
+        Parameters
+        ----------
+        propensities : array, shape (rows,)
+            NaN or None where a row has none.
+        offered : array, shape (rows,)
+            Number of arms on offer.
+        error : callable, optional
+            Returns the exception for a row and a message; by default an ``InvalidValue``.
         """
         if not self._least_share:
             return
@@ -317,7 +323,9 @@ class ColumnLearner(Generic[ArmT_co]):
     def learn_rows(
         self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats, epochs: Ints
     ) -> Booleans:
-        """Learn from columns that are known to fit; return of each row whether it taught something.
+        """Learn from columns without validating them; return for each row whether it was learned.
+
+        A row is not learned if its lane has restarted since the decision.
 
         Parameters
         ----------
@@ -334,15 +342,15 @@ class ColumnLearner(Generic[ArmT_co]):
         return fresh
 
     def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
-        """Put other rewards in the place of those that were learned, whatever was learned since.
+        """Replace rewards that were learned by others, in any order.
 
-        For policies that can take out what they have learned (``correctable``).
+        Only for policies that can unlearn (``correctable``).
 
         Parameters
         ----------
         decisions : Decisions or sequence of Decision
         before, after : array of float, shape (decisions,)
-            What was learned for each, and what it shall be; in [0, 1].
+            The reward learned for each, and its replacement; in [0, 1].
 
         Returns
         -------
@@ -371,21 +379,21 @@ class ColumnLearner(Generic[ArmT_co]):
         return int(self.loops.correct(self.loops.params, self.state, *given))
 
     def plays_of(self, lane: int) -> Floats:
-        """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
+        """Return how often each arm was ever shown to a lane's key and learned from; NaN if unknown."""
         beliefs = getattr(self.policy, "beliefs", None)
         if self.policy.forgets or beliefs is None:
             return self.lanes.plays_of(lane)
-        # All count still, and the plays of ``priors``.
+        # Beliefs count all plays, and plays from ``priors``, which are subtracted.
         found: Floats = beliefs(self.state, lane).plays - beliefs(self.policy.init(1), 0).plays
         return found
 
-    # What a log holds ------------------------------------------------------------------------
+    # Learn from logs -------------------------------------------------------------------------
 
     def recall(self, decisions: Sequence[Decision]) -> None:
-        """Take in decisions that were made before, as read from a log, without deciding again.
+        """Observe the impressions of decisions read from a log, without deciding again.
 
-        Their keys get lanes and their impressions are observed; learning what came back for
-        them then gives the very state that the learner had.
+        Their keys get lanes. Learning their feedback afterwards restores the exact state of the
+        learner that made them.
         """
         batches: Iterable[Batch]
         if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.of:
@@ -401,9 +409,9 @@ class ColumnLearner(Generic[ArmT_co]):
         self.decisions += len(decisions)
 
     def relive(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
-        """Learn from what was shown elsewhere, as if it had been decided here and answered at once.
+        """Learn logged decisions as if made here, each with its feedback before the next decision.
 
-        The columns are those of :meth:`learn_rows`.
+        The columns are as for :meth:`learn_rows`.
         """
         fresh = np.ones(len(actions), np.bool_)
         given = batch, self.lanes.plays, actions, feedback, propensities, fresh

@@ -1,11 +1,11 @@
-"""Decisions: what was shown, and all that learning from it needs."""
+"""Decisions: the arms shown for an impression, and all data needed to learn from their feedback."""
 
-# 1. ``Decision``: one decision, with its form as JSON, in which it may wait elsewhere for its feedback.
-# 2. ``described``: of what was on offer, that of which learning needs the features.
-# 3. ``in_pieces``, ``laid_out``: how many decisions are laid out as arrays at once.
-# 4. ``Decisions``: many, as columns; a ``Decision`` is made of a row only when somebody asks for it.
-# 5. ``LearningWatch``: who learns the same decision twice, or nothing, or clicks alone, or clicks and zeros
-#    in an order of their own, is warned once.
+# 1. ``Decision``: one decision; as JSON it can be stored until its feedback comes.
+# 2. ``find_featured_arms``: the arms whose features learning needs.
+# 3. ``split_by_size``, ``count_features_per_arm``: bounds on the memory of a batch.
+# 4. ``Decisions``: many decisions as columns; a row becomes a ``Decision`` only on access.
+# 5. ``LearningWatch``: warns once of misuse: decisions learned twice or never, clicks without zeros, or
+#    clicks and zeros learned in separate orders.
 
 from __future__ import annotations
 
@@ -37,60 +37,60 @@ else:
 
     ArmT_co = TypeVar("ArmT_co")
 Key = str | int
-"""A key as it is given; a number stands for its digits."""
+"""A key as an argument; a number is converted to a string."""
 NOTHING: Floats = np.empty(0)
 LATEST = 8192
-"""How many of the decisions learned last are remembered, by their numbers modulo this."""
+"""Number of decisions learned last that are remembered, by their ids modulo this."""
 NEWEST = LATEST - 1
 LAID_OUT = 2**22
-"""Numbers of features that are laid out at once, 32 MiB."""
+"""Most feature values in one batch, 32 MiB."""
 SOME, MANY = 1000, 10_000
-"""After so many decisions of a learner it is looked at whether they teach it."""
+"""Numbers of decisions after which a learner is checked for misuse."""
 WATCHED, LOOK = 200, 50
-"""The order of so many decisions that are learned first is watched, and tested after each 50."""
+"""Number of first learned decisions whose order is watched, and how often it is tested."""
 DISTANCE = 10
-"""A decision is learned late if it is so many decisions behind a newer one of its key."""
+"""A decision is learned late if it is this many decisions behind a newer one of its key."""
 ORDER_ERROR = 1e-4 / (2 * WATCHED // LOOK)
 IN_ORDER = (
     "learn each decision once, in the order of decisions, as 0.0 when no click is waited for any more: "
     "tacit.FeedbackWindow(learner, seconds=…) does"
 )
 SMALL = 0.01
-"""Where no reward is larger, they are mostly percent, or of a scale of their own."""
+"""If no reward is larger, rewards are probably on another scale, such as percent."""
 NAMED = 10
-"""How many of many decisions are named where they are shown."""
+"""Number of decisions that a view of many names."""
 
 
 class Decision(NamedTuple, Generic[ArmT_co]):
-    """What was shown for one impression.
+    """The decision for one impression.
 
-    Where the arms are names, a type checker may know: ``Decision[str]``.
+    The type of arms may be declared for type checkers: ``Decision[str]``.
 
     Attributes
     ----------
     id : int
-        Counts the decisions of the learner from 0.
+        Number of the learner's decision, from 0.
     key : str
     shown : tuple of int or str
-        The arm, the left and the right arm of a duel, or the arms of a slate, best first; by
-        the names that the policy's ``arms`` gives them.
+        The arm, the left and the right arm of a duel, or the arms of a slate, best first; named as
+        in the policy's ``arms``.
     propensity : float or None
-        Probability with which the policy chose it; None where the policy is deterministic.
+        Probability with which the policy chose it; None if the policy is deterministic.
     epoch : int
         How often the key's lane had restarted.
     offered : array of int64
-        Slots of the arms that were on offer.
+        Indices of the arms on offer.
     slots : array of int64
-        Slots of what was shown; −1 for an empty position of a slate.
+        Indices of the arms shown; −1 for an empty position of a slate.
     context : array of float64
     relevance, examination : array of float64, shape (offered, d)
-        Features of the arms that were on offer; of a :meth:`lean` decision, of those that it shows.
+        Features of the arms on offer; of a :meth:`lean` decision, of the arms shown.
     prefix_propensities : array of float64, shape (positions,)
-        Of a slate: the probability with which the policy begins a slate so, down to each position.
-        Empty where it is not known, or was not asked for.
+        Of a slate: the probability that the policy's slate begins with the same arms, down to each
+        position. Empty if unknown or not requested.
     position_propensities : array of float64, shape (positions,)
-        Of a slate: the probability with which the policy shows each of its arms at its position,
-        whatever stands elsewhere; 1 at an empty position. Empty where it is not known.
+        Of a slate: the probability that the policy's slate has the same arm at each position; 1 at an
+        empty position. Empty if unknown.
     """
 
     id: int
@@ -111,11 +111,11 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         return f"<Decision {self.id} for {self.key!r}: {shown!r}, propensity {self.propensity}>"
 
     def lean(self) -> Decision[ArmT_co]:
-        """Return the decision with the features of what it shows alone, from which it is learned.
+        """Return the decision with only the features of the arms shown, which suffice to learn from it.
 
-        Decisions on candidates out of a catalogue are so. Others take as much memory as the features of
-        all that was on offer, for as long as they wait for feedback. A :class:`ClickMixture` measures
-        how large features are by all that it learns with a decision: by those shown, then.
+        Decisions on candidates from a catalogue are lean already. Others hold the features of all arms
+        on offer in memory while their feedback is pending. A :class:`ClickMixture` scales features by
+        all features of a decision: for a lean one, by the features of the arms shown.
 
         Examples
         --------
@@ -133,7 +133,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         return self._replace(relevance=blocks[0], examination=blocks[1])
 
     def to_json(self) -> str:
-        """Return the decision as a JSON object, to be learned from elsewhere or later.
+        """Return the decision as a JSON object, so that its feedback can be learned later or elsewhere.
 
         Examples
         --------
@@ -155,7 +155,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         Raises
         ------
         InvalidValue
-            If it is none.
+            If the text is not such an object.
         """
         try:
             given = json.loads(text)
@@ -167,7 +167,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @property
     def arm(self) -> ArmT_co:
-        """The arm that was shown; the left one of a duel, the first one of a slate."""
+        """The arm shown; the left one of a duel, the first one of a slate."""
         if len(self.slots) > 1:
             doubt = f"arm: {self.shown[0]!r} is the first alone of what is shown; decision.shown has all"
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
@@ -175,7 +175,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @property
     def slot(self) -> int:
-        """The slot of that arm."""
+        """The index of that arm."""
         return int(self.slots[0])
 
     @property
@@ -195,7 +195,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
 
 def _read(given: dict[str, Any]) -> Decision:
-    """Return a decision from JSON data, checked."""
+    """Validate JSON data and return the decision."""
     shown = given.get("shown")
     if not isinstance(shown, list) or not shown or not set(map(type, shown)) <= {int, str}:
         raise InvalidValue("shown", shown, "give a list of arms, names or numbers")
@@ -217,7 +217,7 @@ def _read(given: dict[str, Any]) -> Decision:
 
 
 def _array(field: str, given: dict[str, Any], kind: Any, axes: int) -> Any:
-    """Return an array of JSON data; without it, an empty one."""
+    """Validate a field of JSON data and return it as an array; an absent field is an empty array."""
     if field not in given:
         return np.empty(0, kind) if axes == 1 else NO_FEATURES
     try:
@@ -233,12 +233,12 @@ def _array(field: str, given: dict[str, Any], kind: Any, axes: int) -> Any:
 
 
 def no_places() -> Floats:
-    """Return what decisions have whose propensities by position are not known."""
+    """Return an empty array, the value of unknown propensities by position."""
     return np.empty((0, 0))
 
 
 class Described(NamedTuple):
-    """The arms whose features a decision has, what it shows among these, and the features."""
+    """The arms whose features a decision has, the shown arms among them, and the features."""
 
     arms: Ints
     slots: Ints
@@ -249,18 +249,19 @@ class Described(NamedTuple):
 def described(
     offered: Ints, slots: Ints, relevance: Floats, examination: Floats, *, named: bool, listed: bool
 ) -> Described:
-    """Return the arms whose features a decision has, and what it shows among these.
+    """Return the arms whose features a decision has, with the shown arms among them.
 
-    They are those on offer, or those that a lean decision shows. Where arms are not ``named``, their slot is
-    their place among them. Where they are ``listed`` that counts, as the order offered says something: there
-    a lean decision's are all that were on offer, with zeros for what nobody saw.
+    These are the arms on offer, or the shown arms of a lean decision. If arms are not ``named``, an arm's
+    index is its row among the features. For ``listed`` policies the order on offer matters, so a lean
+    decision's features are expanded to all arms on offer, with zeros for arms not shown.
 
     Examples
     --------
-    >>> described(np.arange(9), np.array([7]), np.ones((1, 1)), NO_FEATURES, named=False, listed=False)[:2]
+    >>> blocks = np.ones((1, 1)), NO_FEATURES
+    >>> find_featured_arms(np.arange(9), np.array([7]), *blocks, named=False, listed=False)[:2]
     (array([0]), array([0]))
     >>> slots, vectors = np.array([3, -1, 1]), np.array([[5.0], [6.0]])
-    >>> found = described(np.arange(4), slots, vectors, NO_FEATURES, named=False, listed=True)
+    >>> found = find_featured_arms(np.arange(4), slots, vectors, NO_FEATURES, named=False, listed=True)
     >>> found.slots, found.relevance.ravel()
     (array([ 3, -1,  1]), array([0., 6., 0., 5.]))
     """
@@ -277,21 +278,22 @@ def described(
 
 
 def in_pieces(sizes: Sequence[int], width: int, numbers: int | None = None) -> Iterator[slice]:
-    """Yield stretches of decisions whose features are so many numbers at most, by default 32 MiB.
+    """Yield slices of decisions with at most ``numbers`` feature values each, to bound memory.
 
-    One decision may take more. Of many decisions among thousands of items they would take gigabytes.
+    A single decision may have more.
 
     Parameters
     ----------
     sizes : sequence of int
-        How many arms each has features of.
+        Number of arms with features, for each decision.
     width : int
-        Numbers of one arm.
+        Number of features of one arm.
     numbers : int, optional
+        By default 2**22, which take 32 MiB.
 
     Examples
     --------
-    >>> list(in_pieces([9, 1, 2**21, 2**21], 2))
+    >>> list(split_by_size([9, 1, 2**21, 2**21], 2))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     start, taken, most = 0, 0, (numbers or LAID_OUT) // max(width, 1)
@@ -304,15 +306,15 @@ def in_pieces(sizes: Sequence[int], width: int, numbers: int | None = None) -> I
 
 
 def laid_out(policy: Policy) -> int:
-    """Return for how many numbers of each arm on offer there is room where a decision is read; 0 for none.
+    """Return the number of feature values per arm on offer that reading a decision allocates, or 0.
 
-    It is for all on offer where the order of a list says something.
+    It is not 0 for list policies that identify arms by their features, as the order on offer matters there.
     """
     return sum(policy.feature_dims) if policy.arms is None and policy.showing.listed else 0
 
 
 def _placed(rows: Floats, places: Ints, count: int) -> Floats:
-    """Return rows at their places among so many; zeros at all others."""
+    """Return an array of ``count`` rows that has ``rows`` at ``places`` and zeros elsewhere."""
     if not len(rows):
         return rows
     found = np.zeros((count, rows.shape[1]))
@@ -329,22 +331,21 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     first_id : int
     keys : sequence of str
     names : tuple
-        The arm of each slot.
+        The arm of each arm index.
     offers : sequence or None
-        The arms that were on offer, per decision, where arms have no slots of their own; None
-        for a decision whose arms were not named.
+        The arms on offer per decision, if the policy identifies arms by their features; None for a
+        decision whose arms were not named.
     actions : array of int64, shape (rows, action_width)
-        Slots of what was shown.
+        Indices of the arms shown.
     epochs : array of int64, shape (rows,)
     propensities : array of float64, shape (rows,)
-        NaN where the policy is deterministic.
+        NaN if the policy is deterministic.
     batch : Batch
         The impressions.
     lanes : mapping
-        Where the learner that decided keeps what it learned of each key.
+        The lane of each key in the learner that decided.
     prefixes, places : array of float64, shape (rows, positions)
-        Of slates, ``prefix_propensities`` and ``position_propensities``; without rows where they
-        are not known.
+        Of slates, ``prefix_propensities`` and ``position_propensities``; without rows if unknown.
     """
 
     first_id: int
@@ -382,7 +383,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
 
     @property
     def slots(self) -> Ints:
-        """The slot of the (first) arm of each decision."""
+        """The index of the (first) arm of each decision."""
         return self.actions[:, 0]
 
     def __len__(self) -> int:
@@ -414,7 +415,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         )
 
     def __iter__(self) -> Iterator[Decision[ArmT_co]]:
-        # Column by column: in a loop over rows, Python would cost more than deciding.
+        # Column by column, since a Python loop over rows would take longer than deciding.
         batch, contexts = self.batch, self.batch.contexts
         whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
         offers: Any = ()
@@ -450,25 +451,25 @@ class Decisions(Sequence[Decision[ArmT_co]]):
 
 
 def none_for_nan(values: Floats) -> list[float | None]:
-    """Return numbers as Python's, NaN as None.
+    """Convert an array to a list of floats, with None for NaN.
 
     Examples
     --------
-    >>> none_for_nan(np.array([0.5, np.nan]))
+    >>> nan_to_none(np.array([0.5, np.nan]))
     [0.5, None]
     """
     numbers = values.tolist()
-    # A sum with a NaN in it is one; with both infinities, too, which does no harm.
+    # The sum is NaN if any number is; with both infinities it is, too, which does no harm.
     whole = sum(numbers)
     return [None if x != x else x for x in numbers] if whole != whole else numbers
 
 
 def small(most: float) -> str:
-    """Return what is doubted of many rewards of which this is the largest.
+    """Return a warning if the largest of many rewards is suspiciously small, else "".
 
     Examples
     --------
-    >>> small(0.0), small(0.25)
+    >>> describe_small_rewards(0.0), describe_small_rewards(0.25)
     ('', '')
     """
     if not 0.0 < most <= SMALL:
@@ -477,20 +478,20 @@ def small(most: float) -> str:
 
 
 class LearningWatch:
-    """Watch what a learner learns, and find what is wrong with it: repetitions, clicks alone, a sorted order.
+    """Detect misuse in the decisions that a learner learns: repetitions, clicks without zeros, sorted order.
 
     Attributes
     ----------
     ring : array of int
-        At each number modulo its length the latest of these that was learned; −1 for none.
+        The latest learned id, at its place modulo the array's length; −1 for none.
     warned : bool
-        Whether a repetition was warned of, after which none is looked for.
-    missed : bool
-        Whether any was learned for which nothing came back; of duels, whose 0 is a win, from the start.
-    most : float
-        The largest reward that was learned.
-    left : int
-        Of how many decisions more the order is watched.
+        Whether a repetition was warned of; then no more are searched for.
+    has_zero : bool
+        Whether any reward of 0 was learned; for duels, whose 0 is a win, True from the start.
+    largest : float
+        The largest reward learned.
+    remaining : int
+        Number of further decisions whose order is watched.
     """
 
     def __init__(self, compared: bool, watches_order: bool) -> None:
@@ -504,11 +505,11 @@ class LearningWatch:
         self._first, self._last = -1, -1
 
     def stop(self) -> None:
-        """Watch neither order nor what is lacking: a feedback window learns in order."""
+        """Stop watching the order and missing zeros, as a feedback window takes care of both."""
         self.left, self._stopped = 0, True
 
     def find_lack(self, made: int) -> str:
-        """Return what is wrong with how the many decisions that a learner made were learned, or ""."""
+        """Return a warning if, of many decisions made, too few were learned or none with 0, else ""."""
         count = LATEST - self.ring.count(-1)
         if self._stopped:
             return small(self.most) if made >= MANY else ""
@@ -519,13 +520,14 @@ class LearningWatch:
         return small(self.most) if made >= MANY else ""
 
     def find_sorted(self, decision: Decision, clicked: bool, made: int, keys: int) -> str:
-        """Watch the order of one more decision that is learned; return what is wrong with it, or "".
+        """Record the order of a learned decision; return a warning if zeros are missing or sorted, else "".
 
-        Among the first 200, none is 0 although a third of the decisions up to the last is not learned: at
-        random this has a probability of .00004 at most where .95 of the decisions have a reward, and less
-        below. Or zeros and rewards differ in how many are learned late, ten decisions of a key or more behind
-        a newer one of it: Fisher's exact test, after each 50, both sides, 1.25e-5 each, so 1e-4 in all if
-        outcomes do not depend on when they are learned. Decisions of other learners are not watched.
+        Zeros are missing if none is among the first 200 although a third of the decisions up to the last is
+        not learned: by chance this has a probability of at most .00004 if .95 of the decisions have a reward,
+        and less otherwise. Zeros and rewards are sorted if they differ in how many are learned late, that is
+        at least ten decisions of a key behind a newer one of the same key: by Fisher's exact test, after each
+        50 decisions, on both sides, with an error of 1.25e-5 each and 1e-4 in total if outcomes do not depend
+        on when they are learned. Decisions of other learners are not recorded.
         """
         if decision.id >= made:
             return ""
@@ -549,10 +551,10 @@ class LearningWatch:
         return f"reward: {late} {behind}, which is taken for changes of what is best; {IN_ORDER}"
 
     def warn_repeated(self, decision: Decision, made: int, again: int = 1, depth: int = 3) -> None:
-        """Warn, once, that decisions were learned before; the first of them is given.
+        """Warn once that ``repeated`` decisions were learned before, of which ``decision`` is the first.
 
-        A learner that made fewer knows the number only from another one. The warning points at the
-        caller so many calls up.
+        Decisions of other learners, with ids that this learner has not reached, are ignored. The warning
+        points at the caller ``depth`` calls up.
         """
         if self.warned or decision.id >= made:
             return
@@ -568,7 +570,7 @@ class LearningWatch:
         )
 
     def note_many(self, decisions: Sequence[Decision], rewards: Floats, made: int, keys: int) -> str:
-        """Note decisions that were learned, warn of repeated ones; return what else is wrong, or ""."""
+        """Record learned decisions and warn of repeated ones; return another warning to give, or ""."""
         clicked: Any = rewards.any(axis=1)
         self.missed = self.missed or not clicked.all()
         self.most = max(self.most, rewards.max(initial=0.0))
@@ -592,11 +594,11 @@ class LearningWatch:
 
 
 def chance_of_late(zeros: int, late_zeros: int, rewards: int, late_rewards: int) -> float:
-    """Return how likely so unequal numbers of late ones are, on the more extreme side, by Fisher's test.
+    """Return the one-sided p-value of Fisher's exact test that zeros and rewards are late equally often.
 
     Examples
     --------
-    >>> chance_of_late(10, 5, 10, 5) > 0.5, chance_of_late(30, 30, 20, 0) < 1e-9
+    >>> compute_late_p_value(10, 5, 10, 5) > 0.5, compute_late_p_value(30, 30, 20, 0) < 1e-9
     (True, True)
     """
     late, count = late_zeros + late_rewards, zeros + rewards

@@ -1,17 +1,17 @@
-"""Feedback that comes late: when a decision is learned, by how long clicks take.
+"""Kernels for delayed feedback: estimate click delays, and decide when a decision is learned.
 
-Clicks come soon and silence is known only when a window closes. A policy that learned each when it came
-would take every wave of silence for a change. Here a decision is learned once, in the order of decisions,
-at an age by which nearly all clicks have come; until then it counts in what the policy believes, but is
-no evidence of a change.
+Clicks come soon, but their absence is known only when a window closes. A policy that learned each outcome
+on arrival would mistake every wave of zeros for a change. Here a decision is learned once, in the order of
+decisions, at an age by which nearly all clicks have come; until then it counts in the policy's posterior,
+but not as evidence of a change.
 """
 
 # 1. ``Delays``: the distribution of delays, per arm and over all, estimated without truncation bias.
 # 2. ``Queue``: the decisions that are not yet learned or not yet as old as their window.
-# 3. ``OpenAnswers``: by its entry, what is known of each of them.
-# 4. Kernels, in the order of a decision's life: ``enqueue``, ``pass_edges``, ``note_answer``, ``release``.
-# 5. ``refit_delays`` and ``learning_age``: the distribution, and the age at which decisions are learned.
-# Times are integers, in microseconds in the service; edges are passed in any steps with the same result.
+# 3. ``OpenFeedback``: the feedback and the counts of each of them, by its entry.
+# 4. Kernels, in a decision's order of events: ``enqueue``, ``pass_edges``, ``record_feedback``, ``release``.
+# 5. ``refit_delays``, ``compute_learning_age``: the distribution, and the age at which decisions are learned.
+# Times are integers, in microseconds in the service; the result does not depend on the steps between times.
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tacit.core.arrays import Floats, Ints, copied_into
 from tacit.core.dispatch import OPEN_UNIT, count_open, kernel
 
 EDGES = 12
-"""Bins of delays, each twice as wide as the one before; the last ends with the window."""
+"""Number of bins of delays, each twice as wide as the one before; the last ends with the window."""
 RELEASED = EDGES
-"""The place of the cursor that separates learned decisions from others."""
+"""The index of the cursor that separates learned decisions from others."""
 QUANTILE = 0.95
 """The share of clicks that have come when a decision is learned."""
 LEAST_CLICKS = 10
-"""Below so many clicks decisions are learned when their window closes."""
+"""With fewer clicks, decisions are learned when their window closes."""
 PRIOR = 5.0
-"""How many clicks over all arms count as much as those of one arm."""
+"""Weight, in clicks, of the distribution of all arms in that of one arm."""
 MEMORY = 400.0
-"""Above so many clicks in a bin, its counts are halved: delays may change."""
+"""When a bin has more clicks, its counts are halved, as delays may change."""
 GROWTH = 1.05
 """The distribution is estimated again when clicks have grown by this factor."""
 FIRST_WINDOW = 3
-"""In the first window only delays of a third of the time so far are trusted."""
+"""In the first window only delays up to a third of the elapsed time are trusted."""
 NO_CLICK = -1
 
 Counts = npt.NDArray[np.int32]
@@ -50,22 +50,22 @@ class Delays(NamedTuple):
     Attributes
     ----------
     edges : array of int64, shape (12,)
-        Where bins end; the last is the window.
+        Ends of the bins; the last is the window.
     risk, clicked : array of float64, shape (classes, 12)
         Clicks whose delay is at most the bin's end, and those whose delay is in the bin. A class is an
-        arm, or the only one.
+        arm, or all arms together.
     sums : array of float64, shape (classes, 12)
         The sum of the delays in each bin.
     clicks : array of float64, shape (classes,)
-        Clicks counted in all.
+        Total number of clicks.
     curve : array of float64, shape (classes, 13)
         The share of clicks that have come at age 0 and at each edge.
     age : array of int64, shape (1,)
         The age by which nearly all clicks have come.
     fitted : array of float64, shape (1,)
-        Clicks counted when the curve was estimated last.
+        Number of clicks at the last estimation of the curve.
     begin : array of int64, shape (1,)
-        When the first window began; −1 before any.
+        Start of the first window; −1 before any.
     """
 
     edges: Ints
@@ -80,7 +80,7 @@ class Delays(NamedTuple):
 
     @classmethod
     def within(cls, window: int, classes: int) -> Delays:
-        """Return the distribution before any click, within a window."""
+        """Return the distribution for a window without any clicks."""
         edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
         edges[-1] = window
         curve = np.ones((classes, EDGES + 1))
@@ -91,14 +91,14 @@ class Delays(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Decisions in the order in which their windows began.
+    """Decisions in the order of the starts of their windows.
 
     Attributes
     ----------
     start : array of int64, shape (capacity,)
-        When their windows began.
+        Starts of their windows.
     entry : array of int64, shape (capacity,)
-        Their places in ``OpenAnswers``.
+        Their indices in ``OpenFeedback``.
     cursor : array of int64, shape (13,)
         For each edge, the first decision that has not reached it; last, the first that is not learned.
     size : array of int64, shape (1,)
@@ -117,14 +117,14 @@ class Queue(NamedTuple):
 
 
 class OpenAnswers(NamedTuple):
-    """By its entry, what is known of each decision that is not yet learned.
+    """Feedback and counts of each decision that is not yet learned, by its entry.
 
     Attributes
     ----------
     delay : array of int64, shape (entries,)
-        After what time its last click came; −1 for none.
+        Delay of its last click; −1 for none.
     lane, arm : array of int32, shape (entries,)
-        For which key and arm it counts in what is believed; −1 for none.
+        The lane and arm for which it counts as open; −1 for none.
     hits, plays : array of int32, shape (entries,)
         How much it counts as a click and as a play, in units of 1/1024.
     known : array of bool, shape (entries,)
@@ -140,14 +140,14 @@ class OpenAnswers(NamedTuple):
 
     @classmethod
     def empty(cls, entries: int) -> OpenAnswers:
-        """Return room for so many decisions."""
+        """Return arrays for a number of decisions without feedback."""
         lane, arm, hits, plays = np.full((4, entries), -1, np.int32)
         delay, known = np.full(entries, NO_CLICK, np.int64), np.zeros(entries, np.bool_)
         return cls(delay, lane, arm, hits, plays, known)
 
 
 def make_room(queue: Queue, count: int) -> Queue:
-    """Return a queue with room for so many more decisions, without those that every cursor has passed."""
+    """Return a queue with room for ``count`` more, without decisions that every cursor has passed."""
     first, size = int(queue.cursor.min()), int(queue.size[0])
     rest = size - first
     larger = queue if 2 * (rest + count) <= len(queue.start) else Queue.empty(2 * (rest + count))
@@ -157,7 +157,7 @@ def make_room(queue: Queue, count: int) -> Queue:
 
 
 def add_classes(delays: Delays, classes: int) -> Delays:
-    """Return the distribution with more arms, which are as all arms together."""
+    """Return the distribution with more arms; new ones have the distribution of all arms."""
     larger = copied_into(delays, Delays.within(int(delays.edges[-1]), classes))
     refit_delays(larger)
     return larger  # type: ignore[no-any-return]
@@ -174,9 +174,9 @@ def class_of_arm(delays: Delays, arm: int) -> int:
 
 @kernel
 def share_in_bin(delays: Delays, arm: int, b: int) -> int:
-    """Return which share of the clicks of an arm has come in the middle of a bin, in units.
+    """Return the share of an arm's clicks that have come by the middle of a bin, in units of 1/1024.
 
-    What shows no single arm, such as a duel, counts whole.
+    It is 1 for decisions without a single arm, such as duels.
     """
     if arm < 0:
         return OPEN_UNIT
@@ -188,7 +188,7 @@ def share_in_bin(delays: Delays, arm: int, b: int) -> int:
 def enqueue(
     params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, entry: int, start: int
 ) -> None:
-    """Append a decision whose window begins; there must be room, and its lane and arm be filled in."""
+    """Append a decision whose window starts; the queue must have room, ``open_feedback`` its lane and arm."""
     place = queue.size[0]
     queue.start[place], queue.entry[place] = start, entry
     queue.size[0] = place + 1
@@ -204,7 +204,7 @@ def enqueue(
 
 @kernel
 def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
-    """Count a click among those that took at most as long as a bin's end; earlier ones fade."""
+    """Count a click whose delay is at most a bin's end; older counts are halved from time to time."""
     delays.risk[k, b] += 1.0
     if b == 0 or delay > delays.edges[b - 1]:
         delays.clicked[k, b] += 1.0
@@ -220,17 +220,17 @@ def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
 def pass_edges(
     params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, time: int
 ) -> None:
-    """Let decisions grow as old as they are at a time: count delays and what is open."""
+    """Advance decisions to a time: at each edge they reach, count their delays and adjust the open counts."""
     for b in range(EDGES):
         place, edge = queue.cursor[b], delays.edges[b]
-        # Older than the edge: what comes at its very time may still be noted, but for the end of the window.
+        # Strictly older than the edge, as feedback at that very time is valid, except at the window's end.
         reached = time if b + 1 == EDGES else time - 1
         while place < queue.size[0] and queue.start[place] + edge <= reached:
             entry = queue.entry[place]
             delay, arm = answers.delay[entry], answers.arm[entry]
             if 0 <= delay <= edge:
                 count_click(delays, class_of_arm(delays, arm), b, delay)
-            # A bin further; what is known to be 0 counts whole already.
+            # Count the share of the next bin; a final 0 already counts as a whole play.
             zero = answers.known[entry] and answers.hits[entry] == 0
             if answers.lane[entry] >= 0 and b + 1 < EDGES and not zero:
                 plays = share_in_bin(delays, arm, b + 1)
@@ -244,7 +244,7 @@ def pass_edges(
 def note_answer(
     params: object, state: object, answers: OpenAnswers, entry: int, delay: int, reward: float, final: bool
 ) -> None:
-    """Note a reward of a decision; ``reward`` is all that came so far. Of a learned one only delays count."""
+    """Record the reward of a decision so far; for a learned decision only the delay is recorded."""
     if reward != 0.0:
         answers.delay[entry] = delay
     answers.known[entry] = answers.known[entry] or final
@@ -261,9 +261,9 @@ def note_answer(
 def release(
     params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, time: int, age: int
 ) -> int:
-    """Take decisions from the front that are old enough, or whose outcome is known; return where they end.
+    """Release the first decisions that are old enough or final, and return the end of the released.
 
-    What they counted as open is taken back, and their lanes become −1: they are now to be learned.
+    Their open counts are subtracted and their lanes set to −1; the caller learns them next.
     """
     place = queue.cursor[RELEASED]
     while place < queue.size[0]:
@@ -284,11 +284,11 @@ def release(
 
 @kernel
 def is_outgrown(delays: Delays) -> bool:
-    """Return whether enough clicks came since the distribution was estimated."""
+    """True if enough clicks came since the last estimation of the distribution."""
     total, classes = 0.0, len(delays.clicks)
     for k in range(classes):
         total += delays.clicks[k]
-    # Of more than are remembered, a share of those that are.
+    # Counts are bounded by MEMORY, so growth is relative to at most that many clicks.
     before = delays.fitted[0]
     return bool(total > before + (GROWTH - 1.0) * min(before, MEMORY * classes))
 
@@ -297,7 +297,7 @@ def is_outgrown(delays: Delays) -> bool:
 def quantile_in_bin(left: float, right: float, mean: float, share: float) -> float:
     """Return a quantile of the delays in a bin, as if uniform about their mean up to the nearer end.
 
-    All may take about as long: if they were held to fill the bin, all could come after they are learned.
+    Delays may be nearly equal; a uniform distribution over the bin could put the quantile before all of them.
     """
     if 2.0 * mean > left + right:
         left = 2.0 * mean - right
@@ -308,9 +308,10 @@ def quantile_in_bin(left: float, right: float, mean: float, share: float) -> flo
 
 @kernel
 def refit_delays(delays: Delays) -> None:
-    """Estimate the share of clicks that have come at each edge, and the age at which decisions are learned.
+    """Estimate the share of clicks that have come by each edge, and the age at which decisions are learned.
 
-    By the reverse product limit: of clicks that took at most so long, the share that took that long.
+    The estimator is the product limit in reverse time, for right-truncated delays: its hazard is the share
+    of clicks in a bin among those with a delay of at most the bin's end.
     """
     classes, total = len(delays.clicks), 0.0
     for k in range(classes):
@@ -341,16 +342,16 @@ def refit_delays(delays: Delays) -> None:
         if k < 0 or delays.clicks[k] >= LEAST_CLICKS:
             longest = max(longest, reached)
     window = delays.edges[EDGES - 1]
-    # Not below a delay that many clicks have, by rounding.
+    # Rounded up, so that it is not below a delay that many clicks have.
     delays.age[0] = min(max(int(np.ceil(longest)), 1), window) if total >= LEAST_CLICKS else window
 
 
 @kernel
 def learning_age(delays: Delays, time: int) -> int:
-    """Return the age at which decisions are learned at a time."""
+    """Return the age at which decisions are learned, as of a time."""
     age, window = delays.age[0], delays.edges[EDGES - 1]
     elapsed = time - delays.begin[0]
-    # Otherwise delays of any length would look short.
+    # Long delays cannot have been observed yet, so the estimate would be too short.
     if elapsed < window and age * FIRST_WINDOW > elapsed:
         return int(window)
     return int(age)

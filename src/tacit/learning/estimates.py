@@ -1,8 +1,8 @@
-"""What a learner believes, for people to look at: Beta posteriors, single arms, features."""
+"""Tables of a learner's estimates: posterior means and intervals of arms, and coefficients of features."""
 
-# 1. Beta posteriors: intervals, and by an integral which arm is the best.
-# 2. ``ArmEstimate``, ``Estimates``: what is believed of single arms.
-# 3. ``Coefficient``, ``Coefficients``: what is believed of features; last, arms by draws of their rewards.
+# 1. Beta posteriors: intervals, and each arm's probability of being the best, by numerical integration.
+# 2. ``ArmEstimate``, ``Estimates``: estimates of arms.
+# 3. ``Coefficient``, ``Coefficients``: estimates of features' coefficients; estimates of arms from draws.
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tacit.learning.lanes import Offer
 from tacit.policies.base import ArmBeliefs, Policy
 from tacit.policies.stationary.beta_maximum import BENT, CORE_WIDTH, NODES, POINTS, STEEPEST, WEIGHTS, WIDEST
 
-# ---- Beta posteriors of several arms: intervals of their means, and which arm is the best
+# ---- Beta posteriors of several arms: intervals of their means, and probabilities of being the best
 
 REACH = 9.0
-"""Deviations on either side of the mode, in log-odds; the tails beyond are longer."""
+"""Standard deviations on either side of the mode, in log-odds; tails are added to them."""
 TAIL, LONG_TAIL = 10.0, 20.0
-"""E-foldings of the tails beyond, for a quantile and for an integral."""
+"""E-foldings of the added tails, for quantiles and for integrals."""
 FINE = 1025
-"""Points of a density whose quantiles are looked up."""
+"""Grid points of a density for its quantiles."""
 LEAST = 1e-12
-"""The least that a distribution function is taken for, where it is divided by."""
+"""Lower bound of a distribution function, as it is divided by."""
 AT_ONCE = 4096
-"""Arms whose densities are worked out together, to bound the memory."""
+"""Number of arms whose densities are computed together, to bound memory."""
 
 _powers = np.arange(1, POINTS + 1)
 RUNNING = (((1.0 - NODES[:, None] ** _powers) / _powers) @ np.linalg.inv(np.vander(NODES, increasing=True))).T
@@ -38,17 +38,17 @@ RUNNING = (((1.0 - NODES[:, None] ** _powers) / _powers) @ np.linalg.inv(np.vand
 
 
 def intervals(successes: Floats, failures: Floats, means: Floats, confidence: float = 0.95) -> Floats:
-    """Return the central interval of each arm's mean reward.
+    """Return the central credible interval of each arm's mean reward.
 
-    Where the mean that is shown beside lies outside of that, as that of an arm without clicks
-    does, the interval of the same probability that ends there.
+    If the reported mean lies outside of it, as for an arm without clicks, the interval is shifted: it
+    has the same probability and ends at the mean.
 
     Parameters
     ----------
     successes, failures : array of float64, shape (arms,)
         Parameters of the posteriors; above 0.
     means : array of float64, shape (arms,)
-        In [0, 1]; NaN where none is shown.
+        In [0, 1]; NaN if no mean is reported.
     confidence : float, default 0.95
 
     Returns
@@ -57,7 +57,7 @@ def intervals(successes: Floats, failures: Floats, means: Floats, confidence: fl
 
     Examples
     --------
-    >>> intervals(np.ones(2), np.ones(2), np.array([0.5, 1.0])).round(3).tolist()
+    >>> compute_intervals(np.ones(2), np.ones(2), np.array([0.5, 1.0])).round(3).tolist()
     [[0.025, 0.975], [0.05, 1.0]]
     """
     tail = (1.0 - confidence) / 2.0
@@ -74,17 +74,17 @@ def intervals(successes: Floats, failures: Floats, means: Floats, confidence: fl
         # A mean that is NaN fails any comparison, which leaves the central interval.
         start = max(min(tail, under), under - confidence)
         found = 1.0 / (1.0 + np.exp(-np.interp([start, start + confidence], below, y)))
-        # The grid ends, and numbers are rounded, a little beside.
+        # The ends of the grid and rounding may leave the mean slightly outside.
         ends[i] = np.fmin(found[0], means[i]), np.fmax(found[1], means[i])
     return ends
 
 
 def chances_best(successes: Floats, failures: Floats) -> Floats:
-    """Return the probability that each arm is the best: ∫ fᵢ ∏ Fⱼ, of all arms in one pass.
+    """Return the probability that each arm is the best, ∫ fᵢ ∏ Fⱼ, for all arms in one pass.
 
-    The panels over the log-odds are those of :mod:`tacit.policies.stationary.beta_maximum`, and
-    every arm's density and distribution at their nodes serve the integrals of all. It takes arms ×
-    nodes of work, however the arms are spread. Arms with the same posterior are worked out once.
+    The panels over the log-odds are as in :mod:`tacit.policies.stationary.beta_maximum`; every
+    arm's density and distribution at their nodes are used in all integrals. The work is arms ×
+    nodes. Arms with equal posteriors are computed once.
 
     Parameters
     ----------
@@ -98,14 +98,14 @@ def chances_best(successes: Floats, failures: Floats) -> Floats:
 
     Examples
     --------
-    >>> chances_best(np.array([1.0, 2.0]), np.ones(2)).round(6).tolist()
+    >>> compute_best_probabilities(np.array([1.0, 2.0]), np.ones(2)).round(6).tolist()
     [0.333333, 0.666667]
     """
-    # Pairs as complex numbers are sorted ten times as fast, and without the interpreter.
+    # Sorting pairs as complex numbers is ten times as fast as sorting rows.
     pairs = successes + 1j * failures
     kinds, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     low, high = _reach(kinds.real, kinds.imag, LONG_TAIL)
-    # An arm that lies below another one for certain is never the best.
+    # An arm that is certainly below another one is never the best.
     rivals = high > low.max()
     chances = np.zeros(len(kinds))
     chances[rivals] = _chances(kinds.real[rivals], kinds.imag[rivals], counts[rivals])
@@ -114,15 +114,15 @@ def chances_best(successes: Floats, failures: Floats) -> Floats:
 
 
 def _reach(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
-    """Return between which log-odds a variable lies, but for what is negligible."""
+    """Return the range of log-odds outside of which a Beta variable has negligible probability."""
     mode, spread = np.log(s) - np.log(f), REACH * np.sqrt(1.0 / s + 1.0 / f)
     # The tails fall like exp(s·y) and exp(−f·y).
     return mode - spread - tail / s, mode + spread + tail / f
 
 
-# The integral is taken over log-odds, where all densities are smooth, by Gauss and Legendre in panels.
+# The integral is over log-odds, where all densities are smooth, by Gauss-Legendre quadrature in panels.
 def _chances(s: Floats, f: Floats, counts: Floats) -> Floats:
-    """Return the probability of one arm of each kind, where there are so many of each."""
+    """Return the probability of being the best for one arm of each kind, with ``counts`` arms of a kind."""
     low, high = _reach(s, f, LONG_TAIL)
     bottom, y = float(low.max()), float(high.max())
     norm = np.array([math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
@@ -146,21 +146,21 @@ def _chances(s: Floats, f: Floats, counts: Floats) -> Floats:
             product += counts[part] @ below
             known.append((part, density, below))
         for part, density, below in known:
-            # Without the arm itself: the product of all of them is no larger than any.
+            # The product over the other arms; rounding must not make it exceed 1.
             others = np.exp(np.minimum(product - below, 0.0))
             chances[part] += (density * others) @ WEIGHTS
     return chances
 
 
 def _width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
-    """Return how far down from y all densities are smooth enough for one panel."""
+    """Return the width of a panel that ends at y, within which all densities are smooth."""
     core = CORE_WIDTH * np.minimum(np.sqrt(1.0 / s + 1.0 / f), 1.5)
     own = widest * core
     beyond = y - np.log(s) + np.log(f)
     own = np.where(beyond > core, np.maximum(own, np.minimum(beyond - core, STEEPEST / f)), own)
     own = np.where(beyond < -core, np.maximum(own, STEEPEST / s), own)
     width = float(np.maximum(own, y - high).min())
-    # Where a count is small, the bend of softplus is sharper than the deviation says.
+    # For small counts the curvature of softplus, not the deviation, limits the width.
     fewest, most = min(s.min(), f.min()), max(s.max(), f.max())
     reach = 0.0
     if fewest < 1.5:
@@ -168,28 +168,27 @@ def _width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float
     return min(width, max(y - reach, BENT)) if y > -reach else width
 
 
-# ---- What a learner believes of single arms: means, intervals, the chance to be the best
+# ---- Estimates of arms: means, intervals, probabilities of being the best
 
 
 class ArmEstimate(NamedTuple):
-    """What is believed of an arm.
+    """The estimate of an arm.
 
     Attributes
     ----------
     arm : str or int
     plays : int or None
-        How often it was shown and learned from, ever; None where a key has learned in version 0.2
-        or before, which did not count that, and where arms are known by their features.
+        How often it was ever shown and learned from; None if unknown, as for keys that learned in
+        version 0.2 or before, and if arms are identified by their features.
     plays_now : float or None
-        How many plays count now: those that the policy has not forgotten, by a shift that it
-        believes in, a window or a discount; with those of ``priors``. None where arms are known by
-        their features.
+        Number of plays that the policy has not forgotten, by a detected shift, a window or a
+        discount; including plays from ``priors``. None if arms are identified by their features.
     mean : float or None
-        Its mean reward; None where nothing is known.
+        Its mean reward; None if nothing is known.
     low, high : float
-        An interval, which holds the mean.
+        An interval that contains the mean.
     chance_best : float
-        The probability that it is the best arm on offer; 0 for one that is off offer.
+        The probability that it is the best arm on offer; 0 if it is not on offer.
     """
 
     arm: Any
@@ -202,7 +201,7 @@ class ArmEstimate(NamedTuple):
 
 
 class Estimates(ByName[ArmEstimate], Tabulated):
-    """An :class:`ArmEstimate` for each arm, in the order of the arms; found by the arm's name, too."""
+    """An :class:`ArmEstimate` for each arm, in the order of the arms; may be indexed by name, too."""
 
     by = "arm"
     confidence: float
@@ -232,22 +231,23 @@ def _interval(confidence: float) -> Column:
 def estimates_of(
     believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: float, arms: Sequence[Any] | None = None
 ) -> Estimates:
-    """Return what beliefs in all arms come to, with those on offer held against one another.
+    """Return the estimates of Beta posteriors, with each arm's probability of being the best on offer.
 
     Parameters
     ----------
-    believed : ArmBeliefs
+    beliefs : ArmBeliefs
     plays : array of float64, shape (arms,)
-        How often each was shown, ever; NaN where that is not known.
+        How often each was ever shown; NaN if unknown.
     offer : Offer
     confidence : float
     arms : sequence of arms, optional
-        Those to be held against one another, and no others; by default all.
+        The only arms to compare and return; by default all arms are returned, and all on offer
+        compared.
 
     Raises
     ------
     InvalidValue, UnknownName
-        If the confidence is none, or an arm is not on offer.
+        If the confidence is not in (0, 1], or an arm is not on offer.
     """
     checks.number("confidence", confidence, 0.0, 1.0, open_low=True)
     a, b = believed.successes, believed.failures
@@ -271,26 +271,26 @@ def estimates_of(
     return found
 
 
-# ---- What a learner believes of arms that it knows by their features, and of the features
+# ---- Estimates of arms that are identified by their features, and of the features
 
 DRAWS = 10_000
-"""From the posterior; the same ones each time."""
+"""Number of draws from the posterior, always with the same seed."""
 BLOCKS = "relevance", "examination"
 
 
 class Coefficient(NamedTuple):
-    """What is believed of a parameter.
+    """The estimate of a parameter.
 
     Attributes
     ----------
     feature : str
-        Of which it is: ``relevance[0]``, ``relevance[0]*context[1]``, ``examination[0]``,
+        Name of its feature: ``relevance[0]``, ``relevance[0]*context[1]``, ``examination[0]``,
         ``constant``.
     mean, low, high : float
-        The parameter, and an interval for it: in log-odds for each unit of the feature; of a
-        linear regression in reward for each unit.
+        Estimate and interval, in log-odds per unit of the feature; for a linear regression in
+        reward per unit.
     chance_positive : float
-        The probability that more of the feature is better.
+        The probability that the parameter is above 0.
     """
 
     feature: str
@@ -320,7 +320,7 @@ class Coefficients(tuple[Coefficient, ...], Tabulated):
 
 
 def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) -> Estimates:
-    """Return what draws of the arms' mean rewards come to.
+    """Return estimates of arms from draws of their mean rewards.
 
     Parameters
     ----------
@@ -331,14 +331,14 @@ def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) 
     Examples
     --------
     >>> rewards = np.array([[0.1, 0.2], [0.3, 0.2], [0.1, 0.4], [0.5, 0.5]])
-    >>> [each.chance_best for each in estimates_by_draws(["film", "holiday"], rewards, 0.9)]
+    >>> [each.chance_best for each in estimate_from_draws(["film", "holiday"], rewards, 0.9)]
     [0.375, 0.625]
     """
     tail = _tail(confidence)
     best = rewards == rewards.max(axis=1, keepdims=True)
     chances = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
     means = rewards.mean(axis=0)
-    # As of Beta posteriors: a mean outside of the central interval is the end of another one.
+    # As for Beta posteriors: if the mean is outside of the central interval, the interval is shifted to it.
     under = (rewards < means).mean(axis=0)
     start = np.maximum(np.minimum(tail, under), under - confidence)
     ends = [
@@ -356,17 +356,17 @@ def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) 
 
 
 def coefficients_of(policy: Policy, posterior: Any, confidence: float) -> Coefficients:
-    """Return what a posterior says of each parameter.
+    """Return the estimate of each parameter of a posterior.
 
     Parameters
     ----------
     policy : Policy
-        One that reads features.
+        A policy that reads features.
     posterior : Belief, Beliefs or Weighed
-        What its ``posterior`` returns.
+        The result of the policy's ``posterior``.
     confidence : float
     """
-    from statistics import NormalDist  # brings decimal and fractions along
+    from statistics import NormalDist  # imported here, as it also imports decimal and fractions
 
     normal = NormalDist()
     reach = normal.inv_cdf(1 - _tail(confidence))
@@ -411,7 +411,7 @@ def _given(policy: Policy, block: int) -> list[str]:
 
 
 def _named(given: list[str], width: int, policy: Any) -> list[str]:
-    """Return names for as many parameters: what is not of a given feature comes after."""
+    """Return ``width`` names of parameters: features first, then constant, positions and hidden ones."""
     rest = width - len(given)
     hidden = [f"hidden[{i}]" for i in range(getattr(policy, "hidden_dim", 0))]
     constants = ["constant"] if rest - len(hidden) == 1 else []

@@ -1,7 +1,7 @@
-"""What a learner believes, and why which arm is shown to who is asking.
+"""Estimates of a learner, and explanations of its choice in a context.
 
-First what an explanation is; then the learner that is asked: what is known of a key, what it would show,
-what is believed of arms and features.
+First ``Explanation``; then the base class of ``Learner`` with restarts, posteriors, probabilities of arms,
+estimates, explanations and coefficients.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from tacit.policies.base import Impression
 from tacit.policies.context import columns_of, fields_of
 
 MOST_NAMED = 3
-"""Fields that are named in words for each arm; the rows of an explanation have all columns."""
+"""Number of fields that a summary names for each arm; ``records`` has all columns."""
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Tabulated, Plotted):
-    """Why an arm is shown in a context: what is believed of each, and what each column adds.
+    """An explanation of the choice in a context: estimates of arms, and contributions of columns.
 
     Attributes
     ----------
     estimates : Estimates
-        Of the arms on offer: mean reward in this context, an interval around it, the chance to be best.
+        Of the arms on offer: mean reward in this context, its interval, the probability of being the best.
     chances : array of float64 or None
-        With what probability each would be shown now.
+        The probability of choosing each arm now.
     columns, fields : tuple of str
-        The names of the context's columns, and the field of each; without a schema it is one of its own.
+        Names of the context's columns, and the field of each; without a schema each column is a field.
     added : array of float64, shape (arms, columns)
-        What each column adds to the log-odds of a click, beside an average context.
+        The contribution of each column to the log-odds of a click, relative to an average context.
     slopes : array of float64, shape (arms, columns)
-        What a column adds at its common size, which is about its deviation over all contexts.
+        The contribution of a column at its typical size, about its standard deviation over all contexts.
     says_nothing : float
-        The weight, in [0, 1], of the hypothesis that contexts say hardly anything.
+        The weight, in [0, 1], of the hypothesis that contexts have hardly any effect.
     """
 
     estimates: Estimates
@@ -76,7 +76,7 @@ class Explanation(Tabulated, Plotted):
 
     @property
     def added_by_field(self) -> dict[str, Floats]:
-        """What each field adds to the log-odds of each arm, beside an average context: all its columns."""
+        """Contribution of each field, summed over its columns, to the log-odds of each arm."""
         return {
             field: self.added[:, [name == field for name in self.fields]].sum(axis=1)
             for field in dict.fromkeys(self.fields)
@@ -84,9 +84,9 @@ class Explanation(Tabulated, Plotted):
 
     @property
     def matters(self) -> dict[str, float]:
-        """By how much each field moves arms against one another, over all contexts: what matters most first.
+        """Effect of each field on the differences between arms over all contexts, largest first.
 
-        In log-odds of a click: the deviation that a field's columns bring about, were they unrelated.
+        In log-odds of a click: the standard deviation due to the field's columns, as if uncorrelated.
         """
         apart = ((self.slopes - self.slopes.mean(axis=0)) ** 2).mean(axis=0)
         found = {
@@ -96,13 +96,13 @@ class Explanation(Tabulated, Plotted):
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     def _named(self, arm: int) -> str:
-        """Return what adds and takes away most of an arm."""
+        """Return a text with the largest contributions of fields to an arm."""
         added = {field: float(values[arm]) for field, values in self.added_by_field.items()}
         most = sorted(added, key=lambda field: -abs(added[field]))[:MOST_NAMED]
         return ", ".join(f"{field} {added[field]:+.2f}" for field in most if added[field])
 
     def summary(self) -> str:
-        """Return the estimates, what adds and takes away most of each arm, and which fields matter to all."""
+        """Return a text with the estimates, each arm's largest contributions, and the main fields."""
         lines = [str(self.estimates), ""]
         for arm, each in enumerate(self.estimates):
             lines.append(f"{each.arm}: {self._named(arm) or 'nothing of the context says anything'}")
@@ -118,7 +118,7 @@ class Explanation(Tabulated, Plotted):
         return 1.4 + 0.5 * len(self.estimates)
 
     def draw(self, ax: Any) -> None:
-        """Draw what is believed of each arm with its band, and what adds most to it."""
+        """Draw each arm's estimate with its interval and its largest contributions."""
         best = max(range(len(self.estimates)), key=lambda arm: self.estimates[arm].mean or 0.0)
         rungs = []
         for arm, each in reversed(list(enumerate(self.estimates))):
@@ -134,28 +134,28 @@ class Explanation(Tabulated, Plotted):
 
 
 class BelievingLearner(ColumnLearner[ArmT_co]):
-    """What a learner has learned, and what it would do now: a :class:`~tacit.Learner` is one of these."""
+    """Base class of :class:`~tacit.Learner` with its estimates, explanations and probabilities of arms."""
 
     def epoch(self, key: Key = ONLY_KEY) -> int:
         """Return how often the lane of ``key`` has restarted."""
         return int(self.policy.epoch(self.policy.params, self.state, self.lane(key)))
 
     def restarts(self, key: Key = ONLY_KEY) -> list[Any]:
-        """Return when the lane of ``key`` restarted, oldest first, if the policy keeps that."""
+        """Return the restarts of the lane of ``key``, oldest first, if the policy records them."""
         restarts = self._kept("restarts", "keeps no record of them; see epoch()")
         return list(restarts(self.state, self.lane(key)))
 
     def posterior(self, key: Key = ONLY_KEY) -> Any:
-        """Return what is believed about the parameters of ``key``, as the policy describes it."""
+        """Return the posterior of the parameters of ``key``, in the policy's own form."""
         return self._kept("posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
-        """Return what a policy's record, such as :class:`~tacit.BWC` keeps, says of its assumptions."""
+        """Return the diagnostics of a policy's assumptions, if it records any, as :class:`~tacit.BWC`."""
         diagnostics = self._kept("diagnostics", "keeps no record for them")
         return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
 
     def _kept(self, name: str, otherwise: str) -> Any:
-        """Return what only some policies can say of their state."""
+        """Return a method of the policy that only some policies have; raise an explaining error otherwise."""
         try:
             return getattr(self.policy, name)
         except AttributeError:
@@ -172,10 +172,10 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         relevance: npt.ArrayLike | None = None,
         examination: npt.ArrayLike | None = None,
     ) -> Floats | None:
-        """Return with what probability each arm on offer would be chosen now; None if not known.
+        """Return the probability of choosing each arm on offer now; None if unknown.
 
-        Takes what :meth:`choose` does, of policies that show an arm or a list: for a list the array
-        is of shape (arms on offer, positions).
+        Takes the arguments of :meth:`choose`, for policies that show an arm or a list; for a list the
+        array has the shape (arms on offer, positions).
 
         Examples
         --------
@@ -198,7 +198,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         return None if np.isnan(found).any() else found
 
     def _impression(self, key: Key, given: tuple[Any, Any, Any, Any]) -> Batch:
-        """Return the only impression that is given, without deciding for it."""
+        """Validate the arguments of one impression and return it as a batch, without deciding."""
         name = checks.key(key)
         columns = self._impressions.read(self.policy, self.offer, 1, self._with_items(1, given))
         return Batch(self.lanes.admit([name]), *columns)
@@ -213,24 +213,25 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         examination: npt.ArrayLike | None = None,
         confidence: float = 0.95,
     ) -> Estimates:
-        """Return what is believed of each arm of a key: its mean reward and how sure that is.
+        """Return the estimate of each arm of a key: mean reward, interval, probability of being the best.
 
         Parameters
         ----------
         key : str
         context, relevance, examination
-            As for :meth:`choose`, of policies that know arms by their features or read who is asking.
+            As for :meth:`choose`, for policies that read contexts or features of arms.
         arms : sequence of arms, optional
-            Those to compare; by default all, those that were retired among them.
+            The arms to compare; by default all, including retired ones.
         confidence : float, default 0.95
             Of the intervals, in (0, 1).
 
         Returns
         -------
         Estimates
-            For each arm its plays, ever and that count now, its mean reward with an interval, and the chance
-            to be the best on offer: by Beta posteriors, the policy's own or of a uniform prior; by features,
-            by 10,000 draws from the policy's posterior (least squares take noise for ½, its most).
+            For each arm its plays, in total and not forgotten, its mean reward with an interval, and the
+            probability of being the best on offer: by Beta posteriors, the policy's own or with a uniform
+            prior; for features by 10,000 draws from the policy's posterior (least squares assume the largest
+            possible noise, ½).
 
         Examples
         --------
@@ -246,7 +247,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         by_context = self.policy.context_dim and hasattr(self.policy, "reward_draws")
         if self.policy.feature_dims == (0, 0) and not by_context:
             if not self.policy.context_dim:
-                # What is given and not read is refused.
+                # Raises if arguments were passed that the policy does not read.
                 given = as_rows(context, None, relevance, examination)
                 self._impressions.read(self.policy, self.offer, 1, given)
             otherwise = "believes nothing of single arms"
@@ -268,7 +269,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         return estimates_by_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
 
     def _known(self, key: Key) -> Key:
-        """Return a key; where all keys share what is learned, another one for one that is not known."""
+        """Return the key; for an unknown key, any known one if all keys share their state."""
         shared = not any(self.lanes.rows)
         return self.keys[0] if shared and self.keys and key not in self else key
 
@@ -281,7 +282,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         *,
         confidence: float = 0.95,
     ) -> Explanation:
-        """Return why which arm is shown to who is asking: what is believed, and what each field adds.
+        """Explain the choice in a context: estimates of arms, and contributions of the context's fields.
 
         Parameters
         ----------
@@ -308,7 +309,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         lane, batch = self.lane(key), self._impression(key, as_rows(context, arms, None, None))
         beliefs = self.policy.beliefs_in(self.state, lane, batch.contexts)
         numbered = tuple(f"context[{j}]" for j in range(self.policy.context_dim))
-        # Signals come last, and add nothing.
+        # Signals are the last columns, and the policy has no slopes for them.
         read = beliefs.slopes.shape[1]
         return Explanation(
             self.estimates(key, context, arms, confidence=confidence),
@@ -321,7 +322,8 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         )
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:
-        """Return what is believed of each feature, of a mixture by its heaviest component, and how surely.
+        """Return the estimated coefficient of each feature with its interval; a mixture's by its heaviest
+        component.
 
         Examples
         --------
@@ -342,7 +344,7 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
 
 
 def as_rows(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
-    """Return what is given of one impression as that of many."""
+    """Return the arguments of one impression as those of a batch with one row."""
     given = context, checks.listed(arms), *features
     first, second, third, fourth = (None if each is None else [each] for each in given)
     return first, second, third, fourth

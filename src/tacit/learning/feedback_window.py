@@ -1,8 +1,8 @@
-"""A window of time in which decisions wait for feedback, and learn each once, in their order."""
+"""A feedback window: join decisions with delayed feedback, and learn each decision once, in order."""
 
 # 1. Compiled loops over the kernels of ``tacit.learning.delayed_feedback``.
-# 2. ``WaitingDecisions``: decisions, their feedback, and the arrays in which the loops count them.
-# 3. ``FeedbackWindow``: decisions come in, feedback is joined to them, those that are due are learned.
+# 2. ``OpenDecisions``: decisions, their feedback, and the arrays of the loops.
+# 3. ``FeedbackWindow``: add decisions, join feedback to them, learn those that are due.
 # 4. The file of a window: the learner's snapshot, the open decisions, arrays.
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SECOND = 1_000_000
 LONGEST = 10 * 365 * 86_400.0
 """The longest window, in seconds."""
 LATEST_TIME = 2.0**42
-"""The latest time, in seconds since 1970, that fits."""
+"""The latest time that fits, in seconds since 1970."""
 FORMAT, VERSION = "tacit-feedback-window", 1
 HEADER, LEARNER, DECISIONS = "window.json", "learner.tacit", "decisions.json"
 SPARE = 64
@@ -62,7 +62,7 @@ Status = Literal["pending", "learned", "repeated", "late", "unknown"]
 def begin_rows(
     params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, count: int, time: int
 ) -> None:
-    """Append decisions whose lanes and arms are filled in behind those of the queue."""
+    """Append decisions to the queue; their lanes and arms are already in ``open_feedback``."""
     for _ in range(count):
         enqueue(params, state, delays, queue, answers, queue.size[0], time)
 
@@ -70,7 +70,7 @@ def begin_rows(
 def release_due(
     params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, time: int, everything: bool
 ) -> int:
-    """Let decisions grow to a time and release those that are due, or all; return the place behind them."""
+    """Advance decisions to a time and release the due ones, or all; return the end of the released."""
     pass_edges(params, state, delays, queue, answers, time)
     if is_outgrown(delays):
         refit_delays(delays)
@@ -81,7 +81,7 @@ def release_due(
 def note_row(
     params: Any, state: Any, answers: OpenAnswers, place: int, delay: int, reward: float, final: bool
 ) -> None:
-    """Note a reward of the decision at a place."""
+    """Record a reward of the decision at a place of the queue."""
     note_answer(params, state, answers, place, delay, reward, final)
 
 
@@ -95,21 +95,21 @@ class _Loops(NamedTuple):
 
 
 class WaitingDecisions:
-    """Decisions whose windows are open, in the order in which they began.
+    """Decisions whose windows are open, in the order of their start.
 
     Parameters
     ----------
     width : int
-        How many numbers the feedback of a decision has.
+        Number of values in the feedback of a decision.
 
     Attributes
     ----------
     rows : list of Decision
-        By their places in the queue; None where the window has closed.
-    queue, answers
-        A decision's entry in ``answers`` is its place in the queue.
+        By their places in the queue; None if the window has closed.
+    queue, open_feedback
+        A decision's entry in ``open_feedback`` is its place in the queue.
     rewards : array of float64, shape (capacity, width)
-        NaN where no feedback came.
+        NaN if no feedback came.
     newest : int
         The largest id ever; −1 before any.
     """
@@ -131,7 +131,7 @@ class WaitingDecisions:
         return None if place is None else place - self._dropped
 
     def add(self, decisions: Sequence[Decision]) -> int:
-        """Add decisions that the queue is to append next, and return the place of the first."""
+        """Add decisions, which the caller appends to the queue next; return the place of the first."""
         if len(self) + len(decisions) > len(self.queue.start):
             self.make_room(len(decisions))
         first = len(self)
@@ -143,7 +143,7 @@ class WaitingDecisions:
         return first
 
     def close(self) -> None:
-        """Forget decisions that every cursor has passed."""
+        """Drop decisions that every cursor has passed."""
         end = int(self.queue.cursor.min())
         for place in range(self._closed, end):
             del self._places[self.rows[place].id]
@@ -151,7 +151,7 @@ class WaitingDecisions:
         self._closed = end
 
     def make_room(self, more: int) -> None:
-        """Make room for more decisions, without those that are closed."""
+        """Enlarge the arrays for more decisions, and drop the closed ones from them."""
         first, size = self._closed, len(self)
         count = size - first
         capacity = max(SPARE, 2 * (count + more))
@@ -168,37 +168,37 @@ class WaitingDecisions:
         self._closed = 0
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """Return all arrays by name, without spare places; none may be closed."""
+        """Return all arrays by name, without spare places; no decision may be closed."""
         by_decision = {"start": self.queue.start, "rewards": self.rewards, **dict(leaves(self.answers))}
         named = ((name, array[: len(self)]) for name, array in by_decision.items())
         return [("cursor", self.queue.cursor), *named]
 
     def restore(self, decisions: list[Decision]) -> None:
-        """Take over the decisions of a file, whose arrays are to be filled in."""
+        """Add the decisions of a file; the caller fills in the arrays."""
         self.add(decisions)
         self.queue.size[0] = len(decisions)
 
 
 class FeedbackWindow(Generic[ArmT_co]):
-    """Join decisions with the feedback that comes for them, and learn each once, in their order.
+    """Join decisions with delayed feedback, and learn each decision once, in order.
 
-    A click comes soon, and that none came is known only when a decision's window closes. A learner that is
-    taught each when it comes takes every wave of zeros for a change. Here a decision waits until nearly all
-    clicks (95 %) have come, an age that is learned from the delays of clicks, or until its outcome is known;
-    then it is learned, behind all that were made before it, as the reward that came or as 0. What is due is
-    learned when the next decision is asked for. Until then a decision counts in what Thompson sampling and
-    ``tacit.auto`` of named arms believe, but is no evidence of a change. A click after that, while its window
-    lasts, is learned as one more success. So only clicks need be sent.
+    Clicks come soon, but their absence is known only when a decision's window closes. A learner that learned
+    each outcome on arrival would mistake every wave of zeros for a change. Here a decision is learned at an
+    age by which nearly all clicks (95 %) have come, estimated from the delays of clicks, or when its outcome
+    is final; after all earlier decisions, with its reward or with 0. Due decisions are learned at the next
+    call of :meth:`choose`. An open decision counts in the posterior of Thompson sampling and of
+    ``tacit.auto`` with named arms, but not as evidence of a change. A click on a learned decision, while its
+    window lasts, is learned as an additional success. So only clicks need to be sent.
 
-    One window per learner; choose and learn through the window alone. Not safe for use from several threads
-    at once. Times do not go back: an earlier one is taken as the last.
+    Use one window per learner, and choose and learn only through it. Not safe for use from several threads
+    at once. Times do not decrease: an earlier time counts as the latest one so far.
 
     Parameters
     ----------
     learner : Learner
     seconds : float
-        How long feedback of a decision is waited for. What comes later is not learned. Choose it so that
-        hardly any click comes later; that it is too long costs memory, but hardly any time.
+        Length of the window; later feedback is not learned. Choose it so that hardly any click comes
+        later; a window that is too long costs memory, but hardly any time.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def open_count(self) -> int:
-        """How many decisions are not yet learned."""
+        """Number of decisions that are not yet learned."""
         return int(self._open.queue.size[0] - self._open.queue.cursor[RELEASED])
 
     @property
@@ -261,15 +261,16 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def delays(self) -> dict[str, list[Any]]:
-        """The share of clicks that come within an age, as columns: ``arm`` (None where all are one),
-        ``seconds`` and ``share``; of arms with few clicks mostly as of all."""
+        """The distribution of click delays, as columns: ``arm`` (None if arms are not distinguished),
+        ``seconds`` and ``share`` of clicks that come within them; few clicks of an arm are shrunk to that
+        of all arms."""
         arms = self.learner.offer.names if self._by_arm else (None,)
         ages = [0.0, *(self._delays.edges / SECOND).tolist()]
         shares = self._delays.curve[: len(arms)].ravel().tolist()
         names = [arm for arm in arms for _ in ages]
         return {"arm": names[: len(shares)], "seconds": (ages * len(arms))[: len(shares)], "share": shares}
 
-    # Decisions come in -----------------------------------------------------------------------
+    # Add decisions ---------------------------------------------------------------------------
 
     def choose(
         self,
@@ -280,7 +281,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         time: Time | None = None,
         **features: Any,
     ) -> Decision[ArmT_co]:
-        """Learn what is due, then choose what to show for one impression.
+        """Learn due decisions, then choose what to show for one impression.
 
         Parameters
         ----------
@@ -303,7 +304,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         time: Time | None = None,
         **features: Any,
     ) -> Decisions[ArmT_co]:
-        """Learn what is due, then choose for many impressions, all at one time.
+        """Learn due decisions, then choose for many impressions, all at one time.
 
         Parameters
         ----------
@@ -323,14 +324,15 @@ class FeedbackWindow(Generic[ArmT_co]):
         Parameters
         ----------
         decision : Decision or str
-            Of the learner, or of another one of such a policy; or its JSON, as ``to_json`` wrote it.
+            A decision of the learner, or of another learner with the same kind of policy; or its JSON from
+            ``to_json``.
         time : float or datetime, optional
             When it was made.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If the learner cannot learn it, or one with its id is open.
+            If the learner cannot learn it, or a decision with its id is open.
         """
         if isinstance(decision, str | bytes):
             decision = Decision.from_json(decision)
@@ -351,30 +353,30 @@ class FeedbackWindow(Generic[ArmT_co]):
         answers.arm[first : first + count] = [each.slots[0] if self._by_arm else -1 for each in decisions]
         self._run(self._loops().begin, count, self._time)
 
-    # Feedback is joined to them --------------------------------------------------------------
+    # Join feedback ---------------------------------------------------------------------------
 
     def feedback(
         self, decision: Decision | int | str, reward: float | Sequence[float] = 1.0, time: Time | None = None
     ) -> Status:
-        """Take in the feedback of a decision; say what became of it.
+        """Join feedback to a decision; return its status.
 
         Parameters
         ----------
         decision : Decision, int or str
             The decision, its id, or its JSON.
         reward : float or sequence of float, default 1.0
-            As for :meth:`Learner.learn`. That nothing came need not be said; where it is known, 0 spares
-            the time to wait. Of a list clicks may come one by one.
+            As for :meth:`Learner.learn`. A reward of 0 need not be sent; if it is, the decision is final and
+            is learned sooner. Clicks on a list may be sent one by one.
         time : float or datetime, optional
-            When it came; by default now.
+            When the feedback came; by default now.
 
         Returns
         -------
         str
-            ``pending``: it is learned when the decision is due. ``learned``: the decision had been learned
-            as 0 already, and this is learned as one more success. ``repeated``: there was feedback before,
-            which stays. ``late``: the window had closed, or a list had been learned with other clicks; it is
-            not learned. ``unknown``: there is no such decision in this window, which is warned of once.
+            ``pending``: it is learned when the decision is due. ``learned``: the decision was already learned
+            as 0, and this is learned as an additional success. ``repeated``: the decision had feedback
+            before, which stays. ``late``: the window has closed, or a list was learned with other clicks; the
+            feedback is not learned. ``unknown``: the window has no such decision, which is warned of once.
         """
         id = self._read_id(decision)
         now = _read_time(time)
@@ -397,7 +399,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         rewards: npt.ArrayLike | None = None,
         times: Sequence[Time] | npt.NDArray[Any] | None = None,
     ) -> list[Status]:
-        """Take in the feedback of many decisions, in the order of time.
+        """Join feedback to many decisions, in the order of time.
 
         Parameters
         ----------
@@ -410,7 +412,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         Returns
         -------
         list of str
-            Of each what :meth:`feedback` says.
+            The status of each, as of :meth:`feedback`.
         """
         count = len(decisions)
         given: list[Any] = [1.0] * count if rewards is None else list(checks.listed(rewards))
@@ -433,7 +435,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         silence = self._silence
         amount = 0.0 if (more == silence).all() else 1.0 if silence else float(more.max())
         self._open.rewards[place] = more
-        # Other clicks of a list may still come.
+        # More clicks on a list may come.
         final = not listed or amount == 0.0
         loops, learner = self._loops(), self.learner
         loops.note(loops.params, learner.state, self._open.answers, place, delay, amount, final)
@@ -445,7 +447,7 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def _silence(self) -> float:
-        """The feedback that stands for none: 0, or a tie of two."""
+        """The value that is learned without feedback: 0, or 0.5 (a tie) for duels."""
         return 0.5 if self.learner.policy.showing.compared else 0.0
 
     def _read_id(self, decision: Any) -> int:
@@ -464,18 +466,19 @@ class FeedbackWindow(Generic[ArmT_co]):
             warnings.warn(doubt, AssumptionWarning, stacklevel=3)
         return "unknown"
 
-    # What is due is learned ------------------------------------------------------------------
+    # Learn due decisions ---------------------------------------------------------------------
 
     def advance(self, time: Time | None = None) -> int:
-        """Learn what is due at a time; return how many decisions were learned.
+        """Learn the decisions due at a time; return how many were learned.
 
-        Choosing does so by itself. In a pause without decisions it is better not to: all clicks come first.
+        :meth:`choose` calls this. Do not call it in a pause without decisions: waiting lets more clicks come
+        before decisions are learned.
         """
         self._time = max(self._time, _read_time(time))
         return self._learn_due(False)
 
     def flush(self) -> int:
-        """Learn all open decisions as they stand, as at the end of a log; return how many there were."""
+        """Learn all open decisions with their feedback so far, as at the end of a log; return the count."""
         return self._learn_due(True)
 
     def _learn_due(self, everything: bool) -> int:
@@ -500,7 +503,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return loop(params, state, self._delays, self._open.queue, self._open.answers, *arguments)
 
     def _loops(self) -> _Loops:
-        """Return the loops of the learner's policy, which may have got more arms."""
+        """Return the loops of the learner's policy, compiled again if the policy has changed."""
         policy = self.learner.policy
         if self._policy is not policy:
             params = policy.params
@@ -522,20 +525,20 @@ class FeedbackWindow(Generic[ArmT_co]):
     # The file of a window --------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the window and its learner to one file; going on from it equals never having stopped.
+        """Write the window and its learner to one file; loading it continues exactly.
 
-        It holds arrays and JSON; it replaces an older one only when complete.
+        The file holds arrays and JSON; it replaces an older file only when complete.
         """
         replace_file(checks.path(path), [self._to_bytes()])
 
     @classmethod
     def load(cls, path: str | Path) -> FeedbackWindow[Any]:
-        """Read what :meth:`save` wrote; runs no code that the file could choose.
+        """Load a window that :meth:`save` wrote; the file cannot cause any code to run.
 
         Raises
         ------
         SnapshotError
-            If the file is damaged, truncated, foreign or of a newer version.
+            If the file is damaged, truncated, of another format or of a newer version.
         """
         place = checks.path(path)
         return _from_bytes(read_file(place), str(place))
@@ -581,20 +584,20 @@ def _read_time(time: Time | None) -> int:
 
 
 def _check_learnable(learner: Learner, decisions: list[Decision]) -> None:
-    """Refuse decisions that a learner cannot learn."""
+    """Raise if a learner cannot learn one of the decisions."""
     for each in decisions:
         batch, _, propensities, _ = learner.decision_reader.columns([each])
         learner.check_propensities(propensities, batch.stops - batch.starts)
 
 
 def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:
-    """Learn decisions that were checked, in the order given."""
+    """Learn validated decisions in their order."""
     batch, actions, propensities, epochs = learner.decision_reader.columns(decisions)
     learner.learn_rows(batch, actions, values, propensities, epochs)
 
 
 def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict[str, Any]) -> None:
-    """Take over what a file holds, checked."""
+    """Validate the content of a file and restore a window from it."""
     decisions = [Decision.from_json(each) for each in json.loads(archive.read(DECISIONS))]
     _check_learnable(window.learner, decisions)
     window._delays = Delays.within(int(header["window"]), int(header["classes"]))
@@ -611,7 +614,7 @@ def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict
 
 
 def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
-    """Return the window that a file holds."""
+    """Return the window of a file's content; ``source`` names the file in errors."""
     foreign = SnapshotError(f"{source}: foreign: this is no feedback window; give a file that save wrote")
     if not content.startswith(b"PK\x03\x04"):
         raise foreign
@@ -636,5 +639,5 @@ def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
 
 
 def _unpickle(content: bytes) -> FeedbackWindow[Any]:
-    """Return the window that went through a pickle."""
+    """Return the window of a pickle."""
     return _from_bytes(content, "pickle")

@@ -1,7 +1,7 @@
-"""What a learner is given, checked and made columns.
+"""Validate a learner's inputs and convert them to columns.
 
-Three parts, from top to bottom: what impressions must be like for a policy, the impressions to decide on,
-and decisions with what came back for them.
+From top to bottom: warnings about unsuitable contexts and features, impressions to decide on, and decisions
+with their feedback.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tacit.learning.lanes import Lanes, Offer
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.context import Encoder
 
-# ---- What data must be like for a policy, and what is said where they are not
+# ---- Warnings about data that do not suit a policy
 
 WATCHED = 30
-"""Decisions whose features are looked at: so many that flags are not alike by chance."""
+"""Number of decisions whose features are inspected: enough that flags are not equal by chance."""
 
 
 def classifier_of(policy: Any) -> Classifier | None:
-    """Return the classifier to which a policy, or one inside of it, shows contexts."""
+    """Return the classifier of contexts of a policy, or of a policy that it wraps, or None."""
     while policy is not None:
         found = getattr(policy, "classifier", None)
         if isinstance(found, Classifier):
@@ -41,7 +41,7 @@ def classifier_of(policy: Any) -> Classifier | None:
 
 
 class ContextWatch:
-    """Count the contexts that a policy's classifier does not know, and warn of the first.
+    """Count the contexts outside the universe of a policy's classifier, and warn of the first.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class ContextWatch:
     Attributes
     ----------
     outside : int
-        Contexts so far that are outside of the classifier's universe.
+        Number of contexts so far outside of the classifier's universe.
     """
 
     def __init__(self, policy: Any) -> None:
@@ -58,9 +58,9 @@ class ContextWatch:
         self.outside = 0
 
     def look(self, contexts: Floats, frames: int = 5) -> None:
-        """Look at the contexts of some impressions, shape (impressions, context_dim).
+        """Inspect the contexts of some impressions, shape (impressions, context_dim).
 
-        A warning points at the caller that is so many frames up.
+        A warning points at the caller ``frames`` frames up.
         """
         classifier = self._classifier
         if classifier is None:
@@ -80,10 +80,10 @@ class ContextWatch:
 
 
 class UserWatch:
-    """Warn of relevance features that put no arm before another, as all on offer have the same.
+    """Warn of relevance features that cannot rank arms, as all arms on offer have the same value.
 
-    Features of a user are such. The first decisions tell: a column must have varied from one to
-    another, and within none of them.
+    Features of a user are an example. They are detected in the first decisions: columns that varied
+    between decisions, but within none of them.
     """
 
     def __init__(self) -> None:
@@ -93,14 +93,14 @@ class UserWatch:
         self._varied: Booleans | None = None
 
     def look(self, relevance: Floats, sizes: Ints) -> None:
-        """Look at the features of some decisions.
+        """Inspect the features of some decisions.
 
         Parameters
         ----------
         relevance : array of float64, shape (arms on offer, d)
-            Of all decisions, one below the other.
+            Rows of all decisions, concatenated.
         sizes : array of int64, shape (decisions,)
-            How many arms were on offer in each.
+            Number of arms on offer in each decision.
         """
         if self._left <= 0 or not relevance.size or (sizes < 2).any():
             return
@@ -127,13 +127,13 @@ class UserWatch:
             )
 
 
-# ---- What is given of impressions to decide on, checked and made columns
+# ---- Impressions to decide on: validation and conversion to columns
 
 Columns = tuple[Ints, Ints, Ints, Floats, Floats, Floats]
 
 
 class ImpressionReader:
-    """Read impressions for a policy, and watch over what it assumes of them.
+    """Validate impressions for a policy, convert them to columns, and warn of unsuitable ones.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class ImpressionReader:
     ----------
     watch : ContextWatch
     encoder : Encoder or None
-        Of contexts that are dicts, where the policy has a schema.
+        Encodes contexts that are dicts, if the policy has a schema.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -159,10 +159,10 @@ class ImpressionReader:
         Parameters
         ----------
         policy : Policy
-            The one of the reader.
+            The reader's policy.
         offer : Offer
         rows : int
-        given : tuple
+        inputs : tuple
             Contexts, arms, relevance and examination as ``choose_many`` takes them.
 
         Raises
@@ -187,7 +187,7 @@ class ImpressionReader:
         return *offers, context_rows, *blocks
 
     def _keep_order(self, names: list[str]) -> None:
-        """Refuse columns in another order than before: they would be taken for each other."""
+        """Raise if the columns have another order than before, as they would be confused."""
         self._columns = self._columns or names
         if names != self._columns and sorted(names) == sorted(self._columns):
             raise InvalidValue(
@@ -205,7 +205,7 @@ class ImpressionReader:
         return rows[0]  # type: ignore[no-any-return]
 
     def advise(self, policy: Policy, relevance: Floats, examination: Floats) -> None:
-        """Let the policy judge the features once, when there are enough of them."""
+        """Pass the features to ``policy.advise`` once, when there are enough of them."""
         if self._first_features is None:
             return
         if 0 in policy.feature_dims:
@@ -251,14 +251,14 @@ def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
         each = "" if rows == 1 else f"{',' * bool(policy.schema)} for each impression"
         raise InvalidValue("context", contexts, numbers + each)
     if largest > checks.HUGE:
-        # Not refused: logs of earlier versions may have such numbers.
+        # A warning only, since logs of earlier versions may have such numbers.
         doubt = f"context: {largest:g} is so large that its square is none: nothing can be learned beside it"
         warnings.warn(f"{doubt}; leave it out, or divide it", AssumptionWarning, stacklevel=5)
     return array  # type: ignore[no-any-return]
 
 
 def _numbers_of(contexts: Any) -> Any:
-    """Return contexts as an array; one without any row where they are no numbers."""
+    """Return contexts as an array; an array without rows if they are not numbers."""
     try:
         return np.ascontiguousarray(numeric("context", contexts), dtype=np.float64)
     except InvalidValue:
@@ -268,21 +268,21 @@ def _numbers_of(contexts: Any) -> Any:
 
 
 def _lacking(given: Any, count: int) -> int | None:
-    """Return the place of the first None among as many as are wanted; None if there is none."""
+    """Return the index of the first None in a list of ``count`` values; None if there is none."""
     if not isinstance(given, list | tuple) or len(given) != count:
         return None
     return next((place for place, each in enumerate(given) if each is None), None)
 
 
 def _as_rows(contexts: Any) -> Any:
-    """Return what a transformer of scikit-learn gives, perhaps sparse, of one impression or many."""
+    """Convert sparse contexts, as transformers of scikit-learn return, to dense arrays."""
     if isinstance(contexts, list):
         return list(map(_as_rows, contexts))
     return contexts.toarray() if hasattr(contexts, "toarray") else contexts
 
 
 def _refuse_unread(field: str, given: Any, policy: Policy, remedy: str) -> None:
-    """Refuse what a policy does not read: it would be lost in silence."""
+    """Raise if data are passed that the policy does not read, as they would be lost silently."""
     if given is not None and any(each is not None and np.size(each) for each in given):
         shown = given[0] if _is_one(given, len(given)) else given
         raise InvalidValue(field, shown, f"{policy.label} reads none: leave it out, or take {remedy}")
@@ -291,7 +291,7 @@ def _refuse_unread(field: str, given: Any, policy: Policy, remedy: str) -> None:
 def _features(
     policy: Policy, relevance: Any, examination: Any, rows: int
 ) -> tuple[tuple[Floats, Floats], Ints | None]:
-    """Return both blocks of features with how many arms each row of them is for."""
+    """Return the relevance and examination blocks, and the number of arms on offer in each impression."""
     blocks, sizes = [NO_FEATURES, NO_FEATURES], None
     names = "relevance", "examination"
     for i, (field, given) in enumerate(zip(names, (relevance, examination), strict=True)):
@@ -307,13 +307,13 @@ def _features(
 
 
 def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats, Ints]:
-    """Return the feature matrices of all rows one below the other, with their lengths."""
+    """Return the feature matrices of all impressions, concatenated, and their lengths."""
     if isinstance(given, LookedUp):
         return given
     dim = policy.feature_dims[field == "examination"]
 
     def refusal() -> InvalidValue:
-        # Made only when needed: its message prints the features, which takes its time.
+        # A function, since the message prints the features, which takes time.
         each = f"a row of {dim} finite numbers for each arm on offer"
         if given is None and field == "relevance" and policy.arms is None:
             remedy = f"put items there, learner.items.put(ids, vectors), or give relevance=, {each}"
@@ -342,14 +342,14 @@ def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats,
 
 
 def _is_one(given: Any, rows: int) -> bool:
-    """Whether something is given of one impression, as :meth:`tacit.Learner.choose` does it."""
+    """True if the data are of one impression, as :meth:`tacit.Learner.choose` passes them."""
     return isinstance(given, list) and rows == len(given) == 1
 
 
 def _offers(
     offer: Offer, arms: Sequence[Sequence[Arm] | None] | None, sizes: Ints | None, rows: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the slots on offer, all rows in one array, and where each row's are."""
+    """Return the indices of the arms on offer, all impressions in one array, with their starts and stops."""
     if arms is None and sizes is None:
         stops = np.empty(rows, np.int64)
         stops.fill(len(offer.slots))
@@ -373,28 +373,28 @@ def _offers(
 
 
 def _check_names(names: Sequence[Arm] | None, size: int) -> None:
-    """Refuse names that do not fit the arms on offer."""
+    """Raise if names do not fit the number of arms on offer, or are not unique."""
     if names is not None and not len(names) == len(set(checks.offered(names))) == size:
         raise InvalidValue("arms", names, f"name each of the {size} arms on offer, all differently")
 
 
-# ---- Decisions and what came back for them, checked and made columns
+# ---- Decisions and their feedback: validation and conversion to columns
 
 
 class DecisionReader(NamedTuple):
-    """Read decisions for a policy, if they fit it."""
+    """Validate decisions for a policy and convert them to columns."""
 
     policy: Policy
     offer: Offer
     lanes: Lanes
 
     def columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
-        """Return impressions, actions, propensities and epochs of decisions, each made once.
+        """Return impressions, actions, propensities and epochs of decisions.
 
         Raises
         ------
         InvalidValue
-            If a decision stands there twice, or is of a learner of another kind.
+            If a decision is repeated, or does not fit the policy.
         UnknownName
             If nothing was ever chosen for a decision's key.
         """
@@ -442,15 +442,15 @@ class DecisionReader(NamedTuple):
         return Batch(np.array(lanes, np.int64), arms, starts, stops, context_rows, *blocks)
 
     def actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
-        """Return what decisions showed, if the policy could have shown it.
+        """Return the arm indices that decisions showed; raise if the policy has no such arms.
 
-        Compiled code looks at no bounds: a slot that is none would be written elsewhere.
+        Compiled code does not check bounds: an invalid index would write to other memory.
         """
         width = self.policy.action_width
         slots = [d.slots for d in decisions]
         if set(map(len, slots)) != {width}:
             raise self._foreign(decisions)
-        # What a list shows keeps its places, so that its vectors need not be laid out for them.
+        # A list's arm indices do not depend on which arms have features, so they need no conversion.
         if self.policy.feature_dims != (0, 0) and not self.policy.showing.listed:
             slots = [self._described(each).slots for each in decisions]
         actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
@@ -463,7 +463,7 @@ class DecisionReader(NamedTuple):
         return actions
 
     def _names(self, decision: Decision) -> bool:
-        """Whether a decision calls what it showed as this policy does."""
+        """True if a decision names its shown arms as this policy does."""
         offer = self.offer
         if decision.offered is offer.slots:
             return True
@@ -509,7 +509,7 @@ class DecisionReader(NamedTuple):
 
 
 def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:
-    """Refuse a click at a position of a list at which nothing stood."""
+    """Raise if there is a click at an empty position of a list."""
     if values.shape[1] > 1 and (nothing := (values > 0) & (actions < 0)).any():
         row, position = np.argwhere(nothing)[0]
         place = f"{field}[{position}]" if len(values) == 1 else f"{field}[{row}, {position}]"
@@ -524,7 +524,7 @@ def _array_of(given: Any) -> Any:
 
 
 def _whole(rewards: Any, decisions: Sequence[Decision], width: int) -> Any:
-    """Return what came back for lists, with nothing at the positions that shorter ones leave empty."""
+    """Return rewards of lists with 0 added at the empty positions of lists that are not full."""
     lists = list(map(checks.listed, rewards)) if np.iterable(rewards) else []
     if len(lists) != len(decisions) or not all(isinstance(each, list | tuple) for each in lists):
         return rewards
@@ -534,12 +534,12 @@ def _whole(rewards: Any, decisions: Sequence[Decision], width: int) -> Any:
 
 
 def _one_below_another(blocks: Sequence[Floats]) -> Floats:
-    """Return blocks of rows in one array; the features of a single decision are not copied."""
+    """Concatenate blocks of rows; the features of a single decision are not copied."""
     return np.ascontiguousarray(blocks[0]) if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def refuse_others(decision: Any) -> None:
-    """Refuse what is no decision."""
+    """Raise unless the argument is a ``Decision``."""
     if type(decision) is not Decision:
         known: dict[type, str] = {
             str: ", or of its JSON Decision.from_json(text)",
@@ -549,7 +549,7 @@ def refuse_others(decision: Any) -> None:
 
 
 def refuse_repeated(decisions: Sequence[Decision]) -> None:
-    """Refuse a list that names a decision twice; columns number theirs one after the other."""
+    """Raise if an id occurs twice in a list of decisions; ``Decisions`` have unique ids."""
     if isinstance(decisions, Decisions):
         return
     ids = [decision.id for decision in decisions]
@@ -565,9 +565,10 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
 
 
 def order_by_id(decisions: Sequence[Decision], made: int) -> Ints | None:
-    """Return the order in which a learner that made so many made decisions, or None if they are in it.
+    """Return the order that sorts decisions by id, or None if they need no sorting.
 
-    Of decisions of other learners the order is not known; where their ids do not ascend, this warns.
+    The order is unknown if some are of other learners, with ids that are not below ``decision_count``, the
+    number of this learner's decisions; then None is returned, with a warning if the ids do not ascend.
     """
     if isinstance(decisions, Decisions):
         return None

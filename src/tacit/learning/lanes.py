@@ -1,7 +1,7 @@
-"""What a learner is made of.
+"""The parts of a learner.
 
-Three parts, from top to bottom: its arms and which of them are on offer, the lanes in which each key's
-state is, and its compiled loops over them.
+From top to bottom: its arms and the subset on offer, the lanes that hold each key's state, and the
+compiled loops over batches.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from tacit.learning.batch import (
 from tacit.learning.decisions import Arm
 from tacit.policies.base import NO_FEATURES, Policy
 
-# ---- Arms: their slots, and which of them are on offer
+# ---- Arms: their indices, and the subset on offer
 
 
 class Offer:
-    """The arms of a policy, some of them retired; never changed, only replaced.
+    """The arms of a policy, some of them retired; immutable.
 
     Parameters
     ----------
     arms : int, tuple of str, or None
-        As a policy's ``arms``; None where arms are known by their features.
+        The policy's ``arms``; None if arms are identified by their features.
     retired : sequence of arms
 
     Attributes
@@ -54,9 +54,9 @@ class Offer:
     all : int, tuple of str, or None
         ``arms``.
     names : tuple
-        The arm of each slot.
-    slots : array of int64
-        The slots on offer.
+        The arm of each arm index.
+    arm_indices : array of int64
+        Indices of the arms on offer.
     """
 
     def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
@@ -73,17 +73,17 @@ class Offer:
 
     @property
     def retired(self) -> list[Any]:
-        """The other ones."""
+        """The arms that are not on offer."""
         offered = set(self.slots.tolist())
         return [name for slot, name in enumerate(self.names) if slot not in offered]
 
     def slots_of(self, arms: Sequence[Arm]) -> Ints:
-        """Return the slots of arms that may be offered.
+        """Return the indices of arms, all of which must be on offer.
 
         Raises
         ------
         InvalidValue
-            If there is none, or one twice, or one string in place of a list of arms.
+            If the list is empty or has an arm twice, or is one string in place of a list.
         UnknownName
             If an arm is unknown or retired.
         """
@@ -101,18 +101,17 @@ class Offer:
         return np.array(slots, np.int64)
 
     def with_new(self, arms: int | Sequence[str]) -> tuple[list[Any], Offer]:
-        """Return the arms that come, and the offer with them.
+        """Return the new arms, and an offer that includes them.
 
         Parameters
         ----------
         arms : int or sequence of str
-            How many, where arms are numbered; or their names.
+            Number of new arms if arms are numbered; otherwise their names.
 
         Raises
         ------
         InvalidValue
-            If there is such an arm already, or arms are numbered and are given names, or the
-            reverse.
+            If an arm exists already, or names are passed for numbered arms, or the reverse.
         """
         if self.all is None:
             raise InvalidValue(
@@ -135,14 +134,14 @@ class Offer:
         return list(names), Offer((*self.all, *names), self.retired)
 
     def without(self, arms: Sequence[Arm]) -> Offer:
-        """Return the offer without some arms.
+        """Return the offer without some arms, which become retired.
 
         Raises
         ------
         UnknownName
-            If there is no such arm.
+            If an arm does not exist.
         InvalidValue
-            If none would be left on offer.
+            If no arm would remain on offer.
         """
         slots = self._known(arms)
         if slots and set(self.slots.tolist()) <= slots:
@@ -150,18 +149,18 @@ class Offer:
         return Offer(self.all, [*self.retired, *(self.names[slot] for slot in slots)])
 
     def restored(self, arms: Sequence[Arm]) -> Offer:
-        """Return the offer with some arms back on it.
+        """Return the offer with some retired arms on offer again.
 
         Raises
         ------
         UnknownName
-            If there is no such arm.
+            If an arm does not exist.
         """
         back = {self.names[slot] for slot in self._known(arms)}
         return Offer(self.all, [arm for arm in self.retired if arm not in back])
 
     def _known(self, arms: Sequence[Arm]) -> set[int]:
-        """Return the slots of arms, be they on offer or retired."""
+        """Return the indices of arms, on offer or retired."""
         slots = set()
         for arm in checks.offered(arms):
             if arm not in self._slot_of:
@@ -175,17 +174,17 @@ class Offer:
         return slots
 
 
-# ---- Lanes: where each key's state is, and the one place where states come to be and grow
+# ---- Lanes: each key's row of the state; the only place where states are created and grow
 #
-# What all keys share has no lane: it is there before the first key, and stays when arrays grow.
+# Arrays that all keys share have no lanes: they exist before the first key, and stay when other arrays grow.
 
 SPARE_LANES = 64
 
 
 MUCH = 2**30
-"""Bytes of all keys together of which a warning tells."""
+"""Bytes of all keys together above which a warning is given."""
 FEW = 1000
-"""Keys among which one that may have been meant is searched."""
+"""Number of keys up to which an error about an unknown key suggests a similar one."""
 
 
 class Lanes:
@@ -197,16 +196,16 @@ class Lanes:
 
     Attributes
     ----------
-    of : dict of str to int
-        The lane of each key, in the order in which they came.
+    lane_of_key : dict of str to int
+        The lane of each key, in the order of first use.
     state : named tuple
-        Arrays with a leading lane axis, of which some lanes may be spare; what all keys share
-        has an axis of 1.
+        Arrays with a leading lane axis, of which some lanes may be spare; arrays that all keys
+        share have an axis of length 1.
     plays : array of int64, shape (lanes, arms)
-        How often each arm was shown and learned from, ever, whatever the policy has forgotten;
-        without columns where it forgets nothing.
+        How often each arm was ever shown and learned from, even if the policy has forgotten it;
+        without columns if the policy forgets nothing.
     logged : bool
-        Whether all keys are those of logs that were learned.
+        True if all keys come from logs that were learned.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -238,28 +237,28 @@ class Lanes:
 
     @cached_property
     def rows(self) -> list[int]:
-        """How many rows of each array a lane has; 0 for arrays that all lanes share."""
+        """Number of rows that a lane has in each array; 0 for arrays that all lanes share."""
         return lane_rows(self._policy.init)
 
     def keys(self) -> KeysOfNow:
-        """Return all keys of now in the order of their lanes, whatever keys come."""
+        """Return all present keys in the order of their lanes; later keys are not included."""
         return KeysOfNow(self._names)
 
     def view(self, lane: int) -> Any:
-        """Return what a lane's kernels read and write, as views: its rows, and all that is shared.
+        """Return views of a lane's rows and of all shared arrays, as its kernels read and write them.
 
-        They hold until another key gets a lane.
+        The views are valid until another key gets a lane.
         """
         return lanes_view(self.state, self.rows, lane, lane + 1)
 
     def admit(self, keys: Sequence[str]) -> Ints:
-        """Return the lanes of keys; a key that was never seen gets one.
+        """Return the lanes of keys; a new key gets a lane.
 
         Raises
         ------
         InvalidValue
-            If a key is too long, or one string is given in place of a list of keys; then none
-            gets one.
+            If a key is too long, or one string is given in place of a list of keys; then no key
+            gets a lane.
         """
         lanes = list(map(self.of.get, keys)) if type(keys) is list else [None]
         if None in lanes:
@@ -285,7 +284,8 @@ class Lanes:
         self._names.append(key)
 
     def _say_other(self, key: str) -> None:
-        """Warn where a log was learned of no keys and a key is asked for, or the other way round."""
+        """Warn if a new key does not fit the learned log: the log had keys and this is the default key, or
+        the reverse."""
         self.logged = False
         other = len(self.of) == 1 if ONLY_KEY in self.of else key == ONLY_KEY
         if other and all(self.rows):
@@ -294,7 +294,7 @@ class Lanes:
             warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=6)
 
     def _say_size(self) -> None:
-        """Warn before keys take much memory, whenever it doubles."""
+        """Warn before the keys' state takes much memory, each time it doubles."""
         each = self._policy.key_bytes
         if each * self._capacity > MUCH:
             warnings.warn(
@@ -306,41 +306,41 @@ class Lanes:
             )
 
     def fit(self, policy: Policy) -> None:
-        """Keep what was learned, in the state of a policy with more arms."""
+        """Convert the state to a policy with more arms, without losing what was learned."""
         self._grow(policy)
         self._policy = policy
 
     def plays_of(self, lane: int) -> Floats:
-        """Return how often each arm was shown to a key and learned from, ever; NaN if not known."""
+        """Return how often each arm was ever shown to a lane's key and learned from; NaN if unknown."""
         if not self.plays.shape[1]:
             return np.full(self._policy.arm_count, np.nan)
-        # 0.3 counted on from below 0 where the first plays were not counted.
+        # Where the first plays were not counted, version 0.3 started counting below 0.
         return np.where(self.plays[lane] < 0, np.nan, self.plays[lane])
 
     def kept(self) -> tuple[dict[str, int], Any, Ints, int]:
-        """Return a copy of everything, for :meth:`take_back`."""
+        """Return a copy of keys, state, plays and capacity, for :meth:`roll_back`."""
         return dict(self.of), copy.deepcopy(self.state), self.plays.copy(), self._capacity
 
     def take_back(self, kept: tuple[dict[str, int], Any, Ints, int]) -> None:
-        """Be as it was; the keys that came since have no lane."""
+        """Return to a copy of :meth:`copy_all`; keys admitted since lose their lanes."""
         self.of.clear()
         of, self.state, self.plays, self._capacity = kept
         self.of.update(of)
         self._names = list(of)
 
     def used(self) -> Any:
-        """Return the state without spare lanes, as views."""
+        """Return views of the state without spare lanes."""
         return lanes_view(self.state, self.rows, 0, len(self.of))
 
     def restore(self, state: Any, plays: Ints, keys: Sequence[str]) -> None:
-        """Take over the state of a snapshot, a lane for each of its keys, and its plays."""
+        """Use the state and plays of a snapshot, which has a lane for each of its keys."""
         self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self._names = list(self.of)
         self.state, self._capacity = state, len(keys)
         self.plays = plays
 
     def _grow(self, policy: Policy) -> None:
-        # Not the spare lanes: those are to be as the policy would make them now.
+        # Spare lanes are not copied: the policy may initialize them differently now.
         self.state = copied_into(self.used(), policy.init(self._capacity))
         grown, used = no_plays(policy, self._capacity), self.plays[: len(self.of)]
         grown[: len(used), : used.shape[1]] = used
@@ -348,12 +348,12 @@ class Lanes:
 
 
 class KeysOfNow(Sequence[str]):
-    """The keys that a list has now, to which others are appended: to copy a million takes long.
+    """View of the present items of a list that only grows; avoids copying a million keys.
 
     Examples
     --------
     >>> names = ["a", "b"]
-    >>> keys = KeysOfNow(names)
+    >>> keys = KeyView(names)
     >>> names.append("c")
     >>> list(keys), keys[1:9], keys[-1]
     (['a', 'b'], ['b'], 'b')
@@ -376,16 +376,16 @@ class KeysOfNow(Sequence[str]):
 
 
 def no_plays(policy: Policy, lanes: int) -> Ints:
-    """Return the plays of lanes that have seen nothing."""
+    """Return zero plays for a number of lanes; without columns if the policy does not need them counted."""
     counted = policy.forgets and policy.arms is not None
     return np.zeros((lanes, policy.arm_count if counted else 0), np.int64)
 
 
-# ---- The compiled loops of one learner, and room for a batch of one
+# ---- The compiled loops of one learner, and buffers for a batch of one
 
 
 class Loops:
-    """Loops over batches, each compiled when it is first asked for.
+    """Loops over batches, each compiled at its first use.
 
     Parameters
     ----------
@@ -399,21 +399,21 @@ class Loops:
     Attributes
     ----------
     params : named tuple
-    one : Batch
+    single_batch : Batch
         One impression: all arms on offer, no context.
     action, feedback, epoch, propensity, fresh, prefixes, places : array
-        Room for what is shown for it and comes back.
-    shown, context : array
-        The only rows of ``action`` and of the contexts of ``one``.
-    asked : array or None
-        ``propensity``, if it is wanted of decisions.
+        Buffers for the decision on that impression and its feedback.
+    action_row, context : array
+        The only rows of ``action`` and of the contexts of ``single_batch``.
+    propensity_buffer : array or None
+        ``propensity`` if decisions carry their propensity, else None.
     """
 
     def __init__(self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool) -> None:
         self.params = policy.params
         self._own = None if type(policy).__module__.startswith("tacit.") else type(policy).__name__
         self._offered = offer.slots
-        # Where one impression has its arms: no loop writes there.
+        # Start and stop of a single impression's arms; no loop writes there, so they are shared.
         self._stretch = np.zeros(1, np.int64), np.full(1, len(offer.slots), np.int64)
         self._lanes, self._rng = lanes, rng
         self.one = self.plain_batch(np.zeros(1, np.int64), np.zeros((1, policy.context_dim)))
@@ -427,7 +427,7 @@ class Loops:
         self.asked = self.propensity if wanted else None
 
     def plain_batch(self, lanes: Ints, contexts: Floats) -> Batch:
-        """Return impressions that are offered all arms."""
+        """Return a batch of impressions that have all arms on offer and no features."""
         rows, arms = len(lanes), self._offered
         if rows == 1:
             starts, stops = self._stretch
@@ -437,13 +437,13 @@ class Loops:
 
     @cached_property
     def choose(self) -> Any:
-        """The loop over ``choose_rows``; what a policy of one's own chose is to be on offer."""
+        """The loop over ``choose_rows``; for user-defined policies it checks that choices are on offer."""
         loop = self._entry(choose_rows, self._rng, self.action, self.epoch, self.asked)
         return loop if self._own is None else partial(_choose_offered, self._own, loop)
 
     @cached_property
     def impose(self) -> Any:
-        """The loop over ``impose_rows``."""
+        """The loop over ``force_rows``."""
         imposed = np.empty((0, 0), np.int64), False
         return self._entry(impose_rows, self._rng, *imposed, self.action, self.epoch, self.propensity)
 
@@ -465,7 +465,7 @@ class Loops:
 
     @cached_property
     def relive(self) -> Any:
-        """The loop over ``relive_rows``."""
+        """The loop over ``replay_rows``."""
         return self._compiled(relive_rows)
 
     @cached_property
@@ -498,7 +498,7 @@ class Loops:
 def _choose_offered(
     name: str, choose: Any, params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, *others: Any
 ) -> None:
-    """Let a policy of one's own choose, and warn of what is not on offer: others go on beside it."""
+    """Let a user-defined policy choose; warn, instead of raising, if a choice is not on offer."""
     choose(params, state, batch, rng, actions, *others)
     stretch, offered = None, {-1}
     for chosen, *its in zip(actions.tolist(), batch.starts.tolist(), batch.stops.tolist(), strict=True):

@@ -1,7 +1,7 @@
-"""The learner: decide and learn, each key on its own.
+"""The learner: choose and learn, separately for each key.
 
-From top to bottom: choosing, learning, and snapshots. What it believes stands below it, in
-``explanation.py``; what works on whole columns, and arms that come and go, below that, in ``columns.py``.
+From top to bottom: choosing, learning, and snapshots. Its base class in ``explanation.py`` has estimates and
+explanations; that one's base class in ``columns.py`` has operations on columns and changes of arms.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from tacit.policies.stationary.chance import UniformRandom
 
 BOOLEANS = bool, np.bool_
 NEARLY = 0.98
+"""Share of decisions with distinct keys from which on keys seem to be users, which is warned of."""
 SHOWN_EACH = 20
-"""Decisions per key from which on keys that share a model are warned of."""
-"""Share of decisions that have keys of their own where a key is taken for a user."""
+"""Decisions per key from which on a warning says that keys share one model."""
 SHOWN = 12
-"""Arms that a notebook names."""
+"""Number of arms that a notebook's view names."""
 
 CALLED_HERE = {
     "fit": "fit_log",
@@ -58,14 +58,14 @@ CALLED_HERE = {
     "merge": "tacit.learning.merging.added",
     "load": "Learner.load(path), which returns the learner that was saved",
 }
-"""What methods of other packages are called here, and what only the class has."""
+"""Names of methods in other packages, with the corresponding method of ``Learner``."""
 
 if TYPE_CHECKING:
     from builtins import classmethod as of_class
 else:
 
     class of_class(classmethod):
-        """Make a method of a class that its instances lack, as what it returns would be lost."""
+        """A class method that instances lack, since calling it on one would not change that instance."""
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:
             if instance is not None:
@@ -74,28 +74,28 @@ else:
 
 
 class Learner(BelievingLearner[ArmT_co]):
-    """Decide and learn, each key on its own.
+    """Choose and learn, separately for each key.
 
-    Not safe for use from several threads at once. What is given is checked before anything
-    changes: ``InvalidValue`` names what is out of its range, ``UnknownName`` what is not known.
-    A type checker may know what arms are: ``learner: tacit.Learner[str] = …``.
+    Not safe for use from several threads at once. Arguments are checked before anything changes:
+    ``InvalidValue`` names a value out of its range, ``UnknownName`` an unknown name.
+    The type of arms may be declared for type checkers: ``learner: tacit.Learner[str] = …``.
 
     Parameters
     ----------
     policy : Policy
         The algorithm and its hyperparameters.
     seed : int, SeedSequence, Generator or None
-        Where every random draw comes from: the same seed and calls give the same decisions and states, bit
-        for bit. A number's draws are the learner's alone; nothing else should draw from a given Generator.
+        Source of all random draws: the same seed and calls give the same decisions and states, bit
+        for bit. Nothing else should draw from a Generator that is passed here.
     propensities : bool, default True
-        Whether decisions carry their propensity; it costs time where it must be integrated.
+        Whether decisions carry their propensity; this costs time if it must be integrated.
 
     Attributes
     ----------
     rng : Generator
-        Where every random draw comes from.
+        Source of all random draws.
     decisions : int
-        How many decisions were made.
+        Number of decisions made.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class Learner(BelievingLearner[ArmT_co]):
         return html_table([{**about, "keys": len(self), "decisions": self.decisions}])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The policy goes along, so that its class is imported where it is a user's own.
+        # Pickling the policy, too, makes unpickling import the class of a user-defined policy.
         return _unpickled, (self.policy, b"".join(pieces(snapshot_of(self))))
 
     def choose(
@@ -152,17 +152,18 @@ class Learner(BelievingLearner[ArmT_co]):
         Parameters
         ----------
         key : str or int, optional
-            What the decision is for: a query, a place on a page; at most 512 bytes. A number stands for its
-            digits. Where there is one problem only, leave it out: it is ``"default"``.
+            The subject of the decision: a query, a place on a page; at most 512 bytes. A number is converted
+            to a string. With a single problem leave it out: it is ``"default"``.
         context : array of float, shape (context_dim,), or dict, optional
-            Who is asking, or signals about the key; a dict or a row of a frame where the policy has a schema.
-            One unknown to its classifier is warned of once, by :class:`~tacit.errors.AssumptionWarning`.
+            Features of the user, or signals about the key; a dict or a row of a frame if the policy has a
+            schema. The first context outside of its classifier's universe is warned of, by
+            :class:`~tacit.errors.AssumptionWarning`.
         arms : sequence of arms, optional
-            The arms on offer for this impression; by default all that are not retired. Where
-            the policy knows arms by their features only, names for those that have them.
+            The arms on offer for this impression; by default all that are not retired. If the policy
+            identifies arms by their features, names of the arms whose features are passed.
         relevance, examination : array of float, shape (arms on offer, d), optional
             Features of each arm on offer, for policies that read them. Without relevance, ``arms`` are
-            ids of ``items``, by default of all of them.
+            ids of ``items``, by default all items.
         """
         if unknown:
             refuse_options(Learner.choose, unknown)
@@ -179,7 +180,7 @@ class Learner(BelievingLearner[ArmT_co]):
         return found.lean() if relevance is None and len(found.relevance) else found
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
-        """Choose among all arms on offer, for a context that the loops hold if any is read."""
+        """Choose among all arms on offer; the context, if the policy reads one, is in ``loops.context``."""
         loops, lanes, names = self.loops, self.lanes, self.offer.names
         lane = lanes.of.get(key)
         loops.one.lanes[0] = lanes.admit([key])[0] if lane is None else lane
@@ -200,7 +201,7 @@ class Learner(BelievingLearner[ArmT_co]):
         self.decisions += 1
         context = loops.context.copy() if self.reads_contexts else loops.context
         features = context, NO_FEATURES, NO_FEATURES
-        # Calling Decision would take half as long again.
+        # Calling Decision() instead would make this method half as slow again.
         return Decision._make(
             (id, key, shown, propensity, epoch, offered, slots, *features, prefixes, places)
         )
@@ -220,12 +221,12 @@ class Learner(BelievingLearner[ArmT_co]):
         Parameters
         ----------
         keys : sequence of str or int
-            A key per impression; the same key may stand there many times.
+            A key per impression; a key may occur many times.
         contexts : array of float, shape (impressions, context_dim), sequence of dict or table, optional
         arms : sequence, optional
             Per impression the arms on offer, or None for all.
         relevance, examination : sequence of array, optional
-            Per impression those of each arm on offer; or an array (impressions, arms on offer, d).
+            Features per impression of each arm on offer; or an array (impressions, arms on offer, d).
         """
         if unknown:
             refuse_options(Learner.choose_many, unknown)
@@ -241,7 +242,7 @@ class Learner(BelievingLearner[ArmT_co]):
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
 
     def _doubt(self, keys: Sequence[Key]) -> None:
-        """Warn, once, of what many decisions say of how they are made and learned."""
+        """Warn once if the decisions so far suggest misuse, such as missing zeros or users as keys."""
         early = self.decisions < MANY
         self._doubted_after = MANY if early else math.inf
         if self.logs_learned or isinstance(self.policy, UniformRandom):
@@ -256,31 +257,31 @@ class Learner(BelievingLearner[ArmT_co]):
             self._warn_once(doubt, 4)
 
     def _warn_once(self, doubt: str, depth: int) -> None:
-        """Warn the caller so many calls up of how decisions are made and learned, and never again."""
+        """Warn the caller ``depth`` calls up of misuse, and stop checking for it."""
         self._doubted_after, self.watch.left = math.inf, 0
         warnings.warn(doubt, AssumptionWarning, stacklevel=depth)
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
-        """Learn from what came back for a decision.
+        """Learn the reward of a decision.
 
-        Calling this twice for one decision learns it twice; an :class:`~tacit.errors.AssumptionWarning`
-        says so the first time, among the 8,192 learned last. The decision's ``id`` tells them apart.
+        A second call for the same decision learns it twice; an :class:`~tacit.errors.AssumptionWarning`
+        reports the first repetition, among the 8,192 decisions learned last, by the decision's ``id``.
 
         Parameters
         ----------
         decision : Decision
-            Of this learner, or of another one of such a policy.
+            A decision of this learner, or of another learner with the same kind of policy.
         reward : float or sequence of float
             In [0, 1]. For an arm: a click (1.0), none (0.0), or a reward between. For a duel: 1.0
-            if the left one won, 0.0 if the right one did, 0.5 for a tie. For a slate: a number
-            for each position, or for each arm that it shows, where these are fewer.
+            if the left arm won, 0.0 if the right arm won, 0.5 for a tie. For a slate: a number
+            for each position, or for each arm shown if these are fewer.
         seen : bool, optional
-            Whether what was shown was seen, where that is known; for policies with examination features.
+            Whether the user saw the shown arm, if known; for policies with examination features.
 
         Returns
         -------
         bool
-            False if the key's lane has restarted since: then it taught nothing.
+            False if the key's lane has restarted since the decision: then nothing is learned.
         """
         refuse_others(decision)
         loops = self.loops
@@ -338,30 +339,30 @@ class Learner(BelievingLearner[ArmT_co]):
         *,
         seen: Sequence[bool | None] | None = None,
     ) -> int:
-        """Learn from what came back for many decisions, in the order in which they were made.
+        """Learn the rewards of many decisions, in the order in which they were made.
 
         Parameters
         ----------
         decisions : Decisions or sequence of Decision
-            Each once, as for :meth:`learn`. They are learned by ascending ``id``; where some are of another
-            learner, as they stand, and an :class:`~tacit.errors.AssumptionWarning` says so if their numbers
+            Each once, as for :meth:`learn`. They are learned by ascending ``id``; if some are of another
+            learner, in the order passed, with an :class:`~tacit.errors.AssumptionWarning` if their ids
             do not ascend.
         rewards : array of float, shape (decisions,) or, for slates, (decisions, positions)
             Each in [0, 1].
         seen : sequence of bool or None, optional
-            Of each as for :meth:`learn`; None where it is not known.
+            For each decision as for :meth:`learn`; None if unknown.
 
         Returns
         -------
         int
-            How many taught something; the others were made before their lane's last restart.
+            How many were learned; the others were made before their lane's last restart.
         """
         values = given = self.decision_reader.feedback("rewards", rewards, decisions)
         if seen is not None:
             values = known_seen(self.policy, values, seen)
         if not len(decisions):
             return 0
-        # A refusal names a decision by its place in what was given.
+        # Errors name a decision by its index in the argument, so validation precedes sorting.
         columns = self.decision_reader.columns(decisions)
         refuse_unfilled("rewards", given, columns[1])
         order = order_by_id(decisions, self.decisions)
@@ -371,7 +372,7 @@ class Learner(BelievingLearner[ArmT_co]):
         return self._learn_columns(decisions, columns, values)
 
     def _learn_columns(self, decisions: Sequence[Decision], columns: Any, values: Floats) -> int:
-        """Learn from decisions and their columns; return how many taught something."""
+        """Learn decisions from their columns; return how many were learned."""
         batch, actions, propensities, epochs = columns
         self.check_propensities(propensities, batch.stops - batch.starts)
         fresh = self.learn_rows(batch, actions, values, propensities, epochs)
@@ -389,25 +390,25 @@ class Learner(BelievingLearner[ArmT_co]):
         examination: Any = None,
         **reading: Any,
     ) -> Self:
-        """Learn a click log from its beginning to its end, whatever policy wrote it.
+        """Learn a whole click log, written by any policy.
 
-        Each row is learned as if it had been decided here and answered before the next one, by ``timestamp``
-        where there is one: a log whose times go back is read into memory and sorted. What a
-        policy concludes from it is only as good as the log: arms that were hardly shown stay
-        hardly known. Of a log that cannot be read, or does not fit the policy, nothing is learned.
+        Each row is learned as if it had been decided here and had its feedback before the next row, in the
+        order of ``timestamp`` if there is one: a log that is not in that order is read into memory and
+        sorted. Arms that the log hardly shows remain uncertain. If the log cannot be read, or does not
+        fit the policy, nothing is learned.
 
         Parameters
         ----------
         log : LogReader, path, or table in memory
-            What :func:`tacit.read_log` takes.
+            As for :func:`tacit.read_log`.
         placement : str, optional
-            Which placement's rows to learn; by default those of the only one.
+            The placement whose rows to learn; may be left out if the log has only one.
         missing_reward : float or None, default 0
-            The reward of a row to which no feedback came; None leaves such rows out.
+            The reward of a row without feedback; None leaves such rows out.
         relevance, examination : sequence of str, or table, optional
-            For policies that know arms by their features: columns of the log, where rows have those
-            of the arm they show; or a dict from arms to their features, or a table with a column
-            ``arm``, where arms have theirs for good.
+            For policies that identify arms by their features: names of log columns with the features
+            of the arm shown; or, if an arm's features never change, a dict from arms to features, or a
+            table with a column ``arm``.
         **reading
             ``columns``, ``constants``, ``arms``, ``time_unit``, ``strict`` and ``format`` of
             :func:`tacit.read_log`.
@@ -415,7 +416,7 @@ class Learner(BelievingLearner[ArmT_co]):
         Returns
         -------
         Learner
-            This one; its ``decisions`` are more by those that were learned.
+            This learner; its ``decisions`` include the log's.
 
         Examples
         --------
@@ -448,22 +449,22 @@ class Learner(BelievingLearner[ArmT_co]):
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write a snapshot; going on from it equals never having stopped, bit for bit.
+        """Write a snapshot; a loaded learner continues exactly as this one would, bit for bit.
 
-        The file holds arrays and a JSON header; it replaces an older one only when complete.
+        The file holds arrays and a JSON header; it replaces an older file only when complete.
         """
         write(snapshot_of(self), checks.path(path))
 
     @of_class
     def load(cls, path: str | Path) -> Learner[Any]:
-        """Read what :meth:`save` wrote; runs no code that the file could choose.
+        """Load a learner that :meth:`save` wrote; the file cannot cause any code to run.
 
-        A policy of one's own must have been imported before, so that its name is known.
+        A user-defined policy class must have been imported before.
 
         Raises
         ------
         SnapshotError
-            If the file is damaged, truncated, foreign or of a newer version.
+            If the file is damaged, truncated, of another format or of a newer version.
         """
         learner = read(checks.path(path), restored)
         clear_open(learner)
@@ -471,26 +472,26 @@ class Learner(BelievingLearner[ArmT_co]):
 
 
 def _unpickled(policy: Policy, content: bytes) -> Learner:
-    """Return the learner that went through a pickle."""
+    """Return the learner of a pickle."""
     learner = from_bytes(content, "pickle", restored)
     clear_open(learner)
     return learner
 
 
 def clear_open(learner: Learner) -> None:
-    """Count no decision as open any more: the feedback window or service that counted them is gone."""
+    """Set the counts of open decisions to zero: the feedback window or service that held them is gone."""
     for name, array in leaves(learner.state):
         if name.endswith(LATER):
             array[:] = 0
 
 
 def arrays_of(learner: Learner) -> Arrays:
-    """Return all arrays of a learner, its own."""
+    """Return all arrays of a learner, without copying them."""
     return Arrays(learner.lanes.used(), learner.lanes.plays[: len(learner)])
 
 
 def snapshot_of(learner: Learner) -> LearnerSnapshot:
-    """Return what a snapshot of a learner holds; its arrays are the learner's own."""
+    """Return a snapshot of a learner; its arrays are not copied."""
     return LearnerSnapshot(
         policy=learner.policy,
         retired=learner.retired,
@@ -518,7 +519,7 @@ def restored(snapshot: LearnerSnapshot) -> Learner:
 
 
 def _warn_of_dropped_keys(learner: Learner) -> None:
-    """Warn, once, that all of several keys share one model, which no key changes."""
+    """Warn once if several keys share one model that does not depend on the key."""
     policy, count = learner.policy, len(learner)
     several = not learner._warned_of_keys and 2 <= count <= learner.decisions / SHOWN_EACH
     if several and policy.context_dim and policy.feature_dims == (0, 0) and not policy.key_bytes:

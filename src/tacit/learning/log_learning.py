@@ -1,8 +1,8 @@
-"""What a click log teaches: its rows are learned as if they had been decided here."""
+"""Learn click logs: each row is learned as if the learner had made the decision."""
 
-# 1. Features of arms: from a table of arms, from the log's columns, or from vectors beside the log.
-# 2. ``learn_log``: stretch by stretch, impressions and outcomes as if they had been decided here.
-# 3. ``_LogLessons``: how a stretch becomes columns: single arms, lists, arms that come with their features.
+# 1. Features of arms: from a table of arms, from the log's columns, or from a table of items.
+# 2. ``learn_log``: learns a log in training batches.
+# 3. ``_BatchReader``: converts chunks of a log to training batches: of single arms, of lists, with features.
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from tacit.logs.schema import FEATURE
 from tacit.logs.selection import list_codes, selected
 from tacit.policies.base import NO_FEATURES, Policy
 
-# ---- Features of arms, which a click log has in columns of its own, or a table beside it
+# ---- Features of arms, from columns of the click log or from a separate table
 
 FIELDS = "relevance", "examination"
 AT_ONCE = 2**22
-"""Numbers of items that are looked up at once."""
+"""Most feature values of items that are looked up at once."""
 NO_TIME = -(2**62)
 SURELY = 100
-"""So many decisions in a row are not alike by chance."""
+"""From this many decisions on, two logs with equal rewards are the same log, not equal by chance."""
 WAYS = (
     '{field}=["price", "age"], columns of the log, where rows have the features of the arm shown; '
     'or {field}={{"film": [0.2, 0.9], …}} or a table with a column "arm", where arms have theirs '
@@ -69,7 +69,7 @@ class ArmTable(NamedTuple):
 
 
 class RowColumns(NamedTuple):
-    """Features of the arm that a row shows, in columns of the log."""
+    """Features of the arm shown in each row, in columns of the log."""
 
     field: str
     names: list[str]
@@ -95,12 +95,12 @@ class RowColumns(NamedTuple):
 
 
 class ItemVectors(NamedTuple):
-    """Vectors of arms in a table of items beside the log."""
+    """Vectors of arms in a table of items, separate from the log."""
 
     table: ItemTable
 
     def of(self, chunk: Chunk, arms: Any, rows: Ints | None = None) -> Floats:
-        """Return the vectors of arms, each of one of the rows; by default the rows' own."""
+        """Return the vectors of arms; ``rows`` are the log rows of the arms, by default one row per arm."""
         times = chunk.batch["timestamp"] if self.table.dated else None
         times = times if times is None or rows is None else times.take(pa.array(rows))
         codes = self.table.codes(arms, chunk.source)
@@ -108,27 +108,27 @@ class ItemVectors(NamedTuple):
 
 
 class LoggedFeatures:
-    """Where the features of a log's arms are, for a policy that reads them.
+    """The sources of the features of a log's arms, for a policy that reads features.
 
     Parameters
     ----------
     policy : Policy
-    given : tuple
-        What is said of relevance and of examination: names of columns, a table of arms, or None.
+    sources : tuple
+        The sources of relevance and of examination: names of columns, a table of arms, or None.
     items : ItemTable, optional
-        Where relevance is, if nothing else is said of it.
+        The source of relevance if ``sources`` has none.
 
     Attributes
     ----------
     by_row : bool
-        Whether rows have the features of the arm that they show, and of no other one.
+        True if rows have only the features of the arm shown.
     by_offer : bool
-        Whether those of all arms on offer are looked up: their order counts for lists.
+        True if the features of all arms on offer are looked up, as list policies need.
 
     Raises
     ------
     InvalidValue
-        If there are none, or not as many as the policy reads.
+        If a source is missing, or has another number of features than the policy reads.
     """
 
     def __init__(self, policy: Policy, given: tuple[Any, Any], items: ItemTable | None = None) -> None:
@@ -149,7 +149,7 @@ class LoggedFeatures:
         self.at_once = max(1, AT_ONCE // sum(policy.feature_dims)) if by_item else None
 
     def opened(self, log: Any) -> Any:
-        """Return the log with its columns of features and contexts besides those of the schema."""
+        """Return the log reader, set to read the columns of contexts and features, too."""
         if isinstance(log, LogReader):
             log = log.with_context(self._schema)
         if not self.names:
@@ -159,7 +159,7 @@ class LoggedFeatures:
         return log.with_features(self.names)
 
     def of(self, chunk: Chunk, arms: Any, rows: Ints) -> tuple[Floats, Floats]:
-        """Return relevance and examination of the arms on offer, each of one of the rows, in one array."""
+        """Return relevance and examination of arms on offer; ``rows`` are the log rows of the arms."""
         found = []
         for block in self._blocks:
             if isinstance(block, ItemVectors):
@@ -194,7 +194,7 @@ def _block(policy: Policy, field: str, dim: int, given: Any) -> ArmTable | RowCo
 
 
 def features_given(given: Any) -> int:
-    """Return how many features are given: columns of a log, or of a table of arms."""
+    """Return the number of features in a source: columns of a log, or of a table of arms."""
     if given is None:
         return 0
     return len(given) if _is_names(given) else arm_table(FIELDS[0], given).rows.shape[1]
@@ -205,7 +205,7 @@ def _is_names(given: Any) -> bool:
 
 
 def arm_table(field: str, given: Any) -> ArmTable:
-    """Return a table of arms, from a dict of their features, or from one with a column ``arm``."""
+    """Return a table of arms from a dict of arms to features, or from a table with a column ``arm``."""
     if isinstance(given, Mapping) and "arm" not in given:
         arms, rows = list(map(str, given)), list(given.values())
     elif is_frame(given) and "arm" in frame_names(given):
@@ -225,11 +225,11 @@ def arm_table(field: str, given: Any) -> ArmTable:
     return ArmTable(field, pa.array(arms, pa.string()), table)
 
 
-# ---- What a click log teaches: its rows are learned as if they had been decided here
+# ---- Learning a click log in training batches
 
 
 class Lesson(NamedTuple):
-    """Some rows of a log as impressions, what was shown for them, and what came back.
+    """Rows of a log as columns: impressions, the arms shown, and their feedback.
 
     Attributes
     ----------
@@ -246,9 +246,9 @@ class Lesson(NamedTuple):
 
 
 class _Offered(NamedTuple):
-    """What was on offer: names, all in one array, with where each impression's are.
+    """The arms on offer: names, all in one array, with the start and stop of each impression.
 
-    ``shown`` has for each row the place of its arm among these names.
+    ``row_arms`` has for each row the index of its arm among these names.
     """
 
     names: Any
@@ -264,19 +264,21 @@ def learn_log(
     missing_reward: float | None,
     features: tuple[Any, Any] = (None, None),
 ) -> int:
-    """Learn a log from its beginning to its end; return how many decisions it taught.
+    """Learn a whole log; return the number of learned decisions.
 
     Parameters
     ----------
     learner : ColumnLearner
     log : LogReader
-    placement, missing_reward, features
-        As for :meth:`tacit.Learner.fit_log`; relevance and examination.
+    placement, missing_reward
+        As for :meth:`tacit.Learner.fit_log`.
+    features : tuple
+        Its arguments ``relevance`` and ``examination``.
 
     Raises
     ------
     InvalidValue, UnknownName, LogError
-        As there; then nothing was learned.
+        As ``fit_log``; then nothing is learned.
     """
     learner.policy.check_folds()
     if learner.policy.showing.compared:
@@ -290,7 +292,7 @@ def learn_log(
     try:
         mark, most = _learn_rows(learner, reader.read(found.opened(log)))
     except _TimesGoBack:
-        # Only now all rows are held in memory.
+        # All rows are read into memory only if the log is not sorted by time.
         reader = _LogLessons(learner, placement, missing_reward, found)
         mark, most = _learn_rows(learner, reader.read(found.opened(log), by_time=True))
         getattr(log, "log", log).report.ignore_order()
@@ -326,7 +328,7 @@ def _learn_rows(learner: ColumnLearner, lessons: Iterator[Lesson]) -> tuple[int,
 
 
 def _items_for(learner: ColumnLearner, log: Any) -> ItemTable | None:
-    """Return the items that a log was opened with, or those that the learner has."""
+    """Return the items that a log was opened with, or else the learner's items."""
     kept = learner.kept_items
     return items_of(log) or (ItemTable(kept) if kept is not None and len(kept) else None)
 
@@ -375,7 +377,7 @@ class _LogLessons:
             raise InvalidValue("placement", self._placement, remedy)
 
     def _placed(self, chunk: Chunk) -> Chunk:
-        """Return the rows of the placement that is learned; the only one, if none is named."""
+        """Return a chunk's rows of the placement to learn; if none was named, there may be only one."""
         names = chunk.batch["placement"]
         if self._placement is None and len(names):
             self._placement = names[0].as_py()
@@ -390,7 +392,7 @@ class _LogLessons:
         return chunk.only(pc.invert(others))
 
     def _lists_in(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield all lists, no more at once than their candidates allow."""
+        """Yield a chunk in parts of whole lists, with a bounded number of candidates each."""
         if not self._features.by_offer:
             yield chunk
             return
@@ -437,14 +439,14 @@ class _LogLessons:
         return Lesson(batch, actions, feedback, known.prod(axis=1))
 
     def _impressions(self, chunk: Chunk, first: Ints, of: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions of which these are the first rows, and what each row shows.
+        """Return the impressions whose first rows are ``first``, and the arm index shown in each row.
 
-        ``of`` has for each row the number of its impression.
+        ``impression_of_row`` has for each row the number of its impression.
         """
         offer = self._offered(chunk, first, of)
         if self._learner.policy.arms is None:
             slots, shown = np.arange(len(offer.names)), offer.shown - offer.starts[of]
-            if offer.starts.any():  # else all look at the one offer
+            if offer.starts.any():  # otherwise all impressions share one offer
                 slots -= np.repeat(offer.starts, offer.stops - offer.starts)
         else:
             slots = self._slots(chunk, offer.names)
@@ -464,7 +466,7 @@ class _LogLessons:
 
     def _offered(self, chunk: Chunk, first: Ints, of: Ints) -> _Offered:
         if self._features.by_row:
-            # Of what was on offer besides, nothing is known; what was shown teaches all the same.
+            # Features of the other arms on offer are unknown; the arm shown suffices to learn.
             rows = np.arange(len(of))
             return _Offered(chunk.batch["arm"], first, np.append(first[1:], len(of)), rows)
         arms, shown = chunk.batch["arms"], chunk.batch["arm"].cast(pa.string())
@@ -479,7 +481,7 @@ class _LogLessons:
         whose = np.repeat(np.arange(len(first)), sizes)
         codes = names.dictionary_encode()
         wanted = pc.index_in(shown, value_set=codes.dictionary).to_numpy()
-        # Each row's arm is once among those on offer: so many arms past its offer's first one.
+        # Each row's arm occurs once in its offer; sorted keys (impression, arm) find its index.
         keys = whose * len(codes.dictionary) + codes.indices.to_numpy()
         order = np.argsort(keys, kind="stable")
         at = np.searchsorted(keys, of * len(codes.dictionary) + wanted, sorter=order)

@@ -1,15 +1,15 @@
-"""Merging what several learners have learned apart, as pure functions of their states.
+"""Merge the states of learners that learned from different impressions, by pure functions.
 
-Learners that began from the same *base* and then met different impressions are merged exactly
-where what they learn is a sum over impressions: counts of plays and rewards, and the natural
-parameters Λ = Σ⁻¹ and η = Σ⁻¹μ of Gaussian posteriors. Each sends what it has learned since the
-base, its *delta*, and the merged state is the base and all deltas. Sums are associative and
-commutative; they are not idempotent, so each delta must be added once. What safe classifiers
-have learned is joined instead (:func:`joined`), which may be done again and again.
+Learners that began from the same *base* state are merged exactly if their state is a sum over
+impressions: counts of plays and rewards, and the natural parameters Λ = Σ⁻¹ and η = Σ⁻¹μ of
+Gaussian posteriors. Each learner sends its *delta*, the difference between its state and the
+base; the merged state is the base plus all deltas. Sums are associative and commutative but not
+idempotent, so each delta must be added exactly once. States of safe classifiers are joined
+instead (:func:`join_states`), which is idempotent.
 
-Learners of other keys have nothing to merge but what all keys share. What a policy says to be a
-sum of it (``sums``) is added (:func:`shared_sums`, :func:`add_shared`), and what follows from that
-is computed anew.
+Learners of different keys share only the sums over all keys (a policy's ``sums``). These are
+added (:func:`read_shared_sums`, :func:`add_shared`), then the quantities derived from them are
+computed again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tacit.policies.features.gaussian import Gaussian
 
 
 class Natural(NamedTuple):
-    """Natural parameters of Gaussians, or a difference of such.
+    """Natural parameters of Gaussians, or a difference of two sets of them.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ def natural(posterior: Gaussian) -> Natural:
 
     Examples
     --------
-    >>> natural(Gaussian.prior(1, 2, variance=4.0)).precision.tolist()
+    >>> to_natural(Gaussian.prior(1, 2, variance=4.0)).precision.tolist()
     [[[0.25, 0.0], [0.0, 0.25]]]
     """
     inverse = np.linalg.inv(posterior.root)
@@ -62,7 +62,7 @@ def natural(posterior: Gaussian) -> Natural:
 
 
 def gaussian(parameters: Natural) -> Gaussian:
-    """Return the Gaussians with these natural parameters, their roots being triangular.
+    """Return the Gaussians with the natural parameters; their roots are triangular.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def gaussian(parameters: Natural) -> Gaussian:
 
 
 def delta(state: Any, base: Any) -> Any:
-    """Return what a state has learned since its base.
+    """Return the difference between a learner's state and its base state.
 
     Parameters
     ----------
     state, base : Counts, Gaussian, or named tuple of these
-        Of the same shapes. Learners must not forget (``discount`` 1): what was forgotten is no
-        sum over impressions.
+        Of the same shapes. Learners must not forget (``discount`` 1): a discounted state is not
+        a sum over impressions.
 
     Returns
     -------
@@ -99,26 +99,26 @@ def delta(state: Any, base: Any) -> Any:
     Raises
     ------
     InvalidValue
-        If they hold anything else, or do not fit each other.
+        If a state has another type, or the shapes differ.
 
     Examples
     --------
     >>> base = Counts(np.array([[4.0]]), np.array([[1.0]]), np.array([4.0]))
     >>> later = Counts(np.array([[6.0]]), np.array([[2.0]]), np.array([6.0]))
-    >>> delta(later, base).plays.tolist()
+    >>> compute_delta(later, base).plays.tolist()
     [[2.0]]
     """
     return _each(np.subtract, _sums(state), _sums(base))
 
 
 def plus(base: Any, deltas: Sequence[Any]) -> Any:
-    """Return the state that has learned what the base has and all that the deltas hold.
+    """Return the base state plus all deltas.
 
     Parameters
     ----------
     base : Counts, Gaussian, or named tuple of these
     deltas : sequence
-        As :func:`delta` returns them, each once, in any order.
+        Results of :func:`compute_delta`, each once, in any order.
 
     Raises
     ------
@@ -128,54 +128,54 @@ def plus(base: Any, deltas: Sequence[Any]) -> Any:
     Examples
     --------
     >>> base = Counts(np.array([[4.0]]), np.array([[1.0]]), np.array([4.0]))
-    >>> learned = delta(Counts(np.array([[6.0]]), np.array([[2.0]]), np.array([6.0])), base)
-    >>> plus(base, [learned, learned]).plays.tolist()
+    >>> learned = compute_delta(Counts(np.array([[6.0]]), np.array([[2.0]]), np.array([6.0])), base)
+    >>> add_deltas(base, [learned, learned]).plays.tolist()
     [[8.0]]
     """
     return _state(reduce(lambda a, b: _each(np.add, a, b), deltas, _sums(base)))
 
 
 def added(base: Any, states: Sequence[Any]) -> Any:
-    """Return the state that has learned what the base has and what each state has since.
+    """Merge states that were learned from the same base on different impressions.
 
     Parameters
     ----------
     base : Counts, Gaussian, or named tuple of these
     states : sequence
-        Learned from the base on, each from impressions of its own.
+        Each began as the base; no impression was learned by two of them.
 
     Raises
     ------
     InvalidValue
-        As for :func:`delta` and :func:`plus`.
+        As for :func:`compute_delta` and :func:`add_deltas`.
 
     Examples
     --------
     >>> prior = Gaussian.prior(1, 1, variance=1.0)
     >>> seen = Gaussian(np.array([[0.5]]), np.sqrt([[[0.5]]]), np.zeros((1, 3, 1)))
-    >>> both = added(prior, [seen, seen])  # two observations of 1, each of variance 1
+    >>> both = merge_states(prior, [seen, seen])  # two observations of 1, each of variance 1
     >>> both.mean.round(6).tolist(), (both.root**2).round(6).tolist()
     ([[0.666667]], [[[0.333333]]])
     """
     if len(states) == 1:
-        # The base and its only delta.
+        # A single state is the base plus its delta already.
         return states[0]
     return plus(base, [delta(state, base) for state in states])
 
 
 def shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
-    """Return the sums that all keys share, by their names in the state; the arrays are its own.
+    """Return the sums that all keys share, by their names in the state; the arrays are not copied.
 
     Parameters
     ----------
     policy : Policy
     state : named tuple
-        Of the policy.
+        A state of the policy.
 
     Raises
     ------
     TypeError
-        If the policy names as a sum what is no shared array of float64.
+        If an entry of ``policy.sums`` is not a shared array of float64.
     """
     arrays = list(zip(leaves(state), lane_rows(policy.init), strict=True))
     found: dict[str, Floats] = {}
@@ -192,13 +192,13 @@ def shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
 
 
 def add_shared(learner: Learner, more: Mapping[str, Floats]) -> None:
-    """Add to what all keys of a learner share; then compute anew what follows from it.
+    """Add to the sums that all keys of a learner share, then compute the derived quantities again.
 
     Parameters
     ----------
     learner : Learner
     more : dict of str to array of float64
-        As :func:`shared_sums` names them: what another learner's have grown by.
+        By the names of :func:`read_shared_sums`: the growth of another learner's sums.
 
     Examples
     --------
@@ -211,28 +211,28 @@ def add_shared(learner: Learner, more: Mapping[str, Floats]) -> None:
 
 
 def joined(classifier: Classifier, states: Sequence[Any]) -> Any:
-    """Return what follows from the labels of all states: their join, row by row.
+    """Join states of a classifier row by row: the result implies the labels of all of them.
 
-    Associative, commutative and idempotent: states may be joined in any order, again and again.
-    A :class:`~tacit.classifiers.Hyperplane` that has to give up points is so only as long as it keeps all.
+    The join is associative, commutative and idempotent: states may be joined in any order and repeatedly.
+    For a :class:`~tacit.classifiers.Hyperplane` this holds only as long as it stores all of its points.
 
     Parameters
     ----------
     classifier : Classifier
     states : sequence
-        Of the classifier; at least one.
+        States of the classifier; at least one.
 
     Raises
     ------
     InvalidValue
-        If there is none.
+        If ``states`` is empty.
 
     Examples
     --------
     >>> from tacit.classifiers import Rectangle
     >>> box = Rectangle(dim=1, margin=0.1)
     >>> here, there = (box.State(*np.array([[[at]], [[at]]])) for at in (0.2, 0.6))
-    >>> join = joined(box, [here, there])
+    >>> join = join_states(box, [here, there])
     >>> join.low.tolist(), join.high.tolist()
     ([[0.2]], [[0.6]])
     """
@@ -242,7 +242,7 @@ def joined(classifier: Classifier, states: Sequence[Any]) -> Any:
 
 
 def _sums(state: Any) -> Any:
-    """Return a state in the parameters in which learning adds."""
+    """Return a state in additive parameters: Gaussians as natural parameters, counts unchanged."""
     if isinstance(state, Gaussian):
         return natural(state)
     if isinstance(state, Counts | Past):
@@ -253,18 +253,18 @@ def _sums(state: Any) -> Any:
 
 
 def _state(sums: Any) -> Any:
-    """Return parameters as the state that they are of."""
+    """Return the state of additive parameters: the inverse of ``_to_sums``."""
     if isinstance(sums, Natural):
         return gaussian(sums)
     return sums if isinstance(sums, Counts | Past) else type(sums)(*map(_state, sums))
 
 
 def _each(operation: Any, first: Any, second: Any) -> Any:
-    """Return what an operation gives for each pair of arrays."""
+    """Apply an operation to each pair of arrays of two states and return the results."""
     if type(first) is not type(second):
         raise InvalidValue("state", type(second).__name__, f"give {type(first).__name__}")
     if isinstance(first, Past):
-        # A past is the learner's own: none of it is given away, and none added.
+        # A past is private to its learner: it is neither sent nor added.
         return first if operation is np.add else Past(np.zeros_like(first.code))
     if isinstance(first, tuple):
         return type(first)(*(_each(operation, a, b) for a, b in zip(first, second, strict=True)))

@@ -1,20 +1,20 @@
-"""Signals of a key's own stream that may announce an intent shift, each in [0, 1].
+"""Signals of intent shifts, computed from a key's own stream of decisions; each is in [0, 1].
 
-Search engines look at the volume of a query, at searches without a click, at reformulations, at
-new results. Here these are read off the stream of decisions and answers itself: sums that fade
-with two time constants, *fast* and *slow*, so that what happens now is held against the key's own
-past. An event costs the same however long the stream is.
+Search engines use the volume of a query, searches without a click, reformulations and new
+results. Here these are computed from the stream of decisions and feedback: sums that decay
+exponentially with two time constants, *fast* and *slow*, compare the present with the key's own
+past. The cost per event does not depend on the length of the stream.
 
-With n, x sums of the fast kind, N, X the same of the slow kind, at the time t of a decision and
+Let n and x be fast sums, N and X the corresponding slow sums, at the time t of a decision and
 before it is counted, a the time since the key's first decision, and τ, T the constants:
 
 =============  ====================================================================================
 volume         (n + 1)/(n + e + 2), n the decisions and e = N·τ(1 − exp(−a/τ))/T(1 − exp(−a/T))
-               how many to expect by the slow average: ½ as always, ⅘ four times as many
-abandonment    (x + 2p)/(n + 2), p = (X + 1)/(N + 2): the share of answered decisions without a
-               click, held at the key's own past as if that had been seen twice
-reformulation  the same for decisions of which a session is known: the share that were followed,
-               by the same session and within τ, by one on another key
+               the number expected by the slow average: ½ if unchanged, ⅘ if four times as many
+abandonment    (x + 2p)/(n + 2), p = (X + 1)/(N + 2): the share of decisions with feedback but
+               without a click, shrunk to the key's own past with a weight of 2
+reformulation  the same for decisions with a session: the share that were followed, by the same
+               session and within τ, by a decision on another key
 new-arms       the mean over the arms on offer of exp(−(t − s)/T), s when the arm was first offered
                to the key; 0 for the arms of its first decision
 since-shift    1 − exp(−(t − s)/T), s when the key last restarted; 1 if it never did
@@ -23,15 +23,14 @@ since-shift    1 − exp(−(t − s)/T), s when the key last restarted; 1 if it
 References
 ----------
 Syed, Slivkins, Mishra (2009), "Adapting to the shifting intent of search queries", section 1,
-names such signals; how they are computed is ours.
+names such signals; the formulas are our own.
 """
 
-# 1. ``Scales``, ``Streams``, ``SessionTable``, ``Arrivals``: what is kept of keys, of sessions, of one
-#    batch.
-# 2. ``fade`` and ``add``: sums that fade, brought to a time before anything is read or counted.
-# 3. A function for each signal, as the table above has them.
-# 4. ``arrive_rows``, ``answer_rows``, ``shift_rows``: the loops; a row is read before it is counted, so that
-#    no decision announces itself.
+# 1. ``Scales``, ``Streams``, ``SessionTable``, ``Arrivals``: arrays of keys, of sessions, of one batch.
+# 2. ``fade`` and ``add``: decaying sums, brought to a time before they are read or incremented.
+# 3. A function for each signal, in the order of the table above.
+# 4. ``arrive_rows``, ``answer_rows``, ``shift_rows``: the loops; a row's signals are computed before it is
+#    counted, so that no decision affects its own signals.
 # 5. ``Signals``: the loops over a placement's keys, and its part of a snapshot.
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ DECISIONS, ANSWERED, UNCLICKED, SESSIONS, LEFT, COUNTS = range(6)
 NEVER = -1
 SPARE_LANES = 64
 REMEMBERED = 65_536
-"""Sessions that are remembered; two that fall into the same place forget each other."""
+"""Number of places for sessions; a session overwrites another one at the same place."""
 
 
 class Scales(NamedTuple):
@@ -66,18 +65,18 @@ class Scales(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """What is known of each key.
+    """The sums and times of each key.
 
     Attributes
     ----------
     first, time : array of int64, shape (lanes,)
-        When the key was first decided for, and up to when the sums have faded; −1 for never.
+        Time of the key's first decision, and the time to which the sums have decayed; −1 for never.
     fast, slow : array of float64, shape (lanes, 5)
-        Decisions; answered ones; those without a click; those of a session; those that the
-        session left for another key.
+        Decaying numbers of decisions; with feedback; without a click; with a session; followed by
+        a decision of the session on another key.
     epoch : array of int64, shape (lanes,)
     shifts : array of int64, shape (lanes, 2)
-        When the key restarted last, and the time before.
+        Times of the key's last restart and of the one before.
     offered : array of int64, shape (lanes, arms)
         When each arm was first offered to the key.
     """
@@ -92,7 +91,7 @@ class Streams(NamedTuple):
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> Streams:
-        """Return lanes of which nothing is known."""
+        """Return a number of lanes without any events."""
         return cls(
             first=np.full(lanes, NEVER),
             time=np.full(lanes, NEVER),
@@ -105,7 +104,7 @@ class Streams(NamedTuple):
 
 
 class SessionTable(NamedTuple):
-    """The latest decision of each session, at the place that its number says.
+    """The latest decision of each session, at the place of its number modulo the table's size.
 
     Attributes
     ----------
@@ -119,7 +118,7 @@ class SessionTable(NamedTuple):
 
     @classmethod
     def zeros(cls, places: int) -> SessionTable:
-        """Return a memory of no session."""
+        """Return a table without sessions."""
         return cls(*np.zeros((3, places), np.int64))
 
 
@@ -130,9 +129,9 @@ class Arrivals(NamedTuple):
     ----------
     lanes, times : array of int64, shape (rows,)
     sessions : array of int64, shape (rows,)
-        Numbers of sessions; 0 where none is known.
+        Numbers of sessions; 0 if unknown.
     counted : array of bool, shape (rows,)
-        Whether the decision counts, or only asks.
+        Whether to count the decision, or only to compute its signals.
     arms, starts, stops : array of int64
         Row i was offered ``arms[starts[i]:stops[i]]``.
     """
@@ -148,7 +147,7 @@ class Arrivals(NamedTuple):
 
 @kernel
 def fade(lanes: Streams, scales: Scales, lane: int, time: int) -> None:
-    """Let the sums of a lane fade up to a time."""
+    """Decay the sums of a lane to a time."""
     since = time - lanes.time[lane]
     if lanes.time[lane] == NEVER or since <= 0:
         lanes.time[lane] = max(lanes.time[lane], time)
@@ -162,14 +161,14 @@ def fade(lanes: Streams, scales: Scales, lane: int, time: int) -> None:
 
 @kernel
 def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> None:
-    """Count one into a sum of a lane, as of some time ago."""
+    """Add one to a sum of a lane, for an event that happened ``ago`` microseconds before."""
     lanes.fast[lane, column] += np.exp(-ago / scales.fast)
     lanes.slow[lane, column] += np.exp(-ago / scales.slow)
 
 
 @kernel
 def volume_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
-    """Return the volume against the key's own past."""
+    """Return the signal ``volume``: the number of decisions relative to the key's own past."""
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
     if lanes.first[lane] != NEVER and age > 0:
@@ -181,14 +180,14 @@ def volume_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 
 @kernel
 def share_of(lanes: Streams, lane: int, part: int, whole: int) -> float:
-    """Return the share that one sum is of another, held at the key's own past."""
+    """Return the ratio of two sums, shrunk to the key's own past: ``abandonment``, ``reformulation``."""
     past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
     return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
 
 
 @kernel
 def novelty_of(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints) -> float:
-    """Return the share of new arms among those on offer."""
+    """Return the signal ``new-arms``: the share of new arms among the arms on offer."""
     if lanes.first[lane] == NEVER or lanes.offered.shape[1] == 0:
         return 0.0
     total = 0.0
@@ -203,7 +202,7 @@ def novelty_of(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints)
 
 @kernel
 def calm_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
-    """Return how long ago the key last restarted; what restarts now counts from the next moment."""
+    """Return the signal ``since-shift``: the scaled time since the key's last restart before ``time``."""
     latest = lanes.shifts[lane, 0]
     if latest >= time:
         latest = lanes.shifts[lane, 1]
@@ -212,13 +211,13 @@ def calm_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 
 @kernel
 def follow(lanes: Streams, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int) -> None:
-    """Count a decision of a session, and that it left another key for this one."""
+    """Count a decision of a session; if its previous one was on another key, count a reformulation there."""
     add(lanes, scales, lane, SESSIONS, 0)
     place = number & (len(sessions.number) - 1)
     other, ago = sessions.lane[place], time - sessions.time[place]
     if sessions.number[place] == number and other != lane and ago <= scales.fast:
         fade(lanes, scales, other, time)
-        # As of that decision, so that never more are left than there were.
+        # At the time of the earlier decision, so that reformulations never exceed decisions.
         add(lanes, scales, other, LEFT, ago)
     sessions.number[place], sessions.lane[place], sessions.time[place] = number, lane, time
 
@@ -226,7 +225,7 @@ def follow(lanes: Streams, sessions: SessionTable, scales: Scales, lane: int, ti
 def arrive_rows(
     lanes: Streams, sessions: SessionTable, scales: Scales, arrivals: Arrivals, signals: Floats
 ) -> None:
-    """Fill in the signals of each row, then count it."""
+    """Compute the signals of each row, then count the row."""
     for i in range(len(arrivals.lanes)):
         lane, time = arrivals.lanes[i], arrivals.times[i]
         arms = arrivals.arms[arrivals.starts[i] : arrivals.stops[i]]
@@ -237,12 +236,12 @@ def arrive_rows(
         signals[i, NEW_ARMS] = novelty_of(lanes, scales, lane, time, arms)
         signals[i, SINCE_SHIFT] = calm_of(lanes, scales, lane, time)
         for k in range(signals.shape[1]):
-            # Only rounding can be outside.
+            # Only by rounding can a signal be outside of [0, 1].
             signals[i, k] = min(max(signals[i, k], 0.0), 1.0)
         if not arrivals.counted[i]:
             continue
         if lanes.first[lane] == NEVER:
-            # The first one starts the clock: that there is one says nothing of how many come.
+            # The first decision only starts the clock; it is no evidence of the volume.
             lanes.first[lane] = time
         else:
             add(lanes, scales, lane, DECISIONS, 0)
@@ -255,7 +254,7 @@ def arrive_rows(
 
 
 def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
-    """Count, row by row, that a decision was answered: by a click, or by none."""
+    """Count the feedback of decisions row by row: a click, or none."""
     for i in range(len(rows)):
         fade(lanes, scales, rows[i], times[i])
         add(lanes, scales, rows[i], ANSWERED, 0)
@@ -264,7 +263,7 @@ def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked
 
 
 def shift_rows(lanes: Streams, rows: Ints, times: Ints, epochs: Ints) -> None:
-    """Note, row by row, in which epoch a key was; another one than before is a restart."""
+    """Record the epochs of keys row by row; a changed epoch is a restart."""
     for i in range(len(rows)):
         lane = rows[i]
         if epochs[i] != lanes.epoch[lane]:
@@ -275,30 +274,29 @@ def shift_rows(lanes: Streams, rows: Ints, times: Ints, epochs: Ints) -> None:
 
 
 class Signals:
-    """Compute signals from a stream of decisions and their answers.
+    """Compute signals from a stream of decisions and their feedback.
 
-    What it knows is a function of the calls and of the times in them, so the same stream read
-    again gives the same signals. A lane takes 120 bytes, and 8 for each arm where
-    ``new-arms`` is among the signals.
+    The state depends only on the calls and their times, so replaying a stream gives the same
+    signals. A lane takes 120 bytes, and 8 for each arm if ``new-arms`` is among the signals.
 
     Parameters
     ----------
     names : sequence of str
-        Which signals, in the order in which contexts shall have them; of :data:`NAMES`.
+        The signals, out of :data:`NAMES`, in their order in contexts.
     arms : int
-        How many arms there are.
+        Number of arms.
     fast, slow : float
         The time constants τ and T in seconds; slow is the larger one.
 
     Attributes
     ----------
     state : Streams
-        What is known of each lane (some may be spare).
+        The sums of each lane (some may be spare).
 
     Raises
     ------
     InvalidValue
-        If there is no such signal, or one twice, or the constants do not fit.
+        If a signal does not exist or is repeated, or a constant is invalid.
 
     Examples
     --------
@@ -322,13 +320,13 @@ class Signals:
         self._prepare()
 
     def reach(self, arms: int) -> None:
-        """Make room for more arms, which were never on offer before."""
+        """Enlarge the arrays for new arms, which were never on offer before."""
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
             self.state = copied_into(self.state, Streams.zeros(len(self.state.first), arms))
 
     def _prepare(self) -> None:
-        """Compile the loops, or find them in the cache, and keep their entry points."""
+        """Compile the loops, or load them from the cache, and store their entry points."""
         lanes, scales, none = self.state, self._scales, np.empty(0, np.int64)
         arrivals = self._arrivals(none, none, None, None, None)
         out = np.empty((0, len(NAMES)))
@@ -338,7 +336,7 @@ class Signals:
 
     @property
     def follows_sessions(self) -> bool:
-        """Whether any of the signals looks at sessions."""
+        """True if any of the signals depends on sessions."""
         return "reformulation" in self.names
 
     def arrive(
@@ -349,20 +347,20 @@ class Signals:
         sessions: Sequence[int] | None = None,
         counted: Sequence[bool] | None = None,
     ) -> Floats:
-        """Return the signals of decisions as of the moment of each, and count them in order.
+        """Return the signals of decisions, each just before it is counted, and count them in order.
 
         Parameters
         ----------
         lanes : sequence of int
-            Of their keys.
+            The lanes of their keys.
         times : int or sequence of int
-            Microseconds; of a lane, they never go back.
+            Microseconds; within a lane they never decrease.
         arms : sequence of sequence of int, optional
-            The slots on offer for each; by default all.
+            Indices of the arms on offer for each; by default all.
         sessions : sequence of int, optional
-            Numbers of 64 bits; 0 where none is known.
+            Numbers of 64 bits; 0 if unknown.
         counted : sequence of bool, optional
-            False asks only.
+            False computes the signals without counting the decision.
 
         Returns
         -------
@@ -398,14 +396,14 @@ class Signals:
         return Arrivals(lanes, times, numbers, counts, offered, starts, stops)
 
     def answered(self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]) -> None:
-        """Take in that decisions were answered: by a click, or by none."""
+        """Count the feedback of decisions: a click, or none."""
         rows = np.array(lanes, np.int64)
         self._reach(rows)
         given = np.array(times, np.int64), np.array(clicked, np.bool_)
         self._answer(self.state, self._scales, rows, *given)
 
     def at_epochs(self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]) -> None:
-        """Take in the epochs of decisions; a new one is a restart, which counts from then on."""
+        """Record the epochs of decisions; a changed epoch is a restart at that time."""
         rows = np.asarray(lanes, np.int64)
         self._reach(rows)
         self._shift(self.state, rows, np.array(times, np.int64), np.array(epochs, np.int64))
@@ -419,7 +417,7 @@ class Signals:
     # Snapshots -------------------------------------------------------------------------------
 
     def to_bytes(self, lanes: int) -> bytes:
-        """Return everything that is known, of so many lanes, as a NumPy archive."""
+        """Return the state of the first lanes, and the sessions, as a NumPy archive."""
         self._reach(np.array([lanes - 1]))
         kept = trimmed(self.state, Streams.zeros(lanes, self._arms))
         buffer = io.BytesIO()
@@ -429,7 +427,7 @@ class Signals:
         return buffer.getvalue()
 
     def restore(self, content: bytes) -> None:
-        """Take over what :meth:`to_bytes` gave.
+        """Restore the state from the result of :meth:`to_bytes`.
 
         Raises
         ------
@@ -456,12 +454,12 @@ def _fitting(array: Any, like: Any) -> Any:
 
 
 def check(names: Sequence[str], fast: float, slow: float) -> None:
-    """Check which signals are wanted, and their time constants.
+    """Validate the names of signals and their time constants.
 
     Raises
     ------
     InvalidValue
-        If there is no such signal, or one twice, or the constants do not fit.
+        If a signal does not exist or is repeated, or a constant is invalid.
     """
     for name in names:
         if name not in NAMES:

@@ -1,14 +1,14 @@
-"""Snapshots: a learner as one file of arrays and a JSON header.
+"""Snapshots: save a learner to one file of arrays and a JSON header, and load it.
 
 The file is an uncompressed zip archive: ``header.json``, ``keys.json``, and one ``.npy`` member
-per array of the state. zip keeps a checksum per member, so damage is noticed. Nothing in it is
-code, and the policy is looked up by name among those that the program has already imported.
+per array of the state. zip stores a checksum per member, so damage is detected. The file holds no
+code, and the policy is looked up by name among the classes that the program has already imported.
 """
 
-# 1. ``LearnerSnapshot``: what a learner is, as arrays and a header; ``CopyRoom``: memory for a copy.
-# 2. Writing: ``write`` to a path, ``pieces`` and ``views`` for those who send it; blocks, so that nothing
-#    waits long.
-# 3. Reading: ``read``, ``from_bytes``; each array must have the form that the policy's own state has.
+# 1. ``LearnerSnapshot``: a learner's arrays and header; ``CopyBuffer``: memory for a copy.
+# 2. Writing: ``write_snapshot`` to a path, ``iter_pieces`` and ``iter_views`` for sending; in blocks, so that
+#    other threads are not blocked for long.
+# 3. Reading: ``read_snapshot``, ``from_bytes``; each array must have the policy state's shape and type.
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ VERSION = 2
 PLAIN = 1
 """The version of a snapshot without a catalogue."""
 PIECE = 2**20
-"""Bytes of a snapshot from which on they are given away."""
+"""Minimum size in bytes of a piece of a snapshot."""
 VALUES_AT_ONCE = 10_000
 PLAYS = "counted/plays"
-"""No array of a state has such a name."""
+"""Member name of the plays; no array of a state has a slash in its name."""
 IDS, SEGMENTS, VECTORS = "items/ids.json", "items/segments.json", "items/vectors.npy"
 SPARE = 16
-"""Room is made for so many lanes more: one for each 16."""
+"""A copy buffer has one spare lane for each 16 lanes."""
 LATER = "open"
-"""An array of a state that snapshots of version 0.3 do not have: nothing was open there."""
+"""Suffix of state arrays that snapshots of version 0.3 lack; they are zero there."""
 
 
 class LearnerSnapshot(NamedTuple):
-    """What a snapshot holds of a learner.
+    """The content of a learner's snapshot.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class LearnerSnapshot(NamedTuple):
     propensities : bool
         Whether decisions carry their propensity.
     decisions : int
-        How many were made.
+        Number of decisions made.
     generator : dict
         The state of the random generator.
     keys : sequence of str
@@ -67,10 +67,10 @@ class LearnerSnapshot(NamedTuple):
     state : named tuple
         Arrays with a lane for each key.
     plays : array of int64, shape (lanes, arms)
-        How often each arm was shown and learned from, ever.
+        How often each arm was ever shown and learned from.
     items : Catalogue or None
     logs : collection of (int, int)
-        Of each log that was learned, how many decisions it taught, and a hash of their rewards.
+        For each learned log the number of its decisions and a hash of their rewards.
     """
 
     policy: Policy
@@ -90,13 +90,13 @@ class LearnerSnapshot(NamedTuple):
         return Arrays(self.state, self.plays)
 
     def copied(self, room: CopyRoom | None = None) -> LearnerSnapshot:
-        """Return one with arrays of its own, in a room if there is one, whatever is learned."""
+        """Return a copy that later learning does not change, in a buffer if one is passed."""
         copies = room.copied(self.arrays) if room is not None else _own(self.arrays)
         return self._replace(**copies._asdict(), items=self.items and self.items.copied())
 
     @property
     def header(self) -> dict[str, Any]:
-        """All but the keys and the arrays, for JSON."""
+        """The content except keys and arrays, for JSON."""
         return {
             "format": FORMAT,
             "version": PLAIN if self.items is None else VERSION,
@@ -112,7 +112,7 @@ class LearnerSnapshot(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """All arrays of a learner: its state, and how often arms were shown."""
+    """All arrays of a learner: its state and the plays of its arms."""
 
     state: Any
     plays: Any
@@ -123,23 +123,23 @@ def _own(arrays: Any) -> Any:
 
 
 class CopyRoom:
-    """Memory for a copy of a state, to be touched ahead.
+    """Memory for a copy of a state, whose pages are touched in advance.
 
-    A copy into pages that nobody has touched takes many times as long.
+    Copying into untouched pages takes many times as long.
 
     Parameters
     ----------
     state : named tuple
-        Of arrays; it may have some more lanes by the time of the copy.
+        Arrays; they may have a few more lanes by the time of the copy.
 
     Examples
     --------
     >>> from tacit.policies import UCB1
     >>> state = UCB1(arms=2).init(3)
-    >>> room = CopyRoom(state)
-    >>> for _ in room.touched():
+    >>> buffer = CopyBuffer(state)
+    >>> for _ in buffer.touch_pages():
     ...     pass
-    >>> type(room.copied(state)) is type(state)
+    >>> type(buffer.copy_state(state)) is type(state)
     True
     """
 
@@ -149,7 +149,7 @@ class CopyRoom:
         self._arrays = list(map(np.empty, shapes, types))
 
     def touched(self) -> Iterator[None]:
-        """Touch the memory, a piece for each step."""
+        """Touch the memory, one piece at each step of the iteration."""
         for array in self._arrays:
             content = array.reshape(-1).view(np.uint8)
             for first in range(0, len(content), PIECE):
@@ -157,7 +157,7 @@ class CopyRoom:
                 yield
 
     def copied(self, state: Any) -> Any:
-        """Return a copy of a state; what does not fit is copied elsewhere."""
+        """Return a copy of a state; arrays that do not fit into the buffer get new memory."""
         return rebuilt(state, map(_copied, (a for _, a in leaves(state)), self._arrays))
 
 
@@ -170,15 +170,15 @@ def _copied(array: Any, room: Any) -> Any:
 
 
 def write(snapshot: LearnerSnapshot, path: Path) -> None:
-    """Write a snapshot to ``path``, replacing what was there only when complete."""
+    """Write a snapshot to ``path``; an existing file is replaced only when the new one is complete."""
     replace_file(path, pieces(snapshot))
 
 
 def replace_file(path: Path, content: Iterable[bytes]) -> None:
-    """Write a file of :meth:`Learner.save`, replacing another one only when complete."""
+    """Write the file of :meth:`Learner.save`; replace an existing one only when the new one is complete."""
     if path.is_dir():
         raise SnapshotError(f"{path}: cannot be written: it is a folder; name a file in it")
-    # One that is damaged is replaced.
+    # A damaged snapshot may be replaced, a file of another kind may not.
     if path.is_file() and not _begins_as_one(path):
         raise SnapshotError(f"{path}: it is there, and holds no learner; give another, or delete it")
     try:
@@ -196,13 +196,13 @@ def replace_file(path: Path, content: Iterable[bytes]) -> None:
 
 
 def _begins_as_one(path: Path) -> bool:
-    """Whether a file begins as a snapshot does, or is empty."""
+    """True if a file begins like a snapshot or is empty."""
     with path.open("rb") as file:
         return file.read(2) in (b"", b"PK")
 
 
 def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
-    """Yield a snapshot in pieces of about a megabyte, so that nobody need hold all of it."""
+    """Yield a snapshot in pieces of about a megabyte, so that it need not be in memory as a whole."""
     piece: list[bytes | memoryview] = []
     for part in views(snapshot):
         piece.append(part)
@@ -213,7 +213,7 @@ def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
 
 
 def views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
-    """Yield a snapshot in parts, those of arrays without a copy: nothing may change them."""
+    """Yield a snapshot in parts; arrays are not copied and must not change meanwhile."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]
         for name, blocks in _members(snapshot):
@@ -238,7 +238,7 @@ def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
 
 
 def _json_blocks(values: Sequence[Any]) -> Iterator[bytes]:
-    """Yield a JSON list block by block: no other thread runs while one is encoded."""
+    """Yield a JSON list in blocks, because no other thread runs while a block is encoded."""
     yield b"["
     for first in range(0, len(values), VALUES_AT_ONCE):
         block = json.dumps(values[first : first + VALUES_AT_ONCE])[1:-1]
@@ -257,7 +257,7 @@ def _array_blocks(array: Any) -> Iterator[Any]:
 
 
 class _Sink:
-    """Takes what is written until it is taken away; it cannot seek, so nothing is written twice."""
+    """A file object that collects written blocks; it cannot seek, so zipfile never rewrites any."""
 
     def __init__(self) -> None:
         self._written: list[bytes | memoryview] = []
@@ -275,7 +275,7 @@ class _Sink:
 
 
 def read(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Return what ``restore`` makes of the snapshot in ``path``."""
+    """Read the snapshot in ``path`` and return the result of ``restore`` on it."""
     return from_bytes(read_file(path), str(path), restore)
 
 
@@ -288,12 +288,12 @@ def read_file(path: Path) -> bytes:
 
 
 def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Return what ``restore`` makes of a snapshot; ``source`` names it in errors.
+    """Decode a snapshot and return the result of ``restore`` on it; ``source`` names it in errors.
 
     Raises
     ------
     SnapshotError
-        If it is damaged, truncated, foreign or of another version.
+        If it is damaged, truncated, of another format or of another version.
     """
     if not content.startswith(b"PK\x03\x04"):
         raise SnapshotError(f"{source}: foreign: this is no tacit snapshot; give a file that save wrote")
@@ -315,7 +315,7 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
 
 
 def refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive whose members take more memory than the file has bytes: none is compressed."""
+    """Raise if an archive's members are compressed or larger than the file, to bound memory."""
     members = archive.infolist()
     if any(each.compress_type != zipfile.ZIP_STORED for each in members):
         raise ValueError("a part of it is compressed, and save compresses none")
@@ -335,7 +335,7 @@ def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
             f"{source}: newer: it is of version {header['version']}, this tacit reads up to "
             f"{VERSION}; update tacit"
         )
-    # Versions before 0.3 wrote the same number, and no such array.
+    # Versions before 0.3 wrote the same version number, but no plays.
     if f"{PLAYS}.npy" not in archive.namelist():
         raise SnapshotError(f"{source}: {BEFORE_0_3}, and save it again")
     return header
@@ -384,7 +384,7 @@ def _items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> 
 
 
 def read_array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
-    """Return an array of an archive, which must be of the expected shape and type."""
+    """Read an array from an archive; raise unless it has the expected shape and type."""
     with archive.open(f"{name}.npy") as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is of another version of NumPy's format")

@@ -1,8 +1,8 @@
-"""A run of a policy that receives clicks only: silence is known when a decision's window closes."""
+"""Simulated runs with delayed clicks: a round without a click is known only when its window closes."""
 
-# 1. ``ClicksOnly``: the window, and how long clicks take, by quantiles: one loop serves every distribution.
-# 2. ``play_clicks_only``: rounds whose clicks come late, learned as ``tacit.learning.delayed_feedback`` says.
-# 3. ``ClicksOnlyRun``: a run of them.
+# 1. ``ClickTiming``: the window and the quantiles of click delays, so that one loop serves all distributions.
+# 2. ``play_clicks_only``: rounds with delayed clicks, learned by ``tacit.learning.delayed_feedback``.
+# 3. ``ClicksOnlyRun``: a run of such rounds.
 
 from __future__ import annotations
 
@@ -47,24 +47,25 @@ from tacit.policies.base import Impression, Policy, outcome_of
 from tacit.simulation.rounds import Curve, InFlight, Round, Run, depart, keep, record
 
 TICKS = 1024
-"""A round in the clock of delays."""
+"""Ticks per round; delays are counted in ticks."""
 STEPS = 1024
-"""Quantiles of a distribution between which delays are interpolated."""
+"""Number of intervals between the quantiles of a delay distribution, for interpolation."""
 
 Delay = float | Callable[[Floats], Any] | Sequence[Any]
 
 
 WIDEST = 2**24
-"""Rounds of the longest window: each is kept until it ends."""
+"""Longest window in rounds, as each round is stored until its window closes."""
 FEEDBACKS = "at once", "clicks only"
 
 
 class ClicksOnly(NamedTuple):
-    """When clicks come, and after how many rounds none is known to be none.
+    """The feedback window and the distribution of click delays.
 
     Attributes
     ----------
     window : int
+        Rounds after which the absence of a click is known.
     table : array of float64, shape (1 or arms, 1025)
         Quantiles of the delays of clicks, in ticks.
     """
@@ -76,12 +77,12 @@ class ClicksOnly(NamedTuple):
 def clicks_only(
     feedback: str, window: int | None, delay: Delay | None, environment: Environment
 ) -> ClicksOnly | None:
-    """Return when clicks come, or None if all feedback comes as the environment says.
+    """Validate the options of ``simulate`` for delayed clicks; return the timing, or None for "at once".
 
     Raises
     ------
     InvalidValue
-        If a parameter is out of its range, or does not go with the others.
+        If a parameter is out of its range, or does not fit the others.
     """
     one_of(*FEEDBACKS)("feedback", feedback)
     if feedback == FEEDBACKS[0]:
@@ -109,7 +110,7 @@ def delay_table(delay: Delay, window: int, arms: int) -> Floats:
         The mean of exponential delays, in rounds; or a function from shares in (0, 1) to quantiles, in
         rounds; or one of these for each arm.
     window : int
-        In rounds; what takes longer is never seen.
+        In rounds; later clicks are lost.
     arms : int
 
     Returns
@@ -119,7 +120,7 @@ def delay_table(delay: Delay, window: int, arms: int) -> Floats:
     Raises
     ------
     InvalidValue
-        If a delay is negative or no number, or there is not one for each arm.
+        If a delay is negative or not a number, or a list has not one for each arm.
     """
     if isinstance(delay, (list, tuple)):
         if len(delay) != arms:
@@ -138,7 +139,7 @@ def delay_table(delay: Delay, window: int, arms: int) -> Floats:
 
 @kernel
 def draw_delay(table: Floats, arm: int, uniform: float) -> int:
-    """Return a delay in ticks."""
+    """Return the delay at a quantile ``uniform`` in [0, 1), in ticks."""
     row = arm if arm < len(table) else 0
     place = uniform * STEPS
     step = int(place)
@@ -147,7 +148,7 @@ def draw_delay(table: Floats, arm: int, uniform: float) -> int:
 
 @kernel
 def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
-    """Learn what a decision earned, if its lane has not restarted since."""
+    """Learn the feedback of a stored decision, unless its lane has restarted since."""
     lane = flight.lanes[row]
     if flight.epochs[row] != epoch(params, state, lane):
         return
@@ -164,7 +165,7 @@ def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Flo
 
 @kernel
 def shift_queue(queue: Queue) -> None:
-    """Take decisions out of the queue that every cursor has passed."""
+    """Remove from the queue the decisions that every cursor has passed."""
     first = queue.cursor[0]
     for each in queue.cursor:
         first = min(first, each)
@@ -176,18 +177,19 @@ def shift_queue(queue: Queue) -> None:
 
 
 class ClickStatus(NamedTuple):
-    """By its row, what became of each decision.
+    """Click delays and status of the stored decisions, by row.
 
     Attributes
     ----------
     took : array of int64, shape (span,)
-        How long its click takes, in ticks.
+        Delay of the decision's click, in ticks.
     status : array of int64, shape (span,)
         ``WAITING``, ``CLICKED``, or ``SILENT`` if it was learned without a click.
     silence : array of float64, shape (feedback_width,)
-        The feedback that stands for none: 0, or a tie of two.
+        The value that is learned without a click: 0, or 0.5 (a tie) for duels.
     counted, single : bool
-        Whether decisions that wait are counted, and whether each counts for one arm: not for duels.
+        Whether the policy counts open decisions, and whether a decision counts for a single arm, which
+        that of a duel does not.
     """
 
     took: Ints
@@ -204,7 +206,7 @@ WAITING, CLICKED, SILENT = range(3)
 def deliver_clicks(
     params: Any, state: Any, flight: InFlight, answers: OpenAnswers, clicks: ClickStatus, due: int
 ) -> None:
-    """Take in the clicks that are due; one for a decision learned without it is learned as one more."""
+    """Record the clicks that are due; one on a decision learned already is an additional success."""
     row = flight.first[due]
     while row >= 0:
         feedback = flight.feedback[row]
@@ -221,7 +223,7 @@ def deliver_clicks(
 def learn_released(
     params: Any, state: Any, flight: InFlight, queue: Queue, clicks: ClickStatus, place: int, end: int
 ) -> None:
-    """Learn the decisions between two places of the queue, in their order."""
+    """Learn the decisions from ``place`` to ``end`` of the queue, in their order."""
     for each in range(place, end):
         row = queue.entry[each]
         is_silent = clicks.status[row] == WAITING
@@ -232,7 +234,7 @@ def learn_released(
 
 @kernel
 def is_click(feedback: Floats, silence: Floats) -> bool:
-    """Return whether feedback is more than silence."""
+    """True if feedback differs from the value that stands for no click."""
     differences = 0
     for i in range(len(feedback)):
         differences += feedback[i] != silence[i]
@@ -257,7 +259,7 @@ def play_clicks_only(
     answers: OpenAnswers,
     clicks: ClickStatus,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop``; clicks come late, and nothing else does."""
+    """Play the rounds from ``start`` to ``stop`` with delayed clicks and no other feedback."""
     impression, span = world.impression, len(flight.lanes)
     window = delays.edges[len(delays.edges) - 1]
     policy_rng, users, chances = taken_over(rng), taken_over(env_rng), taken_over(delay_rng)
@@ -296,12 +298,12 @@ def play_clicks_only(
 
 
 class ClicksOnlyRun(Run):
-    """One run of a policy that receives clicks only.
+    """One run of a policy that receives only clicks, with delays.
 
     Parameters
     ----------
-    clicks : ClicksOnly
-        When clicks come; the others are those of a run.
+    clicks : ClickTiming
+        Window and delays of clicks; the other parameters are as for ``Run``.
     """
 
     def __init__(
@@ -318,7 +320,7 @@ class ClicksOnlyRun(Run):
         super().__init__(policy, environment, horizon, seed, number, checkpoints)
 
     def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds, and what it takes besides what any loop takes."""
+        """Return the loop that plays the rounds, and its arguments beyond the common ones."""
         policy, (window, table) = self.policy, self.clicks
         span, named = window + 2, policy.arms is not None
         single, duel = policy.showing.single and named, policy.showing.compared and named
@@ -329,7 +331,7 @@ class ClicksOnlyRun(Run):
         return play_clicks_only, (
             InFlight.empty(span, now, self.world.impression),
             delay_rng,
-            # A copy: what Ray brings is read-only, which is another type to compiled code.
+            # A copy, since Ray's arrays are read-only, which is another type to compiled code.
             np.array(table),
             Delays.within(window * TICKS, classes),
             Queue.empty(2 * span),

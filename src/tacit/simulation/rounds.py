@@ -1,8 +1,8 @@
-"""A run of a policy in an environment: its compiled loops, with feedback at once or late, and its course."""
+"""One simulated run of a policy in an environment: compiled loops with immediate or delayed feedback."""
 
-# 1. ``play``: rounds with feedback at once; ``play_delayed``: with feedback under way in ``InFlight``.
-# 2. ``Run``: one run, advanced to its checkpoints. Each run has streams of its own, so results do not depend
-#    on how runs are spread.
+# 1. ``play``: rounds with immediate feedback; ``play_delayed``: with pending feedback in ``InFlight``.
+# 2. ``Run``: one run, advanced step by step. Each run has its own random streams, so results do not depend on
+#    the distribution of runs over threads.
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tacit.policies.base import Impression, Policy, outcome_of
 
 
 class Curve(NamedTuple):
-    """What a run records: totals so far, and copies of them at checkpoints.
+    """The record of a run: totals so far, and copies of them at checkpoints.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Curve(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Room for what is shown in a round and what comes back for it.
+    """Buffers for the action and the feedback of a round.
 
     Attributes
     ----------
@@ -63,10 +63,10 @@ class Round(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """Feedback that is under way: a row per round and, per due round, a linked list of rows.
+    """Decisions with pending feedback: a row per round and, per due round, a linked list of rows.
 
-    Feedback never takes ``len(lanes)`` rounds or more, so a round modulo that length names both
-    a row and a due round without collision.
+    Feedback takes fewer than ``len(lanes)`` rounds, so rounds modulo that length index both rows
+    and due rounds without collision.
 
     Attributes
     ----------
@@ -76,11 +76,11 @@ class InFlight(NamedTuple):
     propensities : array of float64, shape (span,)
     offered : array of int64, shape (span, arms)
     counts : array of int64, shape (span,)
-        How many arms were on offer.
+        Number of arms on offer.
     contexts : array of float64, shape (span, context_dim)
     relevance, examination : array of float64, shape (span, arms, d)
     first, last, next : array of int64, shape (span,)
-        The lists, −1 where they end.
+        The linked lists; −1 marks an end.
     """
 
     lanes: Ints
@@ -112,7 +112,7 @@ class InFlight(NamedTuple):
 
 @kernel
 def record(curve: Curve, round: int, regret: float, feedback: Floats) -> None:
-    """Add a round to the totals, and note them at a checkpoint."""
+    """Add a round to the totals, and copy them at a checkpoint."""
     curve.total[0] += regret
     for i in range(len(feedback)):
         curve.total[1] += feedback[i]
@@ -175,7 +175,7 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
 
 @kernel
 def keep(flight: InFlight, row: int, impression: Impression) -> None:
-    """Copy an impression to a row; by loops, as assigning to slices takes seconds to compile."""
+    """Copy an impression to a row, by loops, since assignment to slices takes seconds to compile."""
     for a in range(len(impression.arms)):
         flight.offered[row, a] = impression.arms[a]
     for d in range(len(impression.context)):
@@ -190,7 +190,7 @@ def keep(flight: InFlight, row: int, impression: Impression) -> None:
 
 @kernel
 def depart(flight: InFlight, row: int, due: int) -> None:
-    """Put a row at the end of the list of its due round."""
+    """Append a row to the list of its due round."""
     flight.next[row] = -1
     if flight.first[due] < 0:
         flight.first[due] = row
@@ -215,7 +215,7 @@ def play_delayed(
     most: int,
     batch: int,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop``; feedback comes late, in batches."""
+    """Play the rounds from ``start`` to ``stop`` with delayed feedback in batches."""
     impression = world.impression
     span = len(flight.lanes)
     own, users, delays = taken_over(rng), taken_over(env_rng), taken_over(delay_rng)
@@ -242,14 +242,14 @@ def play_delayed(
     handed_back(delays, delay_rng)
 
 
-# ---- One run of a policy in an environment, to be advanced at will
+# ---- One run of a policy in an environment
 
 
 ENVIRONMENT_STREAM, POLICY_STREAM, DELAY_STREAM = range(3)
 
 
 class Run:
-    """One run of a policy in an environment, to be advanced at will.
+    """One run of a policy in an environment, which can be advanced in steps.
 
     Parameters
     ----------
@@ -260,16 +260,16 @@ class Run:
     seed : int
         At least 0.
     number : int
-        Which of the runs of this seed; every policy sees the same streams in the same run.
+        Number of the run with this seed; in a run every policy sees the same streams.
     checkpoints : array of int64
-        Rounds after which regret and reward are noted, increasing.
+        Rounds after which regret and reward are recorded, increasing.
 
     Attributes
     ----------
     state : named tuple
-        What the policy has learned.
+        The policy's state.
     rng : Generator
-        The policy's.
+        The policy's generator.
     curve : Curve
     round : int
         Rounds played.
@@ -290,7 +290,7 @@ class Run:
         self.world = environment.world(env_rng, horizon)
         self.state = policy.init(environment.lanes)
         count = len(checkpoints)
-        # Rounds that Ray brings are read-only, which is another type to compiled code: a copy is not.
+        # A copy, since Ray's arrays are read-only, which is another type to compiled code.
         self.curve = Curve(np.zeros(2), np.array(checkpoints), np.zeros((count, 2)), np.zeros(1, np.int64))
         self.round = 0
         self.env_rng = env_rng
@@ -298,7 +298,7 @@ class Run:
         self.loop = compiled(driver, policy.params, environment.params)
 
     def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds, and what it takes besides what any loop takes."""
+        """Return the loop that plays the rounds, and its arguments beyond the common ones."""
         policy, environment = self.policy, self.environment
         now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
@@ -317,5 +317,5 @@ class Run:
 
 
 def run_stream(seed: int, run: int, which: int) -> Generator:
-    """Return the generator of one stream of one run."""
+    """Return the random generator of one stream of a run."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(run, which))))

@@ -1,8 +1,7 @@
-"""Policies played in an environment, run beside run, and what was found by it."""
+"""Simulate policies in an environment over many runs, and report their regret."""
 
 # 1. ``SimulationResult``: curves, summaries, paired comparisons.
-# 2. ``simulate``: policies are checked against the environment, runs spread over threads, results put in
-#    order.
+# 2. ``simulate``: validates policies for the environment, distributes runs over threads, collects results.
 
 from __future__ import annotations
 
@@ -27,19 +26,19 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-# ---- What a simulation found: regret curves, summaries, comparisons
+# ---- Results: regret curves, summaries, comparisons
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A paired difference of final regrets: the same impressions, the same chances.
+    """A paired difference of final regrets: both policies had the same impressions and random numbers.
 
     Attributes
     ----------
     first, second : str
         Names of the policies.
     difference : float
-        Mean over the runs of first − second; negative where the first is better.
+        Mean over the runs of first − second; negative if the first is better.
     standard_error : float
         NaN with a single run.
     runs : int
@@ -69,15 +68,15 @@ COLUMNS = (
 
 @dataclass(frozen=True, repr=False)
 class SimulationResult(Tabulated):
-    """What a simulation found.
+    """The result of a simulation.
 
     Attributes
     ----------
     names : tuple of str
-        The policies.
+        Names of the policies.
     rounds : array of int64, shape (checkpoints,)
     regret, reward : array of float64, shape (policies, runs, checkpoints)
-        Totals up to each checkpoint: expected reward missed, and reward received.
+        Totals up to each checkpoint: regret in expected reward, and reward received.
     environment : Environment
     seed : int
     """
@@ -106,7 +105,7 @@ class SimulationResult(Tabulated):
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """Return per policy the final regret and reward per 1000 rounds, means and errors."""
+        """Return one flat dict per policy: final regret with standard error, and reward per 1000 rounds."""
         runs, horizon = self.regret.shape[1], int(self.rounds[-1])
         return [
             {
@@ -145,12 +144,12 @@ class SimulationResult(Tabulated):
         Parameters
         ----------
         first, second : str, int or Policy
-            A name in ``names``, a position, or the policy itself.
+            A name in ``names``, an index, or the policy itself.
 
         Raises
         ------
         InvalidValue
-            If it is none of the simulated policies, or more than one.
+            If an argument matches none of the simulated policies, or more than one.
         """
         a, b = self._position(first), self._position(second)
         difference = self.regret[a, :, -1] - self.regret[b, :, -1]
@@ -177,10 +176,10 @@ class SimulationResult(Tabulated):
         Parameters
         ----------
         path : path, optional
-            Where to write; the suffix gives the format.
+            File to write; the suffix determines the format.
         ax : matplotlib.axes.Axes, optional
-            Where to draw; by default a figure of its own, which a notebook shows unless it is
-            written.
+            Axes to draw on; by default a new figure, which a notebook shows unless it is written to
+            a file.
 
         Returns
         -------
@@ -201,11 +200,11 @@ class SimulationResult(Tabulated):
 
 
 def standard_error(values: Floats) -> float:
-    """Return the standard error of the mean; NaN of fewer than two values."""
+    """Return the standard error of the mean; NaN for fewer than two values."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-# ---- Policies played in an environment, run beside run
+# ---- Simulation of policies over many runs
 
 
 ROUNDS_A_CALL = 2**18
@@ -226,15 +225,15 @@ def simulate(
     window: int | None = None,
     delay: Delay | None = None,
 ) -> SimulationResult:
-    """Play policies in an environment and count their regret.
+    """Play policies in an environment and measure their regret.
 
-    In the same run every policy sees the same impressions and the same chance behind each
-    click, so differences are paired. Runs are spread over threads, or within
-    :func:`tacit.cluster.on_ray` over a cluster; the result does not depend on that.
+    In a run every policy sees the same impressions and the same random numbers behind clicks,
+    so differences are paired. Runs are distributed over threads, or within
+    :func:`tacit.cluster.on_ray` over a cluster; the result does not depend on the distribution.
 
     Beat-the-Mean and Interleaved Filter, on a :class:`tacit.PreferenceMatrix` and with
-    ``checkpoints=1``, are simulated without playing every duel: other draws, the same law, and
-    billions of duels a second.
+    ``checkpoints=1``, are simulated without playing every duel: with other draws but the same
+    distribution, at billions of duels a second.
 
     Parameters
     ----------
@@ -245,19 +244,19 @@ def simulate(
     runs : int, default 1
         Independent repetitions; at least 1.
     seed : int, default 0
-        Where every draw comes from; at least 0. More runs extend fewer: run i is the same.
+        Seed of all random draws; at least 0. Run i does not depend on the number of runs.
     workers : int, optional
         Threads; by default one per core.
     checkpoints : int or sequence of int, default 200
-        How many evenly spaced rounds to note, or which.
+        Number of evenly spaced rounds to record, or the rounds.
     feedback : "at once" or "clicks only", default "at once"
-        Whether each round is learned before the next begins (or as late as the environment says), or clicks
-        come late and nothing else does, as to a service: a round without a click is known to have none when
-        its window ends. Rounds are then learned once, in their order, when nearly all clicks have come.
+        "at once": each round is learned before the next begins (or with the environment's delay). "clicks
+        only": only clicks are sent, with delays, as to a service; the absence of a click is known when the
+        round's window closes. Rounds are then learned once, in order, when nearly all clicks have come.
     window : int, optional
-        With clicks only: after how many rounds none is known to come; clicks that take longer are lost.
+        For "clicks only": rounds after which the absence of a click is known; later clicks are lost.
     delay : number, function, or sequence of these, optional
-        With clicks only: the mean of exponential delays, in rounds; or a function from shares in (0, 1) to
+        For "clicks only": the mean of exponential delays, in rounds; or a function from shares in (0, 1) to
         quantiles of delays, such as ``lambda share: 300 * share``; or one of these for each arm. By default
         a tenth of the window.
 
@@ -293,7 +292,7 @@ def simulate(
     clicks = clicks_only(feedback, window, delay, environment)
     environment.doubt(horizon)
     for policy in chosen:
-        # Compiled here, once, before workers would ask for it side by side.
+        # Compile once here, before several workers would compile at the same time.
         begin_run(policy, environment, horizon, seed, 0, rounds, clicks).advance(0)
     size = max(1, ROUNDS_A_UNIT // horizon)
     units = [
@@ -330,7 +329,7 @@ def play_runs(
     clicks: ClicksOnly | None,
     report: Callable[[float], None],
 ) -> Floats:
-    """Return regret and reward at the checkpoints of the runs from ``first`` to ``stop``."""
+    """Play the runs from ``first`` to ``stop``; return regret and reward at the checkpoints."""
     values = np.zeros((stop - first, len(rounds), 2))
     for number in range(first, stop):
         run = begin_run(policy, environment, horizon, seed, number, rounds, clicks)
@@ -349,14 +348,14 @@ def begin_run(
     rounds: Ints,
     clicks: ClicksOnly | None,
 ) -> Run:
-    """Return a run before its first round."""
+    """Return a new run, before its first round."""
     if clicks is None:
         return Run(policy, environment, horizon, seed, number, rounds)
     return ClicksOnlyRun(policy, environment, horizon, seed, number, rounds, clicks)
 
 
 def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
-    """Return the policies as a list, after checking them against the environment."""
+    """Raise unless all policies fit the environment; return them as a list."""
     if not isinstance(environment, Environment):
         raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
     given: Any = policies if isinstance(policies, Iterable) else [policies]
