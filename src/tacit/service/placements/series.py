@@ -195,7 +195,7 @@ class Series:
         return seen
 
     def add(self, table: Floats, start: int, width: int) -> None:
-        """Add the table of another series of these arms, or the first of them, that began no earlier."""
+        """Add the table of another series, of the same or fewer arms, that began no earlier."""
         for bucket in np.flatnonzero(table.any(axis=1)).tolist():
             self._row(start + bucket * width)[: table.shape[1]] += table[bucket]
 

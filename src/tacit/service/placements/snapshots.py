@@ -2,8 +2,8 @@
 
 # 1. ``fold_spec``: settings on which the fold depends; a snapshot with other settings is not used.
 # 2. ``draft``: a copy of the state, encoded piece by piece while the placement continues.
-# 3. ``_begin_from_base``: the state at the log's beginning: after retention, from a file, or of a rollback.
-# 4. ``_restore_snapshot``, ``_load_snapshot``: the latest snapshot; if it is damaged, the whole log is folded.
+# 3. ``_begin_from_base``: the state at the log's beginning: after retention, from a file, or by a rollback.
+# 4. ``_restore_snapshot``, ``_load_snapshot``: the latest snapshot; the whole log is folded if it is damaged.
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Saving(Teaching):
         return CopyRoom(arrays_of(self.learner))
 
     def copied(self, room: CopyRoom) -> LearnerSnapshot:
-        """Return a copy of the learner, in memory from :meth:`room`, for client replicas and readers."""
+        """Return a copy of the learner, in memory of :meth:`make_workspace`, for replicas and readers."""
         return self._frozen(self.learner, room)
 
     def draft(self, seq: int, time: int, rooms: Mapping[str, CopyRoom] | None = None) -> Draft:
