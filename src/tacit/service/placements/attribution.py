@@ -244,12 +244,12 @@ class Attribution(OpenEntries):
         return None if self.order is None else self.order.columns(self._windows, entries)
 
     def reopen_turns(self, entries: Ints, lanes: Ints, saved: Sequence[Any], *, anew: bool) -> None:
-        """Restore the turns of open decisions from a snapshot; with ``anew``, count them in a new learner."""
+        """Restore the turns of open decisions from a snapshot; ``is_new_learner`` counts them again."""
         if self.order is not None:
             self.order.reopen(self._windows, entries, lanes, saved, anew=anew)
 
     def turns_of(self, entries: Ints) -> Ints:
-        """Return the turn of each decision: ``AT_ONCE``, ``WAITING`` or ``TAUGHT``."""
+        """Return the turn of each decision: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
         return self._windows.turn[entries].astype(np.int64)
 
     # Time ------------------------------------------------------------------------------------

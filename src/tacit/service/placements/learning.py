@@ -343,7 +343,7 @@ def _taught(
     before: list[float] | None,
     seen: Floats | None,
 ) -> Any:
-    """Learn rewards, or replace learned defaults (``before``) by late rewards."""
+    """Learn rewards, or replace learned defaults (``previous``) by late rewards."""
     # If the policy cannot replace a reward, the late one is learned in addition.
     if before is not None and learner.policy.correctable:
         learner.correct_many(kept.decisions(entries), before, values)

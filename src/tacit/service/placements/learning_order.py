@@ -337,7 +337,7 @@ class LearningOrder:
         *,
         anew: bool,
     ) -> None:
-        """Restore open decisions in the order of their windows; ``anew`` counts them in a new learner."""
+        """Restore open decisions in the order of their windows; ``is_new_learner`` counts them again."""
         kept = np.array([row is not None for row in saved], np.bool_)
         if not kept.any():
             return

@@ -284,7 +284,7 @@ class Saving(Teaching):
         self._held = self._size
 
     def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, anew: bool) -> None:
-        """Restore open decisions of a snapshot; with ``anew``, in the epochs of a new learner."""
+        """Restore open decisions of a snapshot; with ``is_new_learner``, in the epochs of a new learner."""
         if not saved:
             return
         entries = self.windows.restore(saved, defaulted=defaulted)

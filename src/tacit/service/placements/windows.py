@@ -187,7 +187,7 @@ class Windows(NamedTuple):
     defaulted : array of bool, shape (entries,)
         Whether it got the default, which may still be corrected.
     turn : array of int8, shape (entries,)
-        ``AT_ONCE``, ``WAITING`` or ``TAUGHT``.
+        ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``.
     block, place : array of int64, shape (entries,)
         Block of its row, and index of the row in the block.
     """
