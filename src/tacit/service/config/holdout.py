@@ -1,4 +1,9 @@
-"""Configuration of a placement's holdout, metrics and guardrail, with their checks."""
+"""Configuration of a placement's holdout, metrics and guardrail, with their checks.
+
+1. ``HoldoutConfig``: share and control of the holdout.
+2. ``MetricConfig`` and ``RewardScale``: metrics besides the reward, and the unit of rewards.
+3. ``GuardrailConfig``: the metric that must not degrade.
+"""
 
 from __future__ import annotations
 

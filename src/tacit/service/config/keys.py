@@ -1,4 +1,8 @@
-"""API keys, stored as hashes, with their scopes; and secrets for signed bodies of webhook feeds."""
+"""API keys, stored as hashes, with their scopes; and secrets for signed bodies of webhook feeds.
+
+1. ``KeyConfig``, ``Caller``, ``Keys``: keys, their placements and scopes.
+2. ``Secret``, ``HookConfig``: webhook feeds and the secrets of their signatures.
+"""
 
 from __future__ import annotations
 
