@@ -1,1 +1,1 @@
-"""The service's configuration."""
+"""Configuration of the service."""

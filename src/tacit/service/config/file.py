@@ -1,6 +1,9 @@
-"""The configuration as a file: TOML, strict about names, complete before anything starts.
+"""The configuration file: TOML, strict about names, checked before anything starts.
 
-First settings as the log knows them, the learner that a placement starts from, and last the file itself.
+1. Settings of placements as JSON for the log, and their changes in words.
+2. ``lint_config``: warnings about settings that are allowed but probably mistakes.
+3. ``start_learner``: the learner from which a placement starts.
+4. ``load_config``: reads and checks the file.
 """
 
 from __future__ import annotations
@@ -43,12 +46,12 @@ Result = TypeVar("Result")
 
 
 def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result:
-    """Check a value, and name it as the caller knows it where it is wrong.
+    """Return ``check(value)``; errors name ``field`` instead of the check's own field.
 
     Raises
     ------
     InvalidValue, UnknownName
-        As ``check`` does, with another field.
+        If the check raises it.
     """
     try:
         return check(value)
@@ -59,12 +62,12 @@ def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result
 
 
 def checked_within(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    """Check one of many, and name its place where it is wrong.
+    """Return ``check(*arguments)``; errors have ``place`` before the field.
 
     Raises
     ------
     InvalidValue, UnknownName
-        As ``check`` does, with the place before the field.
+        If the check raises it.
     """
     try:
         return check(*arguments)
@@ -74,11 +77,11 @@ def checked_within(place: str, check: Callable[..., Result], arguments: tuple[An
         raise UnknownName(f"{place}.{error}") from error
 
 
-# ---- A placement's configuration as plain settings, so that the log can say what was changed
+# ---- A placement's configuration as plain settings, by which the log records changes
 
 
 def settings_of(config: schema.PlacementConfig) -> str:
-    """Return how a placement is configured, as JSON.
+    """Encode the configuration of a placement as JSON, without arms and start.
 
     Examples
     --------
@@ -87,9 +90,8 @@ def settings_of(config: schema.PlacementConfig) -> str:
     'committed'
     """
     fields = {name: getattr(config, name) for name in config.__struct_fields__}
-    # Arms that the configuration changes stand apart.
+    # Arms and the start have change events of their own.
     del fields["arms"]
-    # What a placement started from has a mark of its own.
     del fields["start"]
     if fields.pop("recommended"):
         fields["policy"] = AUTO
@@ -97,7 +99,7 @@ def settings_of(config: schema.PlacementConfig) -> str:
 
 
 def policy_name(settings: str) -> Any:
-    """Return what :func:`settings_of` calls a placement's policy.
+    """Return the policy's name in the output of :func:`encode_settings`.
 
     Examples
     --------
@@ -112,10 +114,10 @@ KEYS = {
     "window": "attribution_window", "activation": "activation_window", "correction": "correction_window",
     "default": "default_reward",
 }  # fmt: skip
-"""What parts of a rule are called in the configuration."""
+"""Configuration keys of the fields of a rule."""
 
 POLICY_ARMS = "arms"
-"""What a policy's own field is called; arms have marks of their own."""
+"""Field of a policy that settings omit: arms have change events of their own."""
 
 
 def _plain(value: Any) -> Any:
@@ -133,7 +135,7 @@ def _without_arms(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(before: str, now: str) -> dict[str, Any]:
-    """Return what :func:`settings_of` says otherwise than before, by the names of the settings.
+    """Return the differences between two outputs of :func:`encode_settings`, by configuration key.
 
     Examples
     --------
@@ -151,18 +153,18 @@ def differences(before: str, now: str) -> dict[str, Any]:
 FIXED = (
     "server.host", "server.port", "server.log", "store.path", "store.schema", "store.url", "traces", "export",
 )  # fmt: skip
-"""What stays as it was at the start; the values of the last three may hold secrets."""
+"""Settings that only a restart changes; the values of the last three may hold secrets."""
 
 
 def by_key(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings by the keys of the configuration: of a rule each for itself, times in seconds."""
+    """Return settings by configuration key: the rule's fields separately, times in seconds."""
     rule = {KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
     rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
     return {name: value for name, value in settings.items() if name != "rule"} | rule
 
 
 def unheeded(began: schema.Config, now: schema.Config) -> Iterator[str]:
-    """Yield, in words, what another configuration says that only a restart would change."""
+    """Yield sentences about settings of a new configuration that need a restart."""
     for place in FIXED:
         then, wanted = (attrgetter(place)(config) for config in (began, now))
         values = f"; still {then}" if place in FIXED[:-3] else ""
@@ -171,7 +173,7 @@ def unheeded(began: schema.Config, now: schema.Config) -> Iterator[str]:
 
 
 def served(config: schema.Config) -> dict[str, dict[str, Any]]:
-    """Return how the placements of a configuration are served, by the keys of the configuration."""
+    """Return the settings of a configuration's placements, by placement and configuration key."""
     return {
         name: {"arms": each.configured_arms} | by_key(json.loads(settings_of(each)))
         for name, each in config.placements.items()
@@ -179,7 +181,15 @@ def served(config: schema.Config) -> dict[str, dict[str, Any]]:
 
 
 def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[str]:
-    """Yield, in words, what a configuration changes of what was :func:`served`, or is noted in a store."""
+    """Yield sentences about changes from the old settings of placements to a new configuration.
+
+    Parameters
+    ----------
+    old : mapping of str to dict
+        Output of :func:`describe_placements`, or settings noted in a store.
+    config : Config
+        New configuration.
+    """
     new = served(config)
     gone, come = sorted(old.keys() - new), sorted(new.keys() - old)
     yield from (f"placements.{name}: no longer served; what it learned stays in the store" for name in gone)
@@ -187,13 +197,13 @@ def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[s
     if gone and come:
         yield f"placements.{come[0]}: if it is {gone[0]} renamed, it begins anew; call it {gone[0]} to go on"
     for name in sorted(old.keys() & new):
-        # A mode is for new placements, and what a store does not know of is no news.
+        # A mode is for new placements only; settings unknown to an older store are no change.
         then = {key: value for key, value in old[name].items() if key != "mode"}
         yield from changed(f"placements.{name}", then, {key: new[name].get(key) for key in then})
 
 
 def kept(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
-    """Yield, in words, where what has learned is another policy than the recommended one of now."""
+    """Yield sentences about placements whose policy differs from the one that ``auto`` now recommends."""
     for name, each in config.placements.items():
         now, then = (getattr(policy, "policy", policy) for policy in (each.policy, learned[name]))
         if each.recommended and not each.rebuild and type(now) is not type(then):
@@ -204,7 +214,7 @@ def kept(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
 
 
 def changed(place: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield, in words, each value that is another one now."""
+    """Yield a sentence for each value that has changed."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before | now:
             yield from changed(f"{place}.{name}", before.get(name), now.get(name))
@@ -213,11 +223,11 @@ def changed(place: str, before: Any, now: Any) -> Iterator[str]:
 
 
 HARM = re.compile("return|refund|complain|cancel|churn|bounce|unsubscri|error|laten|cost")
-"""What names of metrics have of which less is better."""
+"""Parts of names of metrics of which less is usually better."""
 
 
 def doubts(config: schema.Config) -> Iterator[str]:
-    """Yield, in words, what is allowed and can hardly be meant."""
+    """Yield warnings about settings that are allowed but probably mistakes."""
     known, shown = ", ".join(config.placements), config.placements.values()
     if config.placements.keys() == DEFAULT_PLACEMENTS.keys():
         yield "placements: default is the only one, as where none is configured; add [placements.NAME]"
@@ -250,7 +260,7 @@ def doubts(config: schema.Config) -> Iterator[str]:
             what = "more of it is better, so the guardrail acts where there is less"
             yield f'placements.{name}.metrics.{metric}: {what}; give better = "less" if it is a harm'
         for field, value in by_key({"rule": msgspec.to_builtins(each.rule)}).items():
-            # Whole days can be a multiple of 1000 s by chance.
+            # Whole days may be multiples of 1000 s by coincidence.
             if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
                 meant = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
                 yield f"placements.{name}.{field}: {value:.0f} s are {meant}"
@@ -277,7 +287,7 @@ def doubts(config: schema.Config) -> Iterator[str]:
 
 
 def alike(names: Iterable[str]) -> str:
-    """Return the first two names that differ by capitals or blanks around them alone; nothing if none do.
+    """Return the first two names that differ only in case or surrounding blanks; empty without any.
 
     Examples
     --------
@@ -289,23 +299,23 @@ def alike(names: Iterable[str]) -> str:
     return next((f"{first!r} and {name!r}" for first, name in pairs if first != name), "")
 
 
-# ---- The learner that a placement starts from, read from its file and checked against it
+# ---- The learner from which a placement starts, read from its file
 
 
 def start_learner(name: str, config: schema.PlacementConfig) -> tuple[Start, Learner]:
-    """Return what a placement starts from, over the arms of its configuration.
+    """Read the learner from which a placement starts, with the arms of its configuration.
 
     Parameters
     ----------
     name : str
-        The placement's.
+        Name of the placement.
     config : PlacementConfig
-        With a ``start``.
+        Configuration with a ``start``.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read, or holds what another policy or other arms have learned.
+        If the file cannot be read, or its learner has another policy or other arms.
     """
     path = Path(config.start or "")
     _check_path(str(path), f"placements.{name}.start")
@@ -331,7 +341,13 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[Start, Lea
 
 
 def _over_arms(name: str, config: schema.PlacementConfig, kept: LearnerSnapshot) -> LearnerSnapshot:
-    """Return a snapshot over the arms of a placement, which must have the same names in turn."""
+    """Return a snapshot with the arms of a placement, which must be the same in the same order.
+
+    Raises
+    ------
+    ConfigError
+        If the arms differ.
+    """
     configured, its = (getattr(policy, "arms", None) for policy in (config.policy, kept.policy))
     if configured is None or its is None or _names(configured) == _names(its):
         return kept if configured is None else kept._replace(policy=kept.policy.with_arms(configured))
@@ -344,14 +360,14 @@ def _over_arms(name: str, config: schema.PlacementConfig, kept: LearnerSnapshot)
 
 
 def _names(arms: int | tuple[str, ...]) -> list[str]:
-    # A log names its arms, also where they are numbered.
+    # Logs name arms even if they are numbered.
     return list(map(str, range(arms) if isinstance(arms, int) else arms))
 
 
-# ---- The configuration as a file: TOML, strict about names, complete before anything starts
+# ---- The configuration file
 
 VERSION = 1
-"""The newest version of the configuration that is understood."""
+"""Newest supported version of the configuration."""
 PATHS = ("path", "archive")
 """Settings of the store that name files."""
 
@@ -433,7 +449,7 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        # Dates are text, as where they are sent.
+        # Dates become text, as in requests.
         table: dict[str, Any] = msgspec.to_builtins(tomllib.loads(path.read_text("utf-8")))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
@@ -448,7 +464,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _beside(folder: Path, names: Sequence[str], *tables: Any) -> None:
-    """Have what tables name as files stand beside the configuration, unless they say where."""
+    """Make file names in tables relative to the folder of the configuration; absolute ones stay."""
     for table in tables:
         for name in names if isinstance(table, dict) else ():
             if isinstance(table.get(name), str):
@@ -456,7 +472,13 @@ def _beside(folder: Path, names: Sequence[str], *tables: Any) -> None:
 
 
 def _check_paths(store: schema.StoreConfig, source: str) -> None:
-    """Check that no file is named by an address: it would be made in a folder named ``file:``."""
+    """Check the paths of the store: no URL, which would create a folder ``file:``, and no wrong kind of file.
+
+    Raises
+    ------
+    ConfigError
+        If a path does not fit.
+    """
     for place in PATHS:
         value = getattr(store, place)
         _check_path(value or "", f"{source}: store.{place}")
@@ -477,7 +499,7 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
 
 
 def _check_path(value: str, place: str) -> None:
-    """Check that a file can have such a path, whether there is one or not."""
+    """Check that a path is possible for the file system, whether a file exists or not."""
     try:
         Path(value).stat()
     except (OSError, ValueError) as error:
@@ -489,7 +511,7 @@ def _check_path(value: str, place: str) -> None:
 
 
 def _check_version(table: dict[str, Any], source: str) -> None:
-    """Refuse a newer version by its name, before the first key that only it knows."""
+    """Refuse a configuration of a newer version, before any of its unknown keys is reported."""
     version = table.get("version", VERSION)
     if isinstance(version, int) and version > VERSION:
         raise ConfigError(
@@ -515,7 +537,7 @@ def _converted(table: Any, kind: type[Any], source: str, within: str = "", secre
 
 @contextmanager
 def named_within(place: str) -> Iterator[None]:
-    """Say where in the configuration something is wrong."""
+    """Raise errors of the block as ConfigError, with a place of the configuration before the message."""
     try:
         yield
     except TacitError as error:
@@ -552,7 +574,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": schema.ServerConfig, "[
 
 
 def _check_keys(given: Any, kind: type[msgspec.Struct], place: str) -> None:
-    """Refuse what stands elsewhere in a configuration, unless it is known here by another name."""
+    """Refuse keys of a table that belong to another section or kind; known misspellings pass."""
     known = kind.__struct_fields__
     for key in given if isinstance(given, dict) else ():
         if key in known or MEANT.get(key) in known:
@@ -567,7 +589,7 @@ def _check_keys(given: Any, kind: type[msgspec.Struct], place: str) -> None:
 
 
 def _check_within(given: Any, known: Sequence[str], place: str, source: str) -> None:
-    """Refuse what belongs to a placement, and was written below a table within it."""
+    """Refuse keys of a placement that were written below one of its inner tables."""
     for part in ("metrics", "holdout", "guardrail", "context"):
         inner: Any = given.get(part) if isinstance(given, dict) else None
         for key in filter(known.__contains__, inner) if isinstance(inner, dict) else ():
@@ -587,11 +609,11 @@ REMOVED = {
     ("mode", "apprentice"): "version 0.3 was the last to have it; leave mode out, and give a holdout with "
     'control = "baseline", which says how much more the policy earns than the first arm on offer',
 }
-"""Settings of placements that 0.3 had and this version does not have, each with its remedy."""
+"""Settings of placements that version 0.3 had and this one has not, each with a remedy."""
 
 
 def _check_removed(table: Any, place: str) -> None:
-    """Refuse settings that this version does not have any more."""
+    """Refuse settings that were removed since version 0.3."""
     for (key, value), remedy in REMOVED.items():
         if isinstance(table, dict) and table.get(key) == value:
             raise ConfigError(f"{place}.{key}: {value!r}: {remedy}")

@@ -1,6 +1,8 @@
-"""The holdout of a placement, the metrics that are watched beside the reward, and the guardrail over them.
+"""Configuration of a placement's holdout, metrics and guardrail, with their checks.
 
-The configuration of each, with its checks against the placement that it is a part of.
+1. ``HoldoutConfig``: share and control of the holdout.
+2. ``MetricConfig`` and ``RewardScale``: metrics besides the reward, and the unit of rewards.
+3. ``GuardrailConfig``: the metric that must not degrade.
 """
 
 from __future__ import annotations
@@ -21,21 +23,21 @@ if TYPE_CHECKING:
     from tacit.service.kind import Kind
 
 MOST_AMOUNT = 1e100
-"""The largest amount of a metric: the squares of sums stay finite."""
+"""Largest amount of a metric, so that the squares of sums are finite."""
 BASELINE, UNIFORM = "baseline", "uniform"
 DECISION, SESSION, USER = "decision", "session", "user"
 
 
 class ControlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A control that shows one arm always, or what a policy of its own chooses: one of both.
+    """A control that always shows one arm, or has a policy of its own; exactly one of both.
 
     Attributes
     ----------
     arm : int or str
-        Its name, or its number from 0.
+        Name of the arm, or its number from 0.
     policy : str or table
-        As the placement's. It learns from what comes back for the control's decisions, and the
-        placement's policy from what comes back for the others.
+        Policy of the control, as for a placement. It learns from feedback for the control's decisions, and
+        the placement's policy from feedback for the others.
     """
 
     arm: Arm | None = None
@@ -43,22 +45,22 @@ class ControlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the traffic for a control, so that the lift is known.
+    """A share of the traffic for a control, by which the lift is measured.
 
     Attributes
     ----------
     share : float
-        Of the decisions that are the control's; above 0, at most 0.5.
+        Share of the control's decisions; above 0, at most 0.5.
     control : str or table
-        What it shows: an arm on offer drawn ``uniform``ly, the ``baseline``, which is the first
-        one on offer, one arm always: ``{arm = "NAME"}``, or what another policy chooses, which
-        learns from its own decisions: ``{policy = "ucb1"}``.
+        Action of the control: ``uniform``, an arm drawn uniformly; ``baseline``, the first arm on offer;
+        ``{arm = "NAME"}``, always one arm; or ``{policy = "ucb1"}``, another policy, which learns from its
+        own decisions.
     unit : str
-        Who stays in one group: each ``decision`` is a draw of its own, or all of a ``session`` or
-        of a ``user`` have the same one. Requests that name none are decisions of their own.
+        Unit of the assignment: each ``decision`` alone, or all decisions of a ``session`` or of a ``user``
+        together. Requests without a session or user are assigned alone.
     look : str
-        When one look at the lift is planned, in ISO 8601, such as ``2026-06-01``: at that one the
-        interval is sharper. By default none is.
+        Time of one planned look at the lift, in ISO 8601, such as ``2026-06-01``: at that look the
+        confidence interval is narrower. By default there is none.
     """
 
     share: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)] = 0.1
@@ -68,22 +70,22 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def looked(self) -> int | None:
-        """When a look is planned, in microseconds since 1970."""
+        """Time of the planned look, in microseconds since 1970; None without one."""
         return None if self.look is None else as_time("look", self.look)
 
     @property
     def arm(self) -> Arm | None:
-        """The arm that the control shows always, if it does."""
+        """The arm that the control always shows, or None."""
         return self.control.arm if isinstance(self.control, ControlTable) else None
 
     @property
     def policy(self) -> str | dict[str, Any] | None:
-        """The policy of the control's own, if it has one."""
+        """The control's own policy, or None."""
         return self.control.policy if isinstance(self.control, ControlTable) else None
 
     @property
     def named(self) -> str:
-        """What the control is, in words: also the form in which the kinds allow it."""
+        """The control as text: ``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``."""
         if not isinstance(self.control, ControlTable):
             return self.control
         return f"arm {self.arm}" if self.policy is None else f"policy {self._label}"
@@ -93,18 +95,18 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.policy if isinstance(self.policy, str) else (self.policy or {}).get("name", "?")
 
     def check(self, kind: str, controls: Collection[str]) -> None:
-        """Check that a kind of placement can have it.
+        """Check that a kind of placement supports the holdout.
 
         Parameters
         ----------
         kind : str
         controls : collection of str
-            Those that the kind knows.
+            Controls that the kind supports.
 
         Raises
         ------
         ConfigError
-            If not.
+            If the kind does not support the control, or the look is no time.
         """
         if not controls:
             raise ConfigError(f"holdout: the kind {kind!r} has none; leave it out")
@@ -122,21 +124,21 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric that feedback carries beside the reward; what comes for a decision is added up.
+    """A metric that feedback carries besides the reward; the amounts for a decision are added.
 
     Attributes
     ----------
     range : list of float
-        The least and the largest amount for a decision, to which others are clipped: [low, high];
-        by default any amount from 0. Nothing that came is 0.
+        Least and largest amount for a decision, [low, high], to which amounts are clipped; by default any
+        amount from 0. Without feedback the amount is 0.
     half : float
-        Where it is learned, and has no range: the amount that is worth one half. An amount x is
-        worth x/(x + half), in a range (x − low)/(high − low).
+        For a learned metric without a range: the amount whose reward is one half. An amount x has the
+        reward x/(x + half); with a range (x − low)/(high − low).
     better : str
-        Whether ``more`` of it is better, or ``less``.
+        Whether ``more`` of the metric is better, or ``less``.
     margin : float
-        How much worse it may become, as a share of the control's, or of the range where that does
-        not begin at 0; for the verdict.
+        Tolerated degradation for the verdict, as a share of the control's mean, or of the range if that
+        does not begin at 0.
     """
 
     range: Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)] | None = None
@@ -146,30 +148,30 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def low(self) -> float:
-        """The least amount for a decision."""
+        """Least amount for a decision."""
         return 0.0 if self.range is None else self.range[0]
 
     @property
     def least(self) -> float:
-        """The least amount that may come."""
+        """Least allowed amount in feedback."""
         return 0.0 if self.low >= 0 else -math.inf
 
     @property
     def most(self) -> float:
-        """The largest amount that may come."""
+        """Largest allowed amount in feedback."""
         return MOST_AMOUNT
 
     @property
     def largest(self) -> float:
-        """The largest amount for a decision, above the least one."""
+        """Width of the range: the largest amount for a decision above the least one."""
         return math.inf if self.range is None else self.range[1] - self.range[0]
 
     def above_low(self, amount: float) -> float:
-        """Return by how much a decision's amount exceeds the least one: what is summed."""
+        """Return a decision's amount above the least one, clipped to the range; sums add these."""
         return min(max(amount - self.low, 0.0), self.largest)
 
     def worth(self, amount: float) -> float:
-        """Return what an amount is worth as a reward, in [0, 1].
+        """Convert an amount to a reward in [0, 1].
 
         Examples
         --------
@@ -181,7 +183,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.above_low(amount) / self.largest
 
     def doubt(self, name: str, amount: float) -> str | None:
-        """Return what is said of an amount beyond the range; None of others."""
+        """Return a warning about an amount beyond the range, or None."""
         if self.range is None or min(self.low, 0.0) <= amount <= self.range[1]:
             return None
         counts = f"is beyond its range, {self.range}, and counts as the end of that"
@@ -193,7 +195,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises
         ------
         ConfigError
-            If it is empty, or there is a half as well.
+            If the range is empty, or ``half`` is given, too.
         """
         if self.range is None:
             return
@@ -205,12 +207,12 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"metrics.{name}.half: leave it out: the range says what is worth 1")
 
     def check_learned(self, name: str) -> None:
-        """Check that it can be learned.
+        """Check that the metric can be learned.
 
         Raises
         ------
         ConfigError
-            If not.
+            If it has neither ``range`` nor ``half``, may be negative, or less of it is better.
         """
         if self.range is None and self.half is None:
             raise ConfigError(
@@ -227,14 +229,14 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewardScale(NamedTuple):
-    """The unit in which people read rewards.
+    """The unit of rewards in reports.
 
     Attributes
     ----------
     low, span : float
-        What the least reward is worth in it, and how much more the largest one is.
+        Offset and width of the reward range in the unit.
     of : str
-        What is counted: the metric that is learned; empty where the reward is one of its own.
+        The learned metric; empty if rewards are not those of a metric.
     """
 
     low: float = 0.0
@@ -243,46 +245,46 @@ class RewardScale(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """Whether amounts are read as shares of 1."""
+        """True if amounts are shares of 1."""
         return self.low + self.span == 1.0
 
     @property
     def named(self) -> str:
-        """What amounts are of."""
+        """Name of the unit."""
         return self.of + " as a share of its scale" * (self.of != "" and self.shares) or "reward"
 
     @property
     def ends(self) -> str:
-        """What rewards from 0 to 1 stand for; nothing where they stand for themselves."""
+        """Range of amounts for rewards from 0 to 1, as text; empty if they are equal."""
         return f"{self.low:g} to {self.low + self.span:g} of {self.named}" if self != RewardScale() else ""
 
     def amount(self, total: float, count: float = 1.0) -> float:
-        """Return the sum of so many rewards from 0 to 1 in this unit."""
+        """Convert the sum of ``count`` rewards in [0, 1] to this unit."""
         return float(total) * self.span + float(count) * self.low
 
     def logged(self, total: float, count: float) -> float:
-        """Return the sum of so many rewards as they are logged in this unit: a metric's are from 0 to 1."""
+        """Convert the sum of ``count`` logged rewards to this unit; those of a metric are in [0, 1]."""
         return self.amount(total, count) if self.of else total
 
 
-# ---- The guardrail of a placement: which metric must not be harmed, and what is done where it is
+# ---- The guardrail of a placement: the metric that it protects, and its action
 
 
 class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is done where an arm, or the policy, is proved to harm a metric.
+    """Action for a proved degradation of a metric by an arm, or by the policy.
 
     Attributes
     ----------
     metric : str
         One of the placement's metrics.
     margin : float
-        How much worse it may become, as an amount for a decision; at least 0. Only harm beyond it,
-        proved at whichever look, counts.
+        Tolerated degradation, as an amount for a decision; at least 0. Only degradation beyond it counts;
+        proofs are valid at any time.
     then : str
-        ``retire`` the arm (with a holdout: let the control decide everything), once; or only ``tell``.
+        ``retire`` the arm once (with a holdout: let the control decide everything), or only ``tell``.
     against : int or str
-        The arm that others are held against, which stays on offer; by default the first one. With a
-        holdout it is the policy that is held against the control.
+        Baseline arm, with which others are compared and which stays on offer; by default the first one.
+        With a holdout, the policy is compared with the control.
     """
 
     metric: str
@@ -291,18 +293,18 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     against: Arm | None = None
 
     def check(self, placement: PlacementConfig, kind: Kind) -> None:
-        """Check that a placement can have it.
+        """Check that a placement supports the guardrail.
 
         Parameters
         ----------
         placement : PlacementConfig
         kind : Kind
-            Its kind.
+            Kind of the placement.
 
         Raises
         ------
         ConfigError
-            If not.
+            If the metric, the margin or the baseline does not fit, or arms cannot be compared.
         """
         if self.metric not in placement.metrics:
             known = ", ".join(placement.metrics) or "none"
@@ -336,13 +338,13 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"guardrail.against: {self.against!r} is none of the arms, {arms}")
 
     def arm_of(self, placement: PlacementConfig) -> Arm:
-        """Return the arm that others are held against."""
+        """Return the baseline arm, with which others are compared."""
         return next(iter(_named(placement))) if self.against is None else self.against
 
 
 def whose_draws(policy: Policy) -> Policy:
-    """Return the policy whose draws let what every arm does be weighed, if it draws."""
-    # What is promised to some says nothing of the others.
+    """Return the policy whose random draws reach every arm: the inner policy if only some have shares."""
+    # Promised shares of some arms give no data on the others.
     return policy.policy if isinstance(policy, MinimumShares) and not policy.covers_all else policy
 
 

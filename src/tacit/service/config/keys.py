@@ -1,4 +1,8 @@
-"""Who may do what: API keys, of which only hashes are kept, and secrets by which bodies are signed."""
+"""API keys, stored as hashes, with their scopes; and secrets for signed bodies of webhook feeds.
+
+1. ``KeyConfig``, ``Caller``, ``Keys``: keys, their placements and scopes.
+2. ``Secret``, ``HookConfig``: webhook feeds and the secrets of their signatures.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +30,20 @@ PREFIX = "tacit_"
 RANDOM_BYTES = 32
 DIGEST = {"such": "64 digits and letters from a to f, the hash of a key"}
 PATTERN = re.compile(r"([\w.*?-]|\[!?[\w.-]+\])+", re.ASCII)
-"""Of names of placements."""
+"""Allowed names and patterns of placements."""
 
 
 class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key and what it is for.
+    """An API key with its scopes and placements.
 
     Attributes
     ----------
     sha256 : str
-        Hash of the key, as :func:`new_key` gives it.
+        Hash of the key, as :func:`new_key` returns it.
     scopes : list of str
         ``decide``, ``feedback``, ``read``, ``admin``; the last includes the others.
     placements : list of str or None
-        Names of the placements that it reaches, or patterns of names such as ``shop-*``; by default
-        all.
+        Names of placements that the key may use, or patterns such as ``shop-*``; by default all.
     """
 
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", extra=DIGEST)]
@@ -48,12 +51,12 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     placements: list[str] | None = None
 
     def check(self) -> None:
-        """Check what its type leaves open.
+        """Check the names of placements.
 
         Raises
         ------
         InvalidValue
-            If what it reaches can be no placement.
+            If a name or pattern is impossible for a placement.
         """
         names = self.placements
         if names is not None and not (names and all(map(PATTERN.fullmatch, names))):
@@ -65,7 +68,7 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Caller(NamedTuple):
-    """Who asks: the name of a key, and which placements it reaches; None for all of them.
+    """The caller of a request: the name of its key, and its placements (None for all).
 
     Examples
     --------
@@ -78,16 +81,16 @@ class Caller(NamedTuple):
     placements: tuple[str, ...] | None = None
 
     def reaches(self, placement: str) -> bool:
-        """Whether it may know of a placement."""
+        """True if the caller may use a placement."""
         return self.placements is None or any(fnmatchcase(placement, p) for p in self.placements)
 
     def check(self, placement: str | None) -> None:
-        """Check that it reaches a placement; None for more than one.
+        """Check that the caller may use a placement (None: all placements).
 
         Raises
         ------
         Forbidden
-            If it does not.
+            If it may not.
         """
         if self.placements is None or (placement is not None and self.reaches(placement)):
             return
@@ -102,7 +105,7 @@ class Caller(NamedTuple):
 
 ANYBODY = Caller()
 UNPROVEN = Caller(None, ())
-"""Who sent a body that says it is signed, until that is checked: it reaches nothing."""
+"""Caller of a request with a signature that is not verified yet; it may use no placement."""
 
 
 class Keys:
@@ -136,8 +139,7 @@ class Keys:
         return bool(self._hashes)
 
     def name(self, authorization: bytes) -> str | None:
-        """Return the name of the key in an ``Authorization`` header, in a time that is the same
-        whichever it is."""
+        """Return the name of the key in an ``Authorization`` header, or None; in constant time."""
         digest = hashlib.sha256(_presented(authorization)).digest()
         found = None
         for known, name in self._hashes:
@@ -146,16 +148,16 @@ class Keys:
         return found
 
     def caller(self, name: str) -> Caller:
-        """Return who sends a key."""
+        """Return the caller with a key, by the key's name."""
         return self._callers[name]
 
     def allow(self, name: str, scope: str) -> bool:
-        """Whether a key may be used for something."""
+        """True if a key has a scope."""
         return scope in self._scopes[name]
 
 
 def _presented(authorization: bytes) -> bytes:
-    """Return the key in a header: a bearer token, or the password of the basic scheme."""
+    """Return the key in a header: a bearer token, or a password of basic authentication."""
     scheme, _, rest = authorization.partition(b" ")
     match scheme.lower():
         case b"bearer":
@@ -178,7 +180,7 @@ def new_key() -> tuple[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address answers to this machine only.
+    """True if an address is reachable from this machine only.
 
     Examples
     --------
@@ -195,15 +197,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# ---- Feeds that others push: what their events mean, and by which signature a body is their sender's
+# ---- Webhook feeds: the map of their events, and the secret of their signatures
 
 SHORTEST = 16
-"""Characters of a secret."""
+"""Least number of characters of a secret."""
 MAP = {"such": "the path of a file: tacit feed --example segment"}
 
 
 class Secret(NamedTuple):
-    """What a sender signs its bodies with; it is never shown.
+    """The secret with which a sender signs bodies; never printed.
 
     Attributes
     ----------
@@ -216,7 +218,7 @@ class Secret(NamedTuple):
         return "Secret(…)"
 
     def signed(self, body: bytes, signature: bytes) -> bool:
-        """Whether a signature is that of a body, in a time that is the same however it is wrong.
+        """True if a signature fits a body; in constant time.
 
         Segment's is the hexadecimal HMAC-SHA1 of the body:
         https://www.twilio.com/docs/segment/connections/destinations/catalog/actions-webhook
@@ -231,15 +233,15 @@ class Secret(NamedTuple):
 
 
 class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A feed that others push, as a table [feeds.NAME] says it.
+    """A webhook feed as a table [feeds.NAME] of the configuration file.
 
     Attributes
     ----------
     map : str
-        File with the map of its events, the one of ``tacit feed``; relative to the configuration's.
+        File with the map of events, as for ``tacit feed``; relative to the configuration file.
     secret_env, secret_file : str, optional
-        The variable, or the file, with the secret by which bodies are signed in ``x-signature``, as
-        Segment does. Without either, senders need a key with the scope ``feedback``.
+        Environment variable, or file, with the secret of the signatures in ``x-signature``, as by Segment.
+        Without either, senders need a key with the scope ``feedback``.
     """
 
     map: Annotated[str, msgspec.Meta(extra=MAP)]
@@ -248,7 +250,7 @@ class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HookConfig(msgspec.Struct, frozen=True):
-    """A feed that others push.
+    """A webhook feed: the map of its events, and its secret.
 
     Attributes
     ----------
@@ -261,12 +263,12 @@ class HookConfig(msgspec.Struct, frozen=True):
 
 
 def secret_of(table: HookTable, folder: Path) -> Secret | None:
-    """Return the secret of a feed's table, whose files are relative to a folder.
+    """Read the secret of a feed from its table; file names are relative to a folder.
 
     Raises
     ------
     ConfigError
-        If there is none where one is named; it never says what that is.
+        If the secret is missing or too short; the message never contains it.
     """
     name, file = table.secret_env, table.secret_file
     if name is None and file is None:

@@ -1,6 +1,8 @@
-"""The service's configuration: typed, complete before anything starts, strict about names.
+"""Types of the service's configuration, and their checks.
 
-The rule of attribution and signals; the tables of server, store and keys; a placement's table and its checks.
+1. ``Rule``: attribution of rewards; ``SignalConfig``: signals of contexts.
+2. ``ServerConfig``, ``StoreConfig``, ``TracesConfig``, ``ExportConfig``: tables of the file.
+3. ``PlacementConfig``: a placement, with its checks; ``Config``: everything.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from tacit.service.config.keys import HookConfig, KeyConfig
 from tacit.service.kind import Kind, kind_of
 from tacit.service.log.rows import ONLINE, SHADOW
 
-# ---- Which feedback counts for a decision, and what it makes: the rule of attribution
+# ---- The rule of attribution
 
 Aggregation = Literal["first", "last", "sum", "max"]
 ClickAggregation = Literal["union", "first", "last"]
@@ -37,29 +39,26 @@ class Rule(msgspec.Struct, frozen=True):
     Attributes
     ----------
     window : int
-        Microseconds from a decision (from its activation, if it was deferred) in which feedback
-        counts.
+        Microseconds in which feedback counts, from the decision, or from its activation if it was deferred.
     default : float
-        Reward of a decision for which none came in its window.
+        Reward of a decision without a reward in its window.
     aggregation : str
-        What several rewards for one decision make: the ``first``, the ``last``, their ``sum``
-        (at most 1, at least ``lowest``), or the ``max``; where clicks are given by their
-        positions, the ``union``.
+        Aggregation of several rewards of a decision: the ``first``, the ``last``, their ``sum`` (at most 1,
+        at least ``lowest``), or the ``max``; for clicks on positions the ``union``.
     seen : str
-        Which decisions without a reward earn the default: all that were ``decided``, or only those
-        ``examined``, the others teaching nothing; or all, and which were not examined is ``learned``.
+        Which decisions without a reward get the default: all (``decided``), or only ``examined`` ones, while
+        others are not learned; or all, and examination itself is ``learned``.
     late : str
-        What a reward after the window does: ``record``, or ``correct`` the default, if it is the
-        first one.
+        Effect of a reward after the window: ``record`` it, or ``correct`` the default, if it is the first.
     correction : int
         Microseconds after the end of a window in which it may be corrected.
     activation : int
-        Microseconds in which a deferred decision must be activated; else it never counts.
+        Microseconds in which a deferred decision must be activated; otherwise it never counts.
     name : str
     version : int
-        Of the meaning of all this.
+        Version of the rule's semantics.
     lowest : float
-        The least reward, in [−1, 0]. A reward r is learned as (r − lowest)/(1 − lowest).
+        Least reward, in [−1, 0]. A reward r is learned as (r − lowest)/(1 − lowest).
     """
 
     window: int = 30_000_000
@@ -74,20 +73,20 @@ class Rule(msgspec.Struct, frozen=True):
     lowest: float = 0.0
 
 
-# ---- Which signals a placement computes for its contexts
+# ---- Signals of a placement's contexts
 
 
 class SignalConfig(msgspec.Struct, frozen=True):
-    """Which signals a placement computes.
+    """The signals that a placement computes for its contexts.
 
     Attributes
     ----------
     names : tuple of str
-        Of :data:`tacit.learning.signals.NAMES`; contexts begin with them, in this order.
+        Names from :data:`tacit.learning.signals.NAMES`; contexts begin with them, in this order.
     fast, slow : float
-        Their time constants in seconds.
+        Time constants of the averages, in seconds.
     client : int
-        How many numbers the client adds to each context.
+        Number of signals that the client adds to each context.
     """
 
     names: tuple[str, ...]
@@ -97,12 +96,12 @@ class SignalConfig(msgspec.Struct, frozen=True):
 
 
 def check_config(config: SignalConfig, policy: Policy) -> None:
-    """Check that signals are what a policy reads.
+    """Check the signals, and that their number is that of the policy's contexts.
 
     Raises
     ------
     InvalidValue
-        If they are not.
+        If a signal is unknown or the number differs.
     """
     check(config.names, config.fast, config.slow)
     given, read = len(config.names) + config.client, policy.context_dim
@@ -125,7 +124,7 @@ ARMS = "arms"
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 LONGEST_SECONDS = 2_592_000.0
-"""30 days, so that windows cannot outgrow memory unnoticed."""
+"""30 days: longer windows could fill the memory unnoticed."""
 Seconds = Annotated[float, msgspec.Meta(ge=0.001, le=LONGEST_SECONDS, extra={"unit": "seconds"})]
 Days = Annotated[float, msgspec.Meta(gt=0.0, extra={"unit": "days"})]
 HOST = {"such": "an address alone, such as 127.0.0.1; the port is server.port"}
@@ -139,50 +138,49 @@ ArmCount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the service listens.
+    """Address and limits of the server.
 
     Attributes
     ----------
     host : str
-        Address; the default answers to this machine only.
+        Address; the default is reachable from this machine only.
     port : int
-        0 takes any free one.
+        Port; 0 for any free one.
     body_limit : int
-        Bytes of a request's body above which it is refused.
+        Maximum size of a request's body in bytes.
     batch_limit : int
-        The same for requests of many decisions or much feedback.
+        Maximum size of the body of a request with many decisions or much feedback, in bytes.
     batch_candidates : int
-        Candidates of all decisions of a request together above which it is refused; a single decision
-        never is. They are decided in steps, between which others are answered. The default lets in the
-        largest batch, 1,000 decisions among 10,000 candidates each, which takes seconds to minutes.
+        Maximum number of candidates of all decisions of a request; a single decision is never refused.
+        Large batches are decided in steps, between which other requests are answered. The default allows
+        the largest batch, 1,000 decisions among 10,000 candidates each, which takes seconds to minutes.
     url_limit : int
-        Bytes of an address, with its query, above which a request is refused.
+        Maximum length of a request's URL, with its query, in bytes.
     header_limit : int
-        The same for all headers of a request together.
+        Maximum size of all headers of a request, in bytes.
     header_count : int
-        Headers of a request above which it is refused.
+        Maximum number of headers of a request.
     concurrency : int
-        Requests at once, above which more are refused.
+        Maximum number of concurrent requests.
     open_decisions : int
-        Decisions whose windows are open, of all placements, above which no more are made; some 600
-        bytes of memory each, 8 more for each number of a context.
+        Maximum number of open decisions of all placements; each takes about 600 bytes of memory, and 8 more
+        for each number of a context.
     connections : int
-        Connections at once, above which more are refused; fewer, if the process may not have as
-        many descriptors.
+        Maximum number of connections; fewer if the process may not have that many file descriptors.
     first_byte_timeout : float
         Seconds in which a connection must begin its first request.
     header_timeout : float
-        Seconds in which an address and headers must come.
+        Seconds in which the URL and headers must arrive.
     body_timeout : float
-        Seconds in which a body must come.
+        Seconds in which a body must arrive.
     idle_timeout : float
-        Seconds for which a connection is kept after an answer.
+        Seconds for which an idle connection is kept after a response.
     send_timeout : float
-        Seconds in which a client must take 48 KiB of what waits to be sent to it, or all of it.
+        Seconds in which a client must receive 48 KiB of its pending response, or the whole rest.
     rate : float
-        Requests a second from each key (without keys, each address); 0 for no limit.
+        Maximum requests per second of each key (without keys, of each address); 0 for no limit.
     allow_origins : list of str
-        Whose pages, besides its own, may have browsers ask the service, such as
+        Origins of other web pages that may call the service from browsers (CORS), such as
         ``https://shop.example``.
     log : str
         ``text`` or ``json``.
@@ -213,27 +211,28 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the log is kept.
+    """Storage of the log.
 
     Attributes
     ----------
     path : str
-        SQLite file, made if missing. In a configuration file, relative to that file.
+        SQLite file, created if missing. In a configuration file, relative to that file.
     url : str or None
-        PostgreSQL database in place of the file, as ``postgresql://user@host/database``; a
-        password is better kept in ``~/.pgpass`` or ``PGPASSWORD``.
+        PostgreSQL database instead of the file, as ``postgresql://user@host/database``; store its password
+        in ``~/.pgpass`` or ``PGPASSWORD``.
     schema : str
-        Schema of that database, made if missing.
+        Schema of that database, created if missing.
     buffer : int
-        Rows kept in memory for placements of ``durability = "buffered"`` while the store fails.
+        Maximum number of rows in memory for placements with ``durability = "buffered"`` while the store
+        fails.
     retention : float or None
-        Days after which rows are dropped, once what they taught is in a snapshot; by default never.
+        Days after which rows are dropped, once a snapshot covers them; by default never.
     archive : str or None
-        Folder to which they are written as Parquet before. In a configuration file, relative to
-        that file.
+        Folder to which dropped rows are first written as Parquet. In a configuration file, relative to that
+        file.
     clock_is_right : bool
-        Whether to start, where rows are dropped by age, with a clock that is far ahead of the last
-        row: more than a day, and than half of ``retention``.
+        Whether to start although the clock is far ahead of the last row (more than a day, and more than
+        half of ``retention``) and rows would be dropped by age.
     """
 
     path: str = "tacit.db"
@@ -246,17 +245,17 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where OpenTelemetry traces go.
+    """Destination of OpenTelemetry traces.
 
     Attributes
     ----------
     endpoint : str
-        The collector's address for OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``.
+        The collector's URL for OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``.
     sample : float
-        Which share of requests and commits is traced, in [0, 1]. A request whose caller traces it
-        is traced always.
+        Share of requests and commits that are traced, in [0, 1]. A request whose caller traces it is always
+        traced.
     service : str
-        What the service is called there.
+        Name of the service in the traces.
     """
 
     endpoint: Annotated[str, msgspec.Meta(pattern="^https?://", extra=COLLECTOR)]
@@ -265,13 +264,13 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExportConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the rows of the log go as they come.
+    """Destination of a continuous export of the log's rows.
 
     Attributes
     ----------
     kafka : str
-        A topic, as ``kafka://HOST:PORT/TOPIC?group=NAME``; its group ``NAME-export`` (``tacit-export``) knows
-        which row was sent last.
+        A topic, as ``kafka://HOST:PORT/TOPIC?group=NAME``; the consumer group ``NAME-export`` (by default
+        ``tacit-export``) holds the last row that was sent.
     properties : str or None
         File with properties of librdkafka, ``name=value`` in each line. In a configuration file, relative
         to that file.
@@ -282,63 +281,62 @@ class ExportConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlacementConfig(msgspec.Struct, frozen=True):
-    """What a placement decides, and how.
+    """Complete configuration of a placement.
 
     Raises
     ------
     ConfigError, InvalidValue
-        If the policies are not fit for it, or not for each other.
+        If a policy does not fit the placement, or the policies do not fit each other.
 
     Attributes
     ----------
     policy : Policy
         The policy over the placement's arms.
     seed : int or None
-        Where its random draws come from; None draws a seed once and keeps it in the store.
+        Seed of the random draws; None for a seed that is drawn once and kept in the store.
     snapshot_every : int
-        Events after which a snapshot is written, so that recovery replays no more than these.
+        Events after which a snapshot is written, which bounds the replay after a crash.
     rule : Rule
         How rewards are attributed to decisions.
     mode : str
-        ``online``; ``frozen`` learns nothing; ``shadow`` lets a second policy decide beside, unseen. Of
-        a new placement: later the log says.
+        Mode of a new placement; later the log holds the mode. ``online``; ``frozen`` learns nothing;
+        ``shadow`` lets a secondary policy compute counterfactual decisions.
     shadow : Policy or None
-        The second policy: the shadow, or that of the holdout's control.
+        The secondary policy: the shadow, or that of the holdout's control.
     durability : str
-        ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
+        ``committed`` answers once the decision is durable; ``buffered`` at once, and continues in memory
         while the store fails.
     propensities : bool
-        Whether decisions carry their propensity, which may cost time.
+        Whether decisions have a propensity, which may cost time.
     kind : str
-        What it decides for, one of :data:`tacit.service.kind.KINDS`.
+        Kind of the placement, one of :data:`tacit.service.kind.KINDS`.
     options : object
-        What only placements of this kind need to know.
+        Options that only the kind has.
     retention : float or None
         Days after which rows are dropped.
     signals : SignalConfig or None
-        The signals that the placement computes itself.
+        Signals that the placement computes.
     spread : bool
-        In shards: whether impressions of each key go to all of them, instead of one, and what they
-        learn is added up.
+        In shards: whether impressions of each key go to all shards, whose learning is added.
     holdout : HoldoutConfig or None
-        The part of the traffic that a control decides.
+        The share of the traffic that a control decides.
     metrics : dict of str to MetricConfig
-        What is watched beside the reward.
+        Metrics besides the reward.
     learned : str or None
-        The metric that is learned, in place of a reward of its own.
+        Metric that is learned instead of a separate reward.
     recommended : bool
-        Whether the policy is the one that ``auto`` stands for; a store that has another one for
-        these arms keeps it.
+        Whether the policy is the one that ``auto`` recommends; a store with another policy for these arms
+        keeps that.
     arms : int, tuple of str, or None
-        The arms that are configured, where the policy has those that the placement began with.
+        Configured arms, if the policy has the initial arms of the placement.
     rebuild : bool
-        Whether the log is folded into the policy where it was into another one.
+        Whether the log is folded into the policy if another one learned it.
     start : str or None
         File of the learner from which the placement starts, before its first decision.
     most_keys : int or None
-        How many keys are let in, where that is said.
+        Maximum number of keys, if configured.
     guardrail : GuardrailConfig or None
-        Which metric must not be harmed, and what is done where it is.
+        The metric that must not degrade, and the action for a degradation.
     """
 
     policy: Policy
@@ -377,7 +375,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         self._check_holdout()
 
     def _check_holdout(self) -> None:
-        """Check that there can be a holdout, and metrics of it."""
+        """Check holdout, metrics and guardrail."""
         for name, metric in self.metrics.items():
             metric.check(name)
         if self.learned is not None:
@@ -407,7 +405,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             )
 
     def _check(self, policy: Policy) -> None:
-        """Check that a policy is fit for the placement."""
+        """Check that a policy fits the placement."""
         kind = self.served_as
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
@@ -438,12 +436,12 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def served_as(self) -> Kind:
-        """What its kind is, for its policy."""
+        """The kind of the placement, adapted to its policy."""
         return kind_of(self.kind).fit_for(self.policy)
 
     @property
     def scale(self) -> RewardScale:
-        """The unit of rewards: of a metric that is learned its own, where its range says what is worth 1."""
+        """The unit of rewards: that of the learned metric if it has a range."""
         if self.learned is None:
             return RewardScale(self.rule.lowest, 1.0 - self.rule.lowest)
         metric = self.metrics[self.learned]
@@ -452,18 +450,18 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def can_shadow(self) -> bool:
-        """Whether there is a second policy that decides beside, unseen."""
+        """True if there is a secondary policy for mode ``shadow``."""
         controls = self.holdout is not None and self.holdout.policy is not None
         return self.shadow is not None and not controls
 
     @property
     def configured_arms(self) -> int | tuple[str, ...] | None:
-        """The arms that are configured; None where they come with each request."""
+        """The configured arms; None if arms come with each request."""
         return self.policy.arms if self.arms is None else self.arms
 
     @property
     def key_limit(self) -> int | None:
-        """How many keys are let in at most; None for any number."""
+        """Maximum number of keys; None for any number."""
         models = [
             policy for policy in (self.policy, self.shadow) if policy and getattr(policy, "per_key", False)
         ]
@@ -473,12 +471,12 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def context_dim(self) -> int:
-        """Length of the contexts that are read, by the policy or by the second one."""
+        """Length of the contexts that the policy or the secondary policy reads."""
         return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
 
 
 class Config(msgspec.Struct, frozen=True):
-    """Everything the service must know before it starts.
+    """Complete configuration of the service.
 
     Attributes
     ----------
@@ -486,13 +484,13 @@ class Config(msgspec.Struct, frozen=True):
     server : ServerConfig
     store : StoreConfig
     keys : dict of str to KeyConfig
-        Without any, everybody may do everything, and the address must be the loopback.
+        Without keys, every caller may do everything, and the address must be the loopback.
     traces : TracesConfig or None
     feeds : dict of str to HookConfig
-        Those that others push.
+        Webhook feeds, which senders push.
     export : ExportConfig or None
     idle : tuple of str
-        Placements with a window of corrections where nothing is corrected.
+        Placements with a correction window whose rule corrects nothing.
     """
 
     placements: dict[str, PlacementConfig]
@@ -506,7 +504,13 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def _check_sums(policy: Policy) -> None:
-    """Check that what a policy learns is a sum over impressions, which shards can add up."""
+    """Check that a policy's state is a sum over impressions, which shards can add.
+
+    Raises
+    ------
+    InvalidValue
+        If it is not.
+    """
     try:
         forgets = getattr(policy, "discount", 1.0) != 1.0
         if forgets or policy.feedback_width > 1 or 0 in lane_rows(policy.init):

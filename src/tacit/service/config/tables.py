@@ -1,8 +1,7 @@
-"""The table of a placement in the configuration: what the kinds have in common."""
+"""Tables of placements in the configuration file: the keys that all kinds share."""
 
-# 1. ``PlacementTable``: keys of the table, then how they become a ``PlacementConfig``: rule, signals,
-#    policies.
-# 2. ``AskingTable``: the same where it is known who is asking.
+# 1. ``PlacementTable``: keys of the table, and their conversion to a ``PlacementConfig``.
+# 2. ``ContextTable``: with keys for contexts.
 
 from __future__ import annotations
 
@@ -18,80 +17,80 @@ from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricC
 from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Rule, Seconds, SignalConfig
 
 MOST_KEY_BYTES = 2**20
-"""What a key may take of a policy that has a model for each."""
+"""Limit on the bytes of a key for a policy with a model for each key."""
 
 
 AS_THEY_ARE = (
     "seed", "snapshot_every", "mode", "durability", "propensities", "kind", "spread", "holdout", "metrics",
     "learned", "rebuild", "start", "most_keys", "guardrail",
 )  # fmt: skip
-"""What a placement's table says that its configuration takes over as it is."""
+"""Keys of a placement's table that its configuration copies unchanged."""
 
 
 class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is decided, and how.
+    """The keys of a placement's table.
 
     Attributes
     ----------
     kind : str
-        What it decides for: one of the ``arms``, one of arms known by their ``features``, which
-        rankers' ``duels``, or which arms stand in ``slates``.
+        Kind of decisions: one of the ``arms``, one of arms with ``features``, rankers' ``duels``, or
+        ``slates``, lists of arms.
     policy : str or table
-        As on the command line, or a table with the key ``name``. ``auto`` is the recommended one,
-        and goes on with the one that an earlier version recommended.
+        As on the command line, or a table with the key ``name``. ``auto`` is the recommended policy; a
+        placement keeps the one that an earlier version recommended.
     seed : int
-        Where its random draws come from; by default drawn once, and kept in the store.
+        Seed of the random draws; by default drawn once and kept in the store.
     snapshot_every : int
-        Events after which a snapshot is written, so that recovery replays no more than these; if
-        the last one held more keys and open windows than that, after as many events as it held.
+        Events after which a snapshot is written, which bounds the replay after a crash. If the last
+        snapshot held more keys and open windows than this, that number of events.
     attribution_window : float
         Seconds in which feedback counts.
     seen : str
-        Which decisions without a reward earn the default: all that were ``decided``, or only those
-        that were ``examined`` or clicked. For policies with examination features also ``learned``: all
-        earn it, and which were examined teaches how likely each is seen.
+        Which decisions without a reward get the default: all (``decided``), or only ``examined`` or clicked
+        ones. For policies with examination features also ``learned``: all get it, and the policy learns
+        from examinations how likely each position is seen.
     activation_window : float
-        Seconds in which a deferred decision must be activated; else it never counts.
+        Seconds in which a deferred decision must be activated; otherwise it never counts.
     mode : str
-        Mode of a new placement; later the log says. ``frozen`` learns nothing, ``shadow`` lets a
-        second policy decide beside, unseen.
+        Mode of a new placement; later the log holds the mode. ``frozen`` learns nothing, ``shadow`` lets a
+        secondary policy compute counterfactual decisions.
     shadow : str or table
-        The second policy.
+        The secondary policy.
     durability : str
-        ``committed`` answers once it is durable; ``buffered`` at once, and goes on from memory
+        ``committed`` answers once the decision is durable; ``buffered`` at once, and continues in memory
         while the store fails.
     propensities : bool
-        Whether decisions carry their propensity, which may cost time.
+        Whether decisions have a propensity, which may cost time.
     signals : list of str
-        What the placement computes for its contexts: ``volume``, ``abandonment``,
+        Signals that the placement computes for its contexts: ``volume``, ``abandonment``,
         ``reformulation``, ``new-arms``, ``since-shift``.
     signals_fast : float
         Time constant of the signals' fast averages, in seconds.
     signals_slow : float
-        Time constant of the slow averages that they are held against, in seconds.
+        Time constant of the slow averages with which they are compared, in seconds.
     client_signals : int
-        How many numbers the client adds to the signals.
+        Number of signals that the client adds.
     retention : float
-        Days after which rows are dropped, once a snapshot covers them; by default the store's,
+        Days after which rows are dropped, once a snapshot covers them; by default the store's;
         ``inf`` for never.
     most_keys : int
-        Keys above which a decision for one more is refused; in shards of each shard. By default as many
-        as 1 GiB holds where each key has a model of its own (``per_key``), otherwise any number.
+        Maximum number of keys, in each shard; decisions for more are refused. By default the number that
+        1 GiB holds if each key has a model of its own (``per_key``), otherwise unlimited.
     spread : bool
-        In shards: whether impressions of a key go to all of them, and what they learn is added up.
+        In shards: whether impressions of a key go to all shards, whose learning is added.
     holdout : table
-        A part of the traffic for a control, so that the lift is known.
+        A share of the traffic for a control, by which the lift is measured.
     metrics : table of tables
-        What feedback carries beside the reward, by name: watched over the holdout, or by the guardrail.
+        Metrics that feedback carries besides the reward, by name, for the holdout or the guardrail.
     guardrail : table
-        Which metric must not be harmed, by which margin, and what is done where it is.
+        The metric that must not degrade, a margin, and the action for a degradation.
     rebuild : bool
-        Whether another policy than before takes over what was logged: the log is folded into it
-        while the one before decides, once for each policy that is configured so.
+        Whether a new policy learns the log: the log is folded into it while the previous policy decides,
+        once for each policy configured in this way.
     start : str
-        File of a learner, as ``tacit fit`` writes it, from which a new placement starts: of the
-        same policy and the same arms. Read before the first decision, and never again. In a
-        configuration file, relative to that file.
+        File of a learner, as ``tacit fit`` writes it, from which a new placement starts, with the same
+        policy and arms. Read only before the first decision. In a configuration file, relative to that
+        file.
     """
 
     kind: str = ARMS
@@ -120,41 +119,41 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
-        """The arms among which the policy chooses."""
+        """Arms among which the policy chooses."""
         raise NotImplementedError
 
     @property
     def signals_dim(self) -> int:
-        """How many signals there are."""
+        """Number of signals."""
         return len(self.signals) + self.client_signals
 
     @property
     def learned(self) -> str | None:
-        """The metric that is learned, in place of a reward of its own."""
+        """Metric that is learned instead of a separate reward; None for rewards."""
         return None
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What the recommended policy depends on, besides the arms."""
+        """Settings on which the recommended policy depends, besides the arms."""
         return {}
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """What the rule says besides the windows."""
+        """Fields of the rule besides the windows."""
         raise NotImplementedError
 
     @property
     def options(self) -> Any:
-        """What only placements of this kind need to know."""
+        """Options that only this kind has."""
         return None
 
     def fitted(self, policy: Policy) -> Policy:
-        """Return a policy as this kind has it.
+        """Check a policy and return it in the form for this kind.
 
         Raises
         ------
         InvalidValue
-            If it is not fit for the kind, or no log folds to what it learns.
+            If the policy does not fit the kind, or its learning cannot be restored from a log.
         """
         policy.check_folds()
         arms = tuple(self.choices) if isinstance(self.choices, list) else self.choices
@@ -174,12 +173,12 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return policy
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Return the policy, the second policy and the options.
+        """Return the policy, the secondary policy and the options.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If one cannot be made.
+            If a policy is invalid.
         """
         control = self.holdout and self.holdout.policy
         if control is not None and self.shadow is not None:
@@ -196,14 +195,14 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def configuration(
         self, policy: Policy, second: Policy | None, options: Any, retention: float | None
     ) -> PlacementConfig:
-        """Return what the table says, complete.
+        """Return the complete configuration of the placement.
 
         Parameters
         ----------
         policy, second, options
-            As :meth:`parts` gives them.
+            As :meth:`parts` returns them.
         retention : float or None
-            Days after which rows are dropped, where the table does not say it.
+            Days after which rows are dropped, if the table has no retention.
 
         Raises
         ------
@@ -239,15 +238,15 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class AskingTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
-    """What is decided for who is asking.
+    """The keys of a placement's table whose policy may read contexts.
 
     Attributes
     ----------
     context : table
-        Who is asking: what each field of a context holds: ``number``, ``boolean``, ``category``, or a list
-        of its values. Requests then say it by name, and the best is shown for each.
+        Type of each field of a context: ``number``, ``boolean``, ``category``, or a list of its values.
+        Requests then give contexts by field name.
     context_dim : int
-        In its place, how many numbers a context has, where requests give numbers.
+        Instead, the length of a context, if requests give numbers.
     """
 
     context: dict[str, str | list[str]] | None = None

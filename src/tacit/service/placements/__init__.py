@@ -1,1 +1,1 @@
-"""Placements: what they show, and what they learn from what comes back."""
+"""Placements: deciding, attribution of feedback, learning, reports and snapshots."""

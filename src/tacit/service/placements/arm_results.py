@@ -1,7 +1,7 @@
-"""What every arm earned, finely for a short time and coarsely for a long one."""
+"""Impressions and rewards of each arm by time: fine recent periods, coarse old ones."""
 
-# Sums by the time of the decision, in stretches that get wider as they age, so that the size is bounded:
-# ``_add`` finds the stretch, ``between`` joins what a range of time covers.
+# Sums by the time of the decision, in periods that get wider as they age, so that the size is bounded:
+# ``_add`` finds the period of a time, ``sum_periods`` merges the periods of a time range.
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SECOND, MINUTE = 1_000_000, 60_000_000
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 WIDTHS = (5 * SECOND, MINUTE, 15 * MINUTE, 2 * HOUR)
 KEPT = (6, 5, 13, 85)
-"""For how many stretches of the next width each width is kept: five minutes, an hour, a day and a
-week, at least."""
+"""Age up to which each width is used, in periods of the next width: at least five minutes, an hour, a
+day and a week."""
 STEPS = (
     *(n * SECOND for n in (5, 15, 30)), *(n * MINUTE for n in (1, 5, 15, 30)),
     *(n * HOUR for n in (1, 2, 4, 12, 24)),
@@ -26,20 +26,20 @@ STEPS = (
 MOST_OLD = 128
 FOREVER = 2**62
 
-# Columns: sums of the reward r, the importance weight w and their products, and of decisions; then
-# for each arm its impressions and its rewards.
+# Columns: sums of the reward r, of the importance weight w and of their products; number of decisions; then
+# impressions and rewards of each arm.
 R, W, WW, WR, WWR, WWRR, DECISIONS, FIRST_ARM = range(8)
 REWARDED = R, WR, WWR, WWRR
 
 
 class Stretches(NamedTuple):
-    """Sums over stretches of time, one after the other.
+    """Sums over consecutive periods.
 
     Attributes
     ----------
-    begins, ends : array of int64, shape (stretches,)
+    begins, ends : array of int64, shape (periods,)
         Microseconds since 1970.
-    sums : array of float64, shape (stretches, columns)
+    sums : array of float64, shape (periods, columns)
     """
 
     begins: Ints
@@ -48,23 +48,22 @@ class Stretches(NamedTuple):
 
 
 class Results:
-    """Sums by the time of the decision: by minutes of the last hour (of its last five minutes, by
-    five seconds), by quarters of an hour of the last day, by two hours of the last week, and of
-    what was before in at most 128 stretches.
+    """Sums by the time of the decision, in periods whose width grows with their age.
 
-    An impression is in one stretch, and moves with it to a wider one as time goes by.
+    Periods are 5 seconds wide in the last five minutes, 1 minute in the last hour, 15 minutes in the last
+    day, 2 hours in the last week; older decisions are in at most 128 periods.
 
     Parameters
     ----------
     arms : int
+        Number of arms.
 
     Attributes
     ----------
     seq, time : int
-        The first row of the log that counts, and when it was; a snapshot of an earlier version
-        knows nothing of the rows before it.
+        First row of the log that counts, and its time; snapshots of earlier versions lack the rows before.
     last : int
-        When the last decision was.
+        Time of the last decision.
 
     Examples
     --------
@@ -83,7 +82,7 @@ class Results:
         self._columns = FIRST_ARM + 2 * arms
         self._rows: list[dict[int, Floats]] = [{} for _ in (*WIDTHS, DAY)]
         self._widths = [*WIDTHS, DAY]
-        # Before these times, stretches are those of the next width.
+        # Periods before these times have the next width.
         self._since = [0] * len(WIDTHS)
         self._next = 0
         self.seq = self.time = self.last = 0
@@ -98,7 +97,7 @@ class Results:
                     rows[place] = np.pad(row, (0, more))
 
     def advance(self, time: int) -> None:
-        """Let stretches that are old become wider ones."""
+        """Merge periods that have become old into wider ones."""
         if time < self._next:
             return
         self._next = (time // MINUTE + 1) * MINUTE
@@ -117,13 +116,13 @@ class Results:
     def _add(self, level: int, time: int, row: Floats) -> None:
         rows, place = self._rows[level], time // self._widths[level]
         if place in rows:
-            # Not in place: a reader of a copy of these would count the row twice.
+            # Not in place: a reader's copy would count the row twice.
             rows[place] = rows[place] + row
         else:
             rows[place] = row.copy()
 
     def at(self, time: int) -> Floats:
-        """Return the sums over the stretch of a time, to be added to."""
+        """Return the sums of the period of a time, to be changed in place."""
         level = 0
         if time < self._since[0]:
             level = next((i for i, since in enumerate(self._since) if time >= since), -1)
@@ -134,12 +133,12 @@ class Results:
         return row
 
     def decided(self, time: int, count: int) -> Floats:
-        """Count decisions that were made at the same time.
+        """Count decisions of the same time.
 
         Returns
         -------
         array of float64, shape (columns,)
-            The sums to which what they showed is to be added.
+            Sums of their period, to which the caller adds the impressions.
         """
         if time >= self._next:
             self.advance(time)
@@ -154,10 +153,10 @@ class Results:
         Parameters
         ----------
         time : int
-        slot : int or None
-            Of the arm that earned it, if a single one did.
+        arm_index : int or None
+            Index of the rewarded arm; None if there is no single arm.
         amounts : sequence of float
-            The reward; where its weight is known, its products with that, too.
+            The reward; also its products with the weight, if the weight is known.
         """
         row = self.at(time)
         for column, amount in zip(REWARDED, amounts, strict=False):
@@ -166,12 +165,12 @@ class Results:
             row[FIRST_ARM + 2 * slot + 1] += amounts[0]
 
     def over(self, begin: int, end: int = FOREVER) -> Floats:
-        """Return the sums over all stretches that begin within [begin, end)."""
+        """Return the sums over all periods that begin within [begin, end)."""
         found = [row for time, _, row in self._stretches() if begin <= time < end]
         return np.sum(found, axis=0) if found else np.zeros(self._columns)
 
     def _stretches(self) -> list[tuple[int, int, Floats]]:
-        """Return beginning, end and sums of every stretch in which something was shown."""
+        """Return begin, end and sums of every period with an impression."""
         found = [
             (place * width, (place + 1) * width, row)
             for rows, width in zip(self._rows, self._widths, strict=True)
@@ -180,16 +179,17 @@ class Results:
         return sorted(found, key=lambda stretch: stretch[:2])
 
     def between(self, begin: int, end: int, most: int) -> Stretches:
-        """Return the sums over at most some stretches of a time; empty ones are left out.
+        """Return the sums of at most ``most`` periods of equal width in a time range, without empty ones.
 
         Parameters
         ----------
         begin, end : int
-            Stretches that begin within are counted as a whole.
+            Periods that begin within [begin, end) count as a whole.
         most : int
+            Maximum number of periods.
         """
         found = [stretch for stretch in self._stretches() if begin <= stretch[0] < end]
-        # Wide ones are not parted, so all are as wide as the widest, or wider.
+        # Periods cannot be split, so all results are at least as wide as the widest period.
         width = max((b - a for a, b, _ in found), default=WIDTHS[0])
         first, last = (found[0][0], found[-1][1]) if found else (begin, end)
         width = next(w for w in _wider(width) if -(-(last - first // w * w) // w) <= most)
@@ -201,7 +201,7 @@ class Results:
         return Stretches(begins, begins + width, sums)
 
     def take(self, other: Results) -> None:
-        """Add what another one of the same arms counted."""
+        """Add the sums of another object with the same arms."""
         self.advance(max((b for _, b, _ in other._stretches()), default=0) - 1)
         for a, _, row in other._stretches():
             self.at(a)[: len(row)] += row
@@ -210,13 +210,13 @@ class Results:
             self.time = min(filter(None, (self.time, other.time)))
 
     def still(self) -> Results:
-        """Return what is there by now, for another thread; see :meth:`Series.still`."""
+        """Return a copy for reader threads; see :meth:`Series.read_copy`."""
         seen = copy(self)
         seen._rows = [dict(rows) for rows in self._rows]
         return seen
 
     def saved(self) -> dict[str, Any]:
-        """Return everything as JSON data."""
+        """Return the sums as JSON data."""
         return {
             "seq": self.seq,
             "time": self.time,
@@ -229,7 +229,7 @@ class Results:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take over what :meth:`saved` gave."""
+        """Restore the sums that :meth:`save_state` wrote."""
         self.seq, self.time, self.last = saved["seq"], saved["time"], saved["last"]
         self._widths, self._since = list(saved["widths"]), list(saved["since"])
         self._next, self._columns = saved["next"], saved["columns"]
@@ -237,7 +237,7 @@ class Results:
 
 
 def _wider(width: int) -> Iterator[int]:
-    """Yield widths that hold whole stretches of each other."""
+    """Yield widths from ``width`` up; each is a multiple of the finer periods."""
     yield from (step for step in STEPS if step >= width)
     width = max(width, DAY)
     while True:
@@ -246,10 +246,10 @@ def _wider(width: int) -> Iterator[int]:
 
 
 def impressions(sums: Floats) -> Floats:
-    """Return the impressions of each arm."""
+    """Return the columns of the arms' impressions."""
     return sums[..., FIRST_ARM::2]
 
 
 def rewards(sums: Floats) -> Floats:
-    """Return the rewards of each arm."""
+    """Return the columns of the arms' rewards."""
     return sums[..., FIRST_ARM + 1 :: 2]

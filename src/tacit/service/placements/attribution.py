@@ -1,10 +1,10 @@
-"""Which reward a decision earned: a pure function of the log; last, which clicks a list earned."""
+"""Attribution of feedback to decisions, as a pure function of the log."""
 
-# What stands here, in the order of a decision's life:
-# 1. ``decided``: its window opens, or, if it is deferred, waits for an activation.
-# 2. ``take_in``: feedback is located, handed to the compiled loops, and what is final is given back.
-# 3. ``advance``: windows close by the log's time; defaults may be corrected for a while; entries are freed.
-# 4. ``saved``, ``restore``: the open windows in a snapshot, and from one.
+# In the order of a decision's life:
+# 1. ``open_windows``: the window of a decision opens, or, if the decision is deferred, waits for activation.
+# 2. ``apply_feedback``: feedback is located and passed to the compiled loops; final rewards are returned.
+# 3. ``advance``: windows close by the log's time; defaults can be corrected for a while; entries are freed.
+# 4. ``export_open``, ``restore``: open windows in a snapshot.
 # 5. ``ClickAttribution``: the same for lists, whose clicks are sets of positions.
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tacit.service.placements.learning_order import LearningOrder, Turns
 from tacit.service.placements.open_decisions import Beside, OpenEntries
 from tacit.service.placements.windows import LISTED, OPEN, Closing, Deadlines, Ending, FeedbackColumns
 
-# ---- Which reward a decision earned: a pure function of the log
+# ---- Rewards of decisions
 #
-# The log holds what happened: decisions, rewards, examinations, activations, each with its time. A
-# rule says what they mean. Time itself comes from the log: a window closes when a row is logged at
-# or after its end, so folding the same rows gives the same state, whatever the clock said.
+# The log holds decisions, rewards, examinations and activations, each with its time; the rule attributes
+# them. Time comes from the log: a window closes when a row is logged at or after its end, so folding the same
+# rows gives the same state, whatever the clock.
 #
-# Open decisions are columns, each an entry of its own (:mod:`tacit.service.placements.windows`):
-# nothing is made for one of them alone.
+# Open decisions are columns, one entry each (:mod:`tacit.service.placements.windows`), without a Python
+# object for a single decision.
 
 LEARNED = "learned"
 PENDING = "pending"
@@ -63,18 +63,18 @@ _BECAME = {
 
 
 class Lessons(NamedTuple):
-    """Decisions and the rewards that they earned.
+    """A training batch: decisions and their rewards.
 
     Attributes
     ----------
     entries : array of int64
-        Of the decisions; theirs until the next ones are decided.
+        Entries of the decisions; valid until the next decisions are made.
     values : list
-        A number for each, or the clicked positions.
-    before : float or None
-        What was learned for them before, and is to be taken out.
-    places : list of int
-        Which rows of the feedback taught this; empty where windows have closed.
+        Reward of each decision, or its clicked positions.
+    previous : float or None
+        Reward learned earlier for these decisions, to be replaced.
+    row_indices : list of int
+        Indices of the feedback rows; empty if the rewards come from closed windows.
     """
 
     entries: Ints
@@ -83,7 +83,7 @@ class Lessons(NamedTuple):
     places: Sequence[int] = ()
 
     def take(self, places: Sequence[int]) -> Lessons:
-        """Return some of them."""
+        """Return the decisions at some positions of the batch."""
         return Lessons(
             self.entries[places],
             [self.values[i] for i in places],
@@ -98,11 +98,11 @@ class Ended(NamedTuple):
     Attributes
     ----------
     entries : array of int64
-        Theirs until the next ones are decided.
+        Entries of the decisions; valid until the next decisions are made.
     rewards : array of float64
-        What they have earned, learned before or not; NaN for nothing.
-    answered : array of bool
-        Whether a reward came, and not the default.
+        Rewards, learned before or not; NaN if there is none.
+    is_answered : array of bool
+        Whether the reward is feedback, not the default.
     """
 
     entries: Ints
@@ -139,15 +139,15 @@ class Attribution(OpenEntries):
         self.time = 0
         self.ended = NONE_ENDED
         self.order: LearningOrder | None = None
-        """In which decisions are learned; None where each is learned when its reward is final."""
+        """Order in which decisions are learned; None if each is learned when its reward is final."""
         self.closed_turns = NOTHING_EARNED
-        """What the decisions teach whose turn has come by the windows that closed last."""
+        """Decisions whose turn to be learned came with the windows that closed last."""
         self._queue, self._deferred, self._defaulted = Deadlines(), Deadlines(), Deadlines()
         self.rule = rule
 
     @property
     def rule(self) -> Rule:
-        """What the log means; another one holds from now on."""
+        """The rule of attribution; a new rule applies from now on."""
         return self._rule
 
     @rule.setter
@@ -164,13 +164,13 @@ class Attribution(OpenEntries):
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take, nearly."""
+        """Approximate size in bytes."""
         order = 0 if self.order is None else self.order.bytes
         return super().bytes + self._queue.bytes + self._deferred.bytes + self._defaulted.bytes + order
 
     @property
     def due(self) -> int | None:
-        """When the next window closes, or the next deferred decision is given up."""
+        """Time at which the next window closes or the next deferred decision expires; None without any."""
         first, given_up = self._queue.first, self._deferred.first
         if first is None or given_up is None:
             return given_up if first is None else first
@@ -178,11 +178,11 @@ class Attribution(OpenEntries):
 
     @property
     def closes(self) -> int | None:
-        """When the last window closes that is open."""
+        """Time at which the last open window closes; None without any."""
         return self._queue.last
 
     def decided(self, block: Block[DecisionRow]) -> Ints:
-        """Open the windows of decisions made at the same time; return their entries."""
+        """Open the windows of decisions of the same time; return their entries."""
         deadline = self.time + self._params.window
         entries = self._given(block, deadline)
         windows, deferred = self._windows, block.column("deferred")
@@ -201,17 +201,17 @@ class Attribution(OpenEntries):
 
     @property
     def params(self) -> codes.RuleParams:
-        """The rule as compiled loops read it."""
+        """The rule as parameters of the compiled loops."""
         return self._params
 
     def begin_turns(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
-        """Let decisions that were just made wait for their turn to be learned.
+        """Queue new decisions for learning.
 
         Parameters
         ----------
         entries : array of int64
         lanes, arms : array of int64
-            For which key and arm they count in what is believed; −1 where they do not.
+            Lane and arm for which each decision counts as open in the policy's belief; −1 if it does not.
         """
         if self.order is None:
             return
@@ -220,7 +220,7 @@ class Attribution(OpenEntries):
         self.order.enqueue(active, self._windows, self.time)
 
     def take_turns(self, *, decides: bool) -> Lessons:
-        """Return what the decisions teach whose turn has come: more of them where the next one is made."""
+        """Return the decisions whose turn to be learned has come; with ``decides``, before a new decision."""
         if self.order is None:
             return NOTHING_EARNED
         if decides:
@@ -228,7 +228,7 @@ class Attribution(OpenEntries):
         return self._lessons_in_turn(self.order.release(self._windows, self.time, decides=decides))
 
     def _lessons_in_turn(self, turns: Turns) -> Lessons:
-        """Return what decisions teach in their turn; nothing where they were to be examined, and were not."""
+        """Return the training batch of decisions whose turn has come, without those without a reward."""
         (places,) = (turns.rewards == turns.rewards).nonzero()
         if not len(places):
             return NOTHING_EARNED
@@ -236,36 +236,36 @@ class Attribution(OpenEntries):
         return Lessons(entries, self._learned_in_turn(entries, rewards))
 
     def _learned_in_turn(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return what decisions have earned when their turn comes."""
+        """Return the values to learn of decisions whose turn has come."""
         return rewards
 
     def saved_turns(self, entries: Ints) -> list[Any] | None:
-        """Return what is known of the turns of open decisions, as what JSON can hold; None without turns."""
+        """Return the turns of open decisions as JSON data; None if there is no order."""
         return None if self.order is None else self.order.columns(self._windows, entries)
 
     def reopen_turns(self, entries: Ints, lanes: Ints, saved: Sequence[Any], *, anew: bool) -> None:
-        """Let open decisions of a snapshot wait for their turns; of a new learner, count them anew."""
+        """Restore the turns of open decisions from a snapshot; ``is_new_learner`` counts them again."""
         if self.order is not None:
             self.order.reopen(self._windows, entries, lanes, saved, anew=anew)
 
     def turns_of(self, entries: Ints) -> Ints:
-        """Return of decisions whether they are learned at once, wait for their turn, or had it."""
+        """Return the turn of each decision: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
         return self._windows.turn[entries].astype(np.int64)
 
     # Time ------------------------------------------------------------------------------------
 
     def advance(self, time: int) -> Lessons:
-        """Close the windows that end at or before ``time``; return what they teach."""
-        # Time never goes back, whatever a clock says: the order in which windows close is that of the log.
+        """Close the windows that end at or before ``time``; return the rewards to learn."""
+        # Time never goes back, whatever the clock: windows close in the order of the log.
         self.time = time = max(self.time, time)
         self.ended, self.closed_turns = NONE_ENDED, NOTHING_EARNED
         if self.order is not None and (latest := self._queue.find_latest(time)) is not None:
-            # Before any entry is given to another decision. Up to the last window that closes, and not to
-            # now: the row that says that it closed may be another placement's, which the fold does not see.
+            # Before any entry is reused. Only up to the last window that closes: a row of another placement
+            # may have advanced the time, which the fold of this placement does not see.
             self.order.pass_time(latest)
             self.closed_turns = self.take_turns(decides=False)
-        # Three queues, in this order: a default that can be corrected no longer must be gone before its entry
-        # is given to a decision that is made at this moment.
+        # The order matters: a default that can no longer be corrected must be dropped before its entry is
+        # reused by a decision of this moment.
         if self._defaulted.first is not None:
             self._end_defaults(self._defaulted.take(time - self.rule.correction).entries)
         if self._deferred.first is not None and self._deferred.first <= time:
@@ -279,19 +279,19 @@ class Attribution(OpenEntries):
         self._loops.close(self._windows, self._params, closing)
         self.ended = Ended(closing.entries, closing.earned, closing.answered)
         self._forget(closed)
-        # NaN says that there is nothing to learn: already settled, or not examined where that is asked for.
+        # NaN means nothing to learn: already settled, or not examined although the rule requires it.
         (places,) = (closing.taught == closing.taught).nonzero()
         taught = closing.entries[places]
         return Lessons(taught, self._earned(taught, closing.taught[places].tolist()))
 
     def _earned(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return what decisions have earned whose windows closed."""
+        """Return the values to learn of decisions whose windows closed."""
         return rewards
 
     def _forget(self, closed: Ending) -> None:
-        """Forget closed decisions, but for defaults that may be corrected."""
+        """Drop closed decisions, except defaults that may be corrected."""
         entries = closed.entries
-        # An id is unique in a placement, so whatever it names is this decision.
+        # Ids are unique in a placement.
         for id in self.values(entries, "id"):
             del self._open[id]
         for entry in entries.tolist() if self._ids else ():
@@ -303,34 +303,34 @@ class Attribution(OpenEntries):
         self._spent.append(entries)
 
     def _abandon(self, given_up: Ending) -> None:
-        """Give up deferred decisions that nobody has activated."""
+        """Drop deferred decisions that were not activated in time."""
         windows = self._windows
-        # The queue still has those that were activated since; and their entries may have gone to others.
+        # The queue also has decisions that were activated since, whose entries may be reused.
         found = given_up.where(self._waits(given_up))
         windows.open[found.entries] = False
         if len(found.entries):
             self._forget(found)
 
     def _waits(self, deferred: Ending) -> Booleans:
-        """Return of each of some decisions whether nobody has activated it."""
+        """True for each deferred decision that has not been activated."""
         windows, at = self._windows, deferred.entries
         return np.asarray(windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs))
 
     def _keep_defaults(self, closed: Ending) -> None:
-        """Remember decisions that earned the default, in the order in which windows close."""
+        """Queue decisions that got the default, for corrections, in the order in which windows close."""
         late = closed.deadlines + self.rule.correction <= self.time
         self._end_defaults(closed.entries[late])
         kept = closed.where(~late)
         self._defaulted.put(kept.deadlines, kept.entries, kept.seqs)
 
     def _end_defaults(self, entries: Ints) -> None:
-        """Forget defaults that can no longer be corrected."""
+        """Drop defaults that can no longer be corrected."""
         if len(entries):
             self._windows.defaulted[entries] = False
             self._spent.append(entries)
 
     def not_learned(self, entries: Ints) -> None:
-        """Keep defaults from being corrected that were not learned."""
+        """Forbid corrections of defaults that were not learned."""
         self._windows.defaulted[entries] = False
 
     # Feedback --------------------------------------------------------------------------------
@@ -338,16 +338,16 @@ class Attribution(OpenEntries):
     def take_in(
         self, feedback: Block[FeedbackRow], entries: Ints | None = None
     ) -> tuple[list[str], list[Lessons]]:
-        """Take in feedback of one moment; return what became of each, and what is to be learned.
+        """Apply feedback of the same time; return the outcome of each row, and the final rewards.
 
-        No decision may come twice. A reward is given as soon as no later feedback could change
-        it; those that follow each other are together.
+        Each decision may occur once. A reward is returned as soon as no later feedback can change it;
+        consecutive rewards of the same kind are in one batch.
 
         Parameters
         ----------
         feedback : Block
         entries : array of int64, optional
-            Of the decisions, where they are known to be open.
+            Entries of the decisions, if they are known to be open.
         """
         if entries is None:
             entries = np.array(list(map(self._located, feedback.column("decision"))), np.int64)
@@ -365,7 +365,7 @@ class Attribution(OpenEntries):
         return outcomes, list(self._to_learn(came))
 
     def _note_outcomes(self, order: LearningOrder, came: FeedbackColumns) -> None:
-        """Let the order know what came for decisions: how long it took, and whether it is final."""
+        """Record the delays of feedback in the order, and whether rewards are final."""
         (fresh,) = ((came.outcomes == codes.LEARNED) | (came.outcomes == codes.PENDING)).nonzero()
         turns = self._windows.turn[came.entries[fresh]]
         fresh, turns = fresh[turns != codes.AT_ONCE], turns[turns != codes.AT_ONCE]
@@ -377,12 +377,12 @@ class Attribution(OpenEntries):
             came.outcomes[fresh[turns == codes.TAUGHT]] = codes.NOTED
 
     def _answers_of(self, entries: Ints) -> list[bool]:
-        """Return for each decision whether what came for it is an answer, and not silence."""
+        """True for each decision whose feedback counts as a click, not as silence."""
         return self.clicked(entries)
 
     def _came(self, feedback: Block[FeedbackRow], entries: Ints) -> FeedbackColumns:
         kinds = np.array(list(map(KINDS.__getitem__, feedback.column("kind"))), np.int64)
-        # NumPy takes None for NaN.
+        # NumPy converts None to NaN.
         return FeedbackColumns.of(entries, kinds, np.array(feedback.column("reward"), np.float64))
 
     def _note_ids(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
@@ -394,10 +394,10 @@ class Attribution(OpenEntries):
                 self._ids.setdefault(entry, {})[id] = feedback[i].content
 
     def _aggregate(self, feedback: Block[FeedbackRow], came: FeedbackColumns) -> None:
-        """Work out what the compiled loop leaves to the kind of placement."""
+        """Compute the outcomes that the compiled loop leaves open; a hook of subclasses."""
 
     def _start_windows(self, came: FeedbackColumns) -> None:
-        """Begin the windows of decisions that were activated."""
+        """Start the windows of activated decisions."""
         started = (came.kinds == KINDS[ACTIVATE]) & (came.outcomes == codes.NOTED)
         for i in np.flatnonzero(started).tolist():
             entry = came.entries[i : i + 1]
@@ -413,8 +413,8 @@ class Attribution(OpenEntries):
             return
         corrects = (came.outcomes[taught] == codes.CORRECTED).tolist()
         start = 0
-        # Corrections and first rewards are taught by different kernels, and their order is the log's: a run
-        # each.
+        # Corrections and first rewards use different kernels, and the log's order must stay: one batch for
+        # each run.
         for corrected, run in groupby(corrects):
             stop = start + len(list(run))
             before = self.rule.default if corrected else None
@@ -422,54 +422,54 @@ class Attribution(OpenEntries):
             start = stop
 
     def _taught(self, came: FeedbackColumns, places: Ints, before: float | None = None) -> Lessons:
-        """Return what some rows of feedback taught, in place of what was learned before."""
+        """Return the training batch of some feedback rows, with the reward that it replaces."""
         entries, rewards = came.entries[places], came.rewards[places].tolist()
         return Lessons(entries, self._learned(entries, rewards), before, places.tolist())
 
     def _learned(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return what decisions have earned that are to be learned at once."""
+        """Return the values to learn of decisions whose rewards are final."""
         return rewards
 
     def seen(self, entries: Ints) -> Floats | None:
-        """Return of each decision whether it was examined, 1 or 0; None where that is not learned."""
+        """Return 1.0 for each examined decision, 0.0 for others; None if examination is not learned."""
         return self._windows.examined[entries].astype(np.float64) if self._rule.seen == "learned" else None
 
     def earned(self, rewards: Lessons) -> Iterator[tuple[int, Any]]:
-        """Yield the numbers of decisions in the log, and what each has earned."""
+        """Yield the sequence number and the reward of each decision of a batch."""
         return zip(self.seqs(rewards.entries), rewards.values, strict=True)
 
     # Snapshots -------------------------------------------------------------------------------
 
     def saved(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
-        """Yield the open decisions as what JSON can hold, in the order of their windows.
+        """Yield the open decisions as JSON data, in the order of their windows.
 
-        They are those of the moment of the call, however much happens before all are given.
+        The state is that at the time of the call, even if decisions change while the iterator is read.
 
         Parameters
         ----------
-        beside : function
-            Returns columns of what is to be saved beside some entries.
+        extra_columns : function
+            Returns additional columns for some entries.
         """
         deferred = self._deferred.all()
         waiting = deferred.entries[self._waits(deferred)]
         return self._packed(np.concatenate([self._queue.all().entries, waiting]), beside)
 
     def saved_defaults(self, beside: Beside) -> Iterator[tuple[Any, ...]]:
-        """Yield the decisions whose defaults may still be corrected, as :meth:`saved` does."""
+        """Yield the decisions whose defaults may still be corrected, as :meth:`export_open` does."""
         entries = self._defaulted.all().entries
         return self._packed(entries[self._windows.defaulted[entries]], beside)
 
     def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
-        """Take over open decisions of a snapshot, as :meth:`saved` gave them; return their entries.
+        """Restore open decisions of a snapshot, as :meth:`export_open` yielded them; return their entries.
 
         Parameters
         ----------
         saved : iterable of sequence
-            Of each, what comes first is read.
+            The first fields of each are read; additional columns are ignored.
         defaulted : bool
-            Whether their windows have closed, and they earned a default.
+            Whether their windows have closed with the default.
         """
-        # Feedback for a default is late, and its id is looked up in the store.
+        # Feedback for a default is late; its id is looked up in the store.
         entries = self._unpacked(saved, named=not defaulted)
         self._requeue(entries, defaulted)
         return entries
@@ -491,17 +491,15 @@ class Attribution(OpenEntries):
                 queue.put(deadline, part, windows.seq[part])
 
 
-# ---- Which clicks a decision that showed a list earned
+# ---- Clicks of decisions that show lists
 
 
 class ClickAttribution(Attribution):
-    """The open windows of a placement that shows lists: what came back is clicked positions.
+    """The open windows of a placement that shows lists: feedback is clicked positions.
 
-    Other actions than clicks stand among them, as the log keeps them.
-
-    No click is an answer too: the empty list. Which clicks a decision had is known when its window
-    closes, unless the first feedback is to hold them all. A reward, which stands for the outcome
-    of a pair, is final.
+    Actions other than clicks are among the positions, as in the log. The empty list means no click. The
+    clicks of a decision are final when its window closes, or with the first feedback if the rule says so. A
+    reward, the outcome of a pair, is final.
     """
 
     aggregations: ClassVar[dict[str, int]] = {}
@@ -545,7 +543,7 @@ class ClickAttribution(Attribution):
             came.outcomes[i] = codes.LEARNED if settled else codes.PENDING
 
     def clicked(self, entries: Ints) -> list[bool]:
-        """Return for each decision whether there was a click, or an outcome that is not 0."""
+        """True for each decision with a click, or with an outcome other than 0."""
         pairs = zip(entries.tolist(), super().clicked(entries), strict=True)
         return [
             bool(clicks_in(self._clicked[entry])) if entry in self._clicked else reward
@@ -558,7 +556,7 @@ class ClickAttribution(Attribution):
 
     def _take_so_far(self, entry: int, reward: Any) -> None:
         if isinstance(reward, list):
-            # Any number says that something came.
+            # Any number marks the decision as answered.
             self._clicked[entry], reward = reward, 0.0
         super()._take_so_far(entry, reward)
 

@@ -1,12 +1,10 @@
-"""How a placement decides: impressions are checked, one or many at once, and made rows of the log."""
+"""Deciding of a placement: requests are checked, decided, and converted to rows of the log."""
 
-# From a request to rows of the log, in this order:
-# 1. ``checked``: what a request says, and whether it fits the placement, before anything is changed.
-# 2. ``choose``: signals are read, then stretches that are made alike are decided at once.
-# 3. ``_chosen_many``: the fast way; ``_chosen``: one by one, where a pin, a mode or a second policy may
-#    differ.
-# 4. ``rows_of``: the decisions as columns of the log.
-# Draws come from decisions' ids alone, so a replay of the log and a lent learner draw the same.
+# 1. ``check_request``: checks a request, before anything is changed, and returns its impression.
+# 2. ``decide``: computes signals, then decides runs of similar impressions together.
+# 3. ``_decide_batch``: the fast path; ``_decide_one``: with a pin, a secondary policy or another mode.
+# 4. ``make_rows``: the decisions as columns of the log.
+# Random draws depend on decisions' ids alone, so a replay of the log and a client's replica draw the same.
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class Deciding(State):
     """Decides for impressions."""
 
     def checked(self, request: DecisionRequest) -> Impression:
-        """Return an impression that :meth:`choose` will take.
+        """Check a request and return its impression.
 
         Raises
         ------
@@ -53,12 +51,12 @@ class Deciding(State):
         return self._of_unit(impression, request.session, request.user)
 
     def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
-        """Return impressions of which nothing is said but their keys; as :meth:`checked`.
+        """Check keys and return impressions that have a key alone, like :meth:`check_request`.
 
         Raises
         ------
         InvalidValue
-            As :meth:`checked`.
+            As :meth:`check_request`.
         """
         if not self.asks_just_keys:
             return Block.of(Impression, list(map(self.checked, map(DecisionRequest, keys))))
@@ -69,7 +67,7 @@ class Deciding(State):
         return Block(Impression, [list(keys), *3 * [nothing], deferred, *4 * [nothing]])
 
     def of_key(self, key: str) -> Impression:
-        """Return an impression of which nothing is said but its key; as :meth:`checked`.
+        """Check a key and return an impression that has a key alone, like :meth:`check_request`.
 
         Raises
         ------
@@ -79,13 +77,13 @@ class Deciding(State):
         return Impression(key if key in self.learner.lanes.of else _checked_key(key), None, None)
 
     def let_in(self, keys: Iterable[str], before: Collection[str] = ()) -> set[str]:
-        """Return which of these keys are new, checked that there may be so many more.
+        """Return the new keys among some keys, after checking the limit of keys.
 
         Parameters
         ----------
         keys : iterable of str
         before : collection of str
-            New ones that were let in already and have decided nothing yet.
+            New keys that were already admitted but have no decision yet.
 
         Raises
         ------
@@ -95,7 +93,7 @@ class Deciding(State):
         limit = self.key_limit
         if limit is None:
             return set()
-        # Keys cost memory for good, so their number is refused here and not noticed later.
+        # Keys use memory forever, so too many are refused.
         new = {key for key in keys if key not in self.learner} - set(before)
         if new and len(self.learner) + len(before) + len(new) > limit:
             each = sum(learner.policy.key_bytes for learner in self.learners)
@@ -109,18 +107,18 @@ class Deciding(State):
         return new
 
     def doubt(self, request: Any) -> str | None:
-        """Return what of a request that was checked is hardly meant; None for nothing."""
+        """Return a warning about a valid request that is probably a mistake, or None."""
         unit = DECISION if self.holdout is None else self.holdout.unit
         if unit != DECISION and getattr(request, unit) is None:
             return drawn_alone(unit)
         return None if self.encoder is None else self.encoder.doubt(request.context)
 
     def _session(self, id: str | None) -> str | None:
-        """Return a session as the log keeps it."""
+        """Check a session and return its text for the log; None without signals that use it."""
         if id is None:
             return None
         checked_id("session", id)
-        # Clients go on to send it after such a holdout was taken away.
+        # Clients may still send it after a holdout by sessions has ended.
         held = self.earnings.sums.has_held_out(SESSION)
         if self.signals is not None and (self.signals.stream.follows_sessions or not held):
             return self.signals.session(id)
@@ -129,7 +127,7 @@ class Deciding(State):
         return None
 
     def _of_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
-        """Return an impression with who stays in their group of a holdout, checked."""
+        """Return an impression with its session and user, after checking them against the holdout."""
         if user is not None:
             checked_id("user", user)
         arm = None if self.holdout is None else self.holdout.arm
@@ -144,7 +142,7 @@ class Deciding(State):
         asked: str | None = None,
         given: Any = None,
     ) -> Impression:
-        """Return an impression, its key, context and id checked."""
+        """Check key, context and id of a request and return its impression."""
         context, id, dim = self._encoded(request.context), request.id, self._told_dim
         if self.signals is not None and not dim and context is not None:
             raise InvalidValue("context", context, "leave it out: the signals are the service's")
@@ -160,7 +158,7 @@ class Deciding(State):
         return Impression(key, arms, context, id, request.deferred, asked, given)
 
     def _encoded(self, context: Any) -> Any:
-        """Return a context that says what is known by name as the numbers that the policy reads."""
+        """Encode a context of named fields as numbers for the policy; return other contexts unchanged."""
         if not isinstance(context, Mapping):
             return context
         if self.encoder is None:
@@ -169,10 +167,10 @@ class Deciding(State):
         return self.encoder.row(context).tolist()
 
     def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
-        """Decide; the rows get the sequence numbers from ``seq`` on.
+        """Decide for impressions; return rows with the sequence numbers from ``seq`` on.
 
-        A decision with an id of the client's draws from that. Those that the service names draw
-        one after the other from the id of the first of them, so that they can be made at once.
+        The random draws of a decision with a client's id depend on that id. Consecutive decisions whose ids
+        the service makes draw in turn from the first id, so that they can be made together.
         """
         asked: Block[Impression] = Block.of(Impression, impressions)
         self.decided_elsewhere = False
@@ -181,11 +179,11 @@ class Deciding(State):
             read = self.signals.read(self.learner, asked, offers, time)
             asked = Block.of(Impression, read)
         ids, pinned = asked.column("id"), self.pins.last is not None and self.pins.at(time) is not None
-        # Whatever may differ from one decision to the next within a group is decided one by one.
+        # With pins, other modes or a control policy, decisions may differ within a batch.
         at_once = (
             not pinned and self.modes.now in (ONLINE, CONTROL) and not (self.second is not None and self.two)
         )
-        # Decisions that were made elsewhere have ids.
+        # Client-side decisions always have ids.
         if at_once and ids.count(None) == len(ids):
             rows = self._chosen_many(asked, seq, time)
         else:
@@ -198,7 +196,7 @@ class Deciding(State):
     def _in_parts(
         self, asked: Block[Impression], seq: int, time: int, *, at_once: bool
     ) -> Iterator[Block[DecisionRow]]:
-        """Yield decisions by stretches that are made alike: elsewhere, at once, or one by one."""
+        """Yield decisions of consecutive impressions: client-side, in a batch, or one by one."""
         ids, given = asked.column("id"), asked.column("given")
         start = 0
         for (unnamed, elsewhere), run in groupby(zip(ids, given, strict=True), _made_how):
@@ -213,13 +211,13 @@ class Deciding(State):
             start = stop
 
     def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
-        """Whether a decision answers this very impression, or is the one that was made for it elsewhere."""
+        """True if a logged decision answers an equal impression, or is the same client-side decision."""
         made = impression.given
         if isinstance(made, Made) and made.arm != row.arm:
             return False
         if impression.arms is None and self._was_whole(row.offered):
             row = row._replace(offered=None)
-        # Whose it is, the log knows by the bucket alone, of the holdout that there is now.
+        # The log holds the unit only as its bucket, under the current holdout.
         coin = self.control.coin
         known = None if coin is None or row.seq <= self.earnings.sums.seq else row.bucket
         if coin is not None and known not in (None, coin.bucket(row.id, self.unit_of(impression))):
@@ -227,24 +225,23 @@ class Deciding(State):
         return impression.asks_for(row, row.context if self.signals is None else self.signals.given(row))
 
     def asks_the_same(self, impression: Impression, earlier: Impression) -> bool:
-        """Whether two impressions, of which no decision is made yet, ask for one."""
+        """True if two impressions without decisions are equal requests."""
         plain = [each._replace(session=None, user=self.unit_of(each)) for each in (impression, earlier)]
         return plain[0] == plain[1]
 
     def unit_of(self, impression: Impression) -> str | None:
-        """Return the user or session that stays in its group of the holdout, if there is one."""
+        """Return the user or session by which the holdout assigns an impression; None for decisions."""
         unit = DECISION if self.holdout is None else self.holdout.unit
         return None if unit == DECISION else getattr(impression, unit)
 
     def _was_whole(self, offered: str | None) -> bool:
-        """Whether these are arms that a request got which named none."""
+        """True if an offer, as text of the log, was the full offer at some time."""
         return offered in self.living.wholes
 
     def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         keys = asked.column("key")
         ids = decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
-        # All draws of the stretch follow from its first id; the fold needs none, and a lent learner has the
-        # id.
+        # All draws of the batch follow from its first id, which a client's replica has, too.
         self.draws.begin(self.learner.rng, ids[0])
         decisions: Sequence[Decision]
         if self.control.coin is None:
@@ -256,7 +253,7 @@ class Deciding(State):
         return rows
 
     def _held_out(self, asked: Block[Impression], ids: Sequence[str]) -> tuple[Sequence[Decision], Tossed]:
-        """Return decisions, those of a control among them, and what its coin said."""
+        """Decide with a holdout; return the decisions of policy and control, and their assignment."""
         offers = list(map(self.offer_of, asked))
         every = self.modes.control_decides
         unit = self._coin.config.unit
@@ -282,12 +279,11 @@ class Deciding(State):
                 (decision,), tossed = self._held_out(asked, [id])
         else:
             decision = self.drawn(self.learner, self.draws, impression, id)
-        # The second policy decides after the first, with draws of its own, so that it changes nothing of what
-        # is shown.
+        # The secondary policy decides afterwards, with its own draws, so that it cannot affect the shown arm.
         would = learned = None
         if self.second is not None and self.modes.compares:
             would = self.second.drawn(self.here, impression, id)
-            # The second policy learns from what was shown.
+            # The secondary policy learns from the shown arm.
             learned = decision._replace(epoch=would.epoch, context=would.context)
         row = self.rows_of(asked, seq, [id], time, [decision], tossed, would)
         self.decided(row, [decision], learned)
@@ -296,9 +292,8 @@ class Deciding(State):
     def _show_pinned(
         self, impression: Impression, seq: int, id: str, time: int, pinned: tuple[Arm, ...]
     ) -> Block[DecisionRow]:
-        """Show what is pinned, with propensity 1."""
+        """Show pinned arms, with propensity 1; log the policy's decision as the counterfactual."""
         would = self.drawn(self.learner, self.draws, impression, id)
-        # The policy decides all the same: what it would have shown is logged, and its propensity with it.
         sure = np.ones(len(would.prefix_propensities))
         shown = would._replace(
             shown=pinned,
@@ -322,7 +317,7 @@ class Deciding(State):
         tossed: Tossed | None = None,
         would: Decision | None = None,
     ) -> Block[DecisionRow]:
-        """Return decisions as rows of the log, from the sequence number ``seq`` on."""
+        """Return decisions as rows of the log, with the sequence numbers from ``seq`` on."""
         keys, arms, contexts, _, deferred, requests, *_ = asked.columns
         count = len(keys)
         plain = arms.count(None) == count
@@ -330,7 +325,7 @@ class Deciding(State):
             shown, epochs = decisions.arms, decisions.epochs.tolist()
             propensities = none_for_nan(decisions.propensities)
         else:
-            # Of duels and lists the first alone, without the warning that ``arm`` has for others.
+            # The first arm of duels and lists, without the warning of ``Decision.arm``.
             shown = [made.arm if isinstance(made, Made) else made.shown[0] for made in decisions]
             epochs = [decision.epoch for decision in decisions]
             propensities = [decision.propensity for decision in decisions]
@@ -342,7 +337,7 @@ class Deciding(State):
             [self.policy_id] * count,
             [time] * count,
             keys,
-            # None stands for all arms only as long as these never changed; then the log says which they were.
+            # None stands for all arms only until arms first change; after that the log holds the offer.
             arms if plain and not self.living.wholes else self.living.as_offered(arms),
             shown,
             propensities,
@@ -360,11 +355,11 @@ class Deciding(State):
         return Block(DecisionRow, columns)
 
     def drawn(self, learner: Learner, draws: Draws, impression: Impression, id: str) -> Decision:
-        """Return what a policy shows, with the draws of a decision's id."""
+        """Decide for an impression with a learner and the random draws of a decision's id."""
         draws.begin(learner.rng, id)
         with self.standing(learner, impression.key):
             decision = self._choose(learner, impression)
-        # The learner uses its array of contexts again.
+        # The learner reuses its array of contexts.
         return decision._replace(context=decision.context.copy())
 
 
@@ -375,13 +370,13 @@ def _checked_key(key: str) -> str:
 
 
 def _made_how(asked: tuple[str | None, Any]) -> tuple[bool, bool]:
-    """Return whether the service names a decision, and whether it was made elsewhere."""
+    """Return whether the service makes the decision's id, and whether a client made the decision."""
     id, given = asked
     return id is None, isinstance(given, Made)
 
 
 def _fits(context: Any, dim: int) -> bool:
-    """Whether a context is ``dim`` finite numbers."""
+    """True if a context is ``dim`` finite numbers."""
     return (
         isinstance(context, Sequence)
         and len(context) == dim

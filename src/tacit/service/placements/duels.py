@@ -1,8 +1,8 @@
-"""Duel placements: rankers' lists in, one interleaved list out; clicks in, duels learned."""
+"""Duel placements: interleave the lists of two rankers, and learn from clicks which one is better."""
 
-# 1. ``DuelOptions``, ``Tally``: how rankers duel, and the duels of one key.
-# 2. ``DuelPlacement``: the policy names two rankers, their lists are interleaved, and clicks decide.
-# 3. Single rows: lists, credit, and a duel as a row of a log of searches.
+# 1. ``DuelOptions``, ``DuelTally``: configuration of duels, and the duels of one key.
+# 2. ``DuelPlacement``: the policy chooses two rankers, their lists are interleaved, and clicks decide.
+# 3. Functions of single rows: lists, credit, and a duel as a row of a log of searches.
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ ALONE = "Alone"
 
 
 class DuelOptions(msgspec.Struct, frozen=True):
-    """How rankers duel.
+    """Options of duels.
 
     Attributes
     ----------
     method : InterleavingMethod
-        Makes one list of two.
+        Interleaves two lists.
     ties : str
-        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
-        tie; ``again``, nothing.
+        What the policy learns from a tie: ``coin``, a winner drawn by a fair coin; ``keep``, a tie;
+        ``again``, nothing.
     unclicked : str
-        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+        How a list without a click counts: as a ``tie``, or as ``nothing``, as if never shown.
     worth : dict of str to float
-        What an action counts in the verdict; these may come, besides clicks.
+        Value of each action in the verdict; actions besides clicks are allowed if they are here.
     segments : tuple of str
-        What is known of a search, so that the verdict tells it apart.
+        Names of the segments of searches, by which verdicts are reported.
     """
 
     method: InterleavingMethod
@@ -65,7 +65,7 @@ class DuelOptions(msgspec.Struct, frozen=True):
 
     @property
     def given(self) -> list[str]:
-        """The segments that requests tell."""
+        """Names of the segments that requests give: all but the key."""
         return [name for name in self.segments if name != KEY]
 
 
@@ -75,11 +75,11 @@ class Tally:
     Attributes
     ----------
     plays : array of float64, shape (rankers, rankers)
-        How many duels each pair had; symmetric.
+        Number of duels of each pair; symmetric.
     scores : array of float64, shape (rankers, rankers)
-        The sum of the chances that the first won against the second.
+        Sum of the probabilities that the first ranker won against the second.
     duels, ties, unclicked : int
-        How many there were, how many were ties, and how many lists had no click.
+        Numbers of duels, of ties, and of lists without a click.
     """
 
     def __init__(self, rankers: int) -> None:
@@ -87,7 +87,7 @@ class Tally:
         self.duels = self.ties = self.unclicked = 0
 
     def add(self, left: int, right: int, credit: Credit) -> None:
-        """Count a duel; that of a ranker with itself tells nothing."""
+        """Count a duel, except of a ranker with itself."""
         if left == right:
             return
         chance = credit.chance
@@ -107,12 +107,12 @@ class Tally:
             self.plays, self.scores = both
 
     def saved(self) -> list[Any]:
-        """Return everything as JSON data."""
+        """Return the tally as JSON data."""
         return [self.plays.tolist(), self.scores.tolist(), self.ties, self.unclicked]
 
     @classmethod
     def restored(cls, saved: Sequence[Any]) -> Tally:
-        """Return what :meth:`saved` gave."""
+        """Return the tally that :meth:`save_state` wrote."""
         tally = cls(len(saved[0]))
         tally.plays[:], tally.scores[:], tally.ties, tally.unclicked = saved
         tally.duels = int(tally.plays.sum()) // 2
@@ -120,7 +120,7 @@ class Tally:
 
 
 class DuelPlacement(Placement):
-    """Decides which two rankers to interleave, and learns from the clicks which one is better.
+    """Decides which two rankers to interleave, and learns from clicks which one is better.
 
     Parameters are those of :class:`Placement`; the arms are the rankers.
 
@@ -129,9 +129,9 @@ class DuelPlacement(Placement):
     tallies : dict of str to Tally
         The duels of each key.
     duels : int
-        Of all keys.
+        Number of duels of all keys.
     leading : str
-        The key with the most; of several with as many, one of them.
+        A key with the most duels; empty without any.
     """
 
     duels: int
@@ -149,7 +149,7 @@ class DuelPlacement(Placement):
 
     @property
     def actions(self) -> Collection[str]:
-        """What may be done to an item of a list, besides clicks."""
+        """Names of the actions on an item that feedback may contain."""
         return self._duels.worth.keys()
 
     def _own_fold_spec(self) -> dict[str, Any]:
@@ -158,12 +158,12 @@ class DuelPlacement(Placement):
     # Decide ----------------------------------------------------------------------------------
 
     def checked(self, request: requests.DecisionRequest) -> requests.Impression:
-        """Return an impression that :meth:`choose` will take.
+        """Check a request and return its impression.
 
         Raises
         ------
         InvalidValue
-            If something does not fit.
+            If the request does not fit the placement.
         """
         rankings, said = request.rankings, self._said(request)
         if rankings is None:
@@ -187,7 +187,7 @@ class DuelPlacement(Placement):
         return self._of_unit(impression, request.session, request.user)
 
     def _said(self, request: requests.DecisionRequest) -> AskedSearch:
-        """Return what a request says of its search, checked."""
+        """Check user, session and segments of a request and return its search record."""
         for field in ("session", "user"):
             if (id := getattr(request, field)) is not None:
                 requests.checked_id(field, id)
@@ -201,15 +201,15 @@ class DuelPlacement(Placement):
         return AskedSearch(None, unit_of(self._salt, self.id, request.user, request.session), segments)
 
     def marked(self, mark: MarkRow) -> None:
-        """Take in a mark: after one that somebody was forgotten, nothing open says whose it is."""
+        """Apply a change event; the erasure of a user also removes the users of open decisions."""
         super().marked(mark)
         if mark.kind == FORGET and mark.placement == self.id:
-            # Nothing reads it from here, and a snapshot is not to keep it.
+            # The users of open decisions are not read any more, and snapshots must not hold them.
             self.windows.change("asked", without_unit)
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
 
     def check_offered(self, impressions: Sequence[requests.Impression]) -> None:
-        """Check that a ranker of each impression is on offer; see the base class."""
+        """Check that each impression has a list of a ranker on offer; see the base class."""
         for impression in impressions if self.living.wholes else ():
             if impression.given is not None and not self._listed(impression):
                 raise InvalidValue(
@@ -217,7 +217,7 @@ class DuelPlacement(Placement):
                 )
 
     def choose(self, impressions: Sequence[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
-        """Decide; since rankers come and go, among those whose lists came."""
+        """Decide among the rankers on offer whose lists the request has; see the base class."""
         if self.living.wholes:
             count = len(self.offer.slots)
             listed = list(map(self._listed, impressions))
@@ -231,16 +231,16 @@ class DuelPlacement(Placement):
         return self._listed(impression)
 
     def shown_fixed(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
-        """Return the pair of a ranker with itself, whose list alone is shown."""
+        """Return the pair of a ranker with itself, which shows its list alone."""
         return (*arms, *arms)
 
     def _listed(self, impression: requests.Impression) -> list[Arm]:
-        """Return the rankers on offer whose lists came."""
+        """Return the rankers on offer whose lists the impression has."""
         given = impression.given
         return [arm for arm in self.offer.arms if given is None or str(arm) in given]
 
     def _was_whole(self, offered: str | None) -> bool:
-        # Which rankers' lists came says their digest.
+        # The digest of the lists determines the rankers of a request.
         return True
 
     @property
@@ -261,7 +261,7 @@ class DuelPlacement(Placement):
         if impression.given is not None:
             rankings = [impression.given[str(ranker)] for ranker in shown.pair]
             if control:
-                # One ranker's list as it is: some methods would mix even that with itself.
+                # The ranker's list itself: some methods would reorder even a list interleaved with itself.
                 items = tuple(rankings[0][: self._duels.method.length])
                 interleaved = Interleaved(items, 1, ALONE, {}, 1.0)
             else:
@@ -276,7 +276,7 @@ class DuelPlacement(Placement):
         return json.dumps(decision.pair)
 
     def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
-        """Return the left and the right ranker of a decision."""
+        """Return the left and the right ranker of a logged decision."""
         left, right = json.loads(row.shown or "")["pair"]
         return left, right
 
@@ -292,7 +292,7 @@ class DuelPlacement(Placement):
     # Learn -----------------------------------------------------------------------------------
 
     def positions(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
-        """Return clicked positions of a decision as the log keeps them; see the base class."""
+        """Format the clicked positions of feedback for the log; see the base class."""
         interleaved, clicks = shown_list(row), feedback.clicks
         if interleaved is not None:
             return requests.clicked_positions(feedback, interleaved["items"], self.actions)
@@ -307,7 +307,7 @@ class DuelPlacement(Placement):
         return list(map(self._policy_reward, self.windows.rows(rewards.entries), rewards.values))
 
     def _policy_reward(self, row: DecisionRow, came: Any) -> float | None:
-        """Return the duel's outcome for the policy; None where it shall not learn from it."""
+        """Return the outcome of a duel for the policy; None if the policy does not learn from it."""
         if row.control:
             return None
         credit = credit_of(row, came)
@@ -353,19 +353,19 @@ class DuelPlacement(Placement):
     # What was learned ------------------------------------------------------------------------
 
     def report(self, key: str | None = None, confidence: float = 0.95) -> tuple[str, DuelReport]:
-        """Return what the duels of a key say, and the key.
+        """Return a key and the report of its duels.
 
         Parameters
         ----------
         key : str, optional
-            By default that with the most duels; of several with as many, one of them.
+            By default a key with the most duels.
         confidence : float
             In (0, 1).
 
         Raises
         ------
         InvalidValue
-            If nothing was ever decided for the key, or the confidence does not fit.
+            If the key has no decision, or the confidence is out of range.
         """
         if key is None:
             key = self.leading
@@ -377,12 +377,12 @@ class DuelPlacement(Placement):
         return key, DuelReport(self._named, plays, scores, confidence, tally.ties, tally.unclicked)
 
     def counts(self) -> Any:
-        """Return the duels of every key, as JSON data."""
+        """Return the duels of every key as JSON data."""
         return {key: tally.saved() for key, tally in self.tallies.items()}
 
     def _take_counts(self, counts: Any) -> None:
         self.tallies: dict[str, Tally] = {key: Tally.restored(saved) for key, saved in counts.items()}
-        # Kept as duels come, so that nobody who looks walks over all keys.
+        # Updated with each duel, so that views need no loop over all keys.
         self.duels = sum(tally.duels for tally in self.tallies.values())
         self.leading = max(self.tallies, key=lambda key: self.tallies[key].duels, default="")
         self._most = self.tallies[self.leading].duels if self.tallies else 0
@@ -393,41 +393,41 @@ class DuelPlacement(Placement):
 
 
 def shown_list(row: DecisionRow) -> dict[str, Any] | None:
-    """Return the interleaved list of a decision as JSON data; None where it was a pair alone."""
+    """Return the interleaved list of a logged decision as JSON data; None if it showed no list."""
     interleaved: dict[str, Any] | None = json.loads(row.shown or "").get("interleaved")
     return interleaved
 
 
 def _alike(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
-    """Whether two rankers agree on all that can be shown, so that clicks tell nothing of them."""
+    """True if two lists are equal down to the shown length, so that clicks cannot compare them."""
     left, right = rankings
     return left[:length] == right[:length]
 
 
 def _clicked(row: DecisionRow, came: Any) -> bool:
-    """Whether a decision earned a click; the control's list was made by no method that gives credit."""
+    """True if a decision has a click; for the control any click, for duels a click that gives credit."""
     return bool(requests.clicks_in(came) if row.control else credit_of(row, came).clicks)
 
 
 def credit_of(row: DecisionRow, came: float | list[Any]) -> Credit:
-    """Return the credit for what came back: an outcome, or clicks; other actions teach nothing."""
+    """Return the credit of both rankers for feedback: an outcome, or clicks; other actions are ignored."""
     if not isinstance(came, list):
         return Credit((came, 1.0 - came), clicks=1, chance=came)
     interleaved = shown_list(row)
     if interleaved is None:
-        # No outcome came for the pair.
+        # A pair without an outcome.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
     return credited(Interleaved.from_dict(interleaved), requests.clicks_in(came))
 
 
 def duel_of(row: DecisionRow, came: float | list[Any]) -> dict[str, Any]:
-    """Return a duel as a row of a log of searches, as :mod:`tacit.evaluate.interleaved` reads it.
+    """Return a duel as a row of a log of searches for :mod:`tacit.evaluate.interleaved`.
 
-    Its segments stand in it by their names.
+    Each segment is a field with its name.
     """
     shown, asked = json.loads(row.shown or ""), AskedSearch.read(row.asked)
     (left, right), interleaved = shown["pair"], shown.get("interleaved")
-    # The log has no rankings; where both were the same as far as was shown, it is known from that.
+    # The log does not hold rankings; equal ones are known from the shown list.
     alike = [interleaved["items"]] * 2 if "alike" in shown else None
     return {
         **asked.segments,

@@ -1,13 +1,11 @@
-"""How a placement learns: from feedback, from windows that close without any, and from its log again."""
+"""Learning of a placement: from feedback, from windows that close, and from its log."""
 
-# How a reward becomes knowledge, in the order of its walk:
-# 1. ``advance``: time goes by; windows that close teach the default, or what came meanwhile.
-# 2. ``take_in``: feedback of one moment; the rule says which of it is final, and what became of the rest.
-# 3. ``_teach``: what is final goes to the learner, and to a second policy, each for the decisions that are
-#    its own.
-# 4. ``_count_rewards``: the same is counted for those who look.
-# 5. ``recall``: the fold. A decision of the log is taken in as if it were made now; its feedback then walks
-#    1. to 4.
+# 1. ``advance``: windows that close are learned with their reward so far, or with the default.
+# 2. ``apply_feedback``: attributes feedback of the same time; the rule determines which rewards are final.
+# 3. ``_learn_batch``: final rewards go to the learner and to the secondary policy, each for its own
+#    decisions.
+# 4. ``_count_rewards``: the same rewards are counted for views.
+# 5. ``recall``: the fold. A logged decision is treated as a new one; its feedback then follows 1. to 4.
 
 from __future__ import annotations
 
@@ -44,25 +42,25 @@ from tacit.service.placements.windows import AT_ONCE, TAUGHT, WAITING
 
 CLOSED = "window-closed"
 Earned = list[tuple[int | None, list[float]]]
-"""Slots of arms, and what their rewards add to the sums."""
+"""Arm indices, and the amounts that their rewards add to the sums."""
 
 
 class Teaching(State):
     """Learns from feedback and from windows that close."""
 
     def advance(self, time: int) -> None:
-        """Advance to a time: learn what the windows that close by then teach."""
+        """Advance to a time: learn the rewards of windows that close by then."""
         rewards = self.windows.advance(time)
         self._learn_in_turn(self.windows.closed_turns)
         if self.windows.ended is NONE_ENDED:
             return
-        # What was earned is summed for every window that closed, also where nothing is to be learned of it:
-        # the lift must not depend on the mode.
+        # Rewards of all closed windows are summed, even if they are not learned: the lift must not depend on
+        # the mode.
         self.earnings.closed(self.here, self.windows.ended)
         if not rewards.values:
             return
-        # The signals of a key see its answers at the moment at which its window closed, not at the time of
-        # the next request: a replay has other requests, and must compute the same numbers.
+        # Signals count answers at the end of the window, not at the next request: a replay has other
+        # requests, and must compute the same numbers.
         if self.signals is not None:
             keys = self.windows.values(rewards.entries, "key")
             ends = list(map(self.windows.deadline, rewards.entries.tolist()))
@@ -70,30 +68,36 @@ class Teaching(State):
         self.outcomes[CLOSED] += len(rewards.values)
         learned = self._learnable(rewards)
         if len(learned.values) < len(rewards.values):
-            # A default that was never learned must not be put right by a reward that comes late.
+            # A late reward must not correct a default that was never learned.
             left = np.setdiff1d(rewards.entries, learned.entries)
             self.windows.not_learned(left)
             self._count_unlearned(rewards, left.tolist())
         self._teach_at_once(learned)
 
     def learn_turns(self) -> None:
-        """Learn the decisions whose turn has come, before the next one is made."""
+        """Learn the decisions whose turn has come, before a new decision is made."""
         self._learn_in_turn(self.windows.take_turns(decides=True))
 
     def _learn_in_turn(self, rewards: Lessons) -> tuple[Lessons, Booleans]:
-        """Learn decisions in their turn and return which; what they earned was counted when it was final."""
+        """Learn decisions whose turn has come, without counting their rewards again.
+
+        Returns the learned batch, and True for each decision in its key's current epoch.
+        """
         learned = self._learnable(rewards)
         return learned, self._teach(learned, counts=False)
 
     def _teach_at_once(self, rewards: Lessons) -> tuple[Lessons, Booleans]:
-        """Learn what does not wait for its turn, and return that; count all."""
+        """Learn the rewards of decisions that do not wait for their turn, and count all rewards.
+
+        Returns the learned batch, and True for each decision in its key's current epoch.
+        """
         order = self.windows.order
         if order is None or not rewards.values:
             return rewards, self._teach(rewards)
         turns = self.windows.turns_of(rewards.entries)
         late = (turns == TAUGHT) & (order.learns_late and bool(rewards.places))
         if late.any() and not order.rule.only_examined:
-            # That nothing came taught the default already.
+            # The default was already learned in their turn.
             late &= np.array([value != order.rule.default for value in rewards.values], np.bool_)
         (now,) = ((turns == AT_ONCE) | late).nonzero()
         if len(now) == len(turns):
@@ -103,13 +107,13 @@ class Teaching(State):
         return taught, self._teach(taught)
 
     def take_in(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
-        """Take in feedback of one moment for decisions of the log; return what became of each.
+        """Apply feedback of the same time; return the outcome of each row.
 
         Parameters
         ----------
         feedback : Block
         entries : array of int64, optional
-            Of the decisions, where they are known to be open, and none comes twice.
+            Entries of the decisions, if they are known to be open and different.
         """
         self.since_snapshot += len(feedback)
         self.feedback += feedback.column("kind").count(REWARD)
@@ -117,7 +121,7 @@ class Teaching(State):
         if entries is not None:
             outcomes += self._take_in(feedback, entries)
         else:
-            # The loop over columns sees a decision once: a second piece for it depends on what became of the
+            # The compiled loop takes each decision once: a second row for it depends on the outcome of the
             # first.
             for part in distinct(feedback, "decision"):
                 outcomes += self._take_in(part)
@@ -135,14 +139,14 @@ class Teaching(State):
                 clicked = self.windows.clicked(rewards.entries)
                 self.signals.answered(self.learner, keys, [time] * len(keys), clicked)
             self._learned(rewards, outcomes)
-        # Whether a turn has come by now depends on what else comes at this moment, and is not counted.
+        # Counted before turns are taken, which depend on the other feedback of the same time.
         self.outcomes.update(outcomes)
         if self.windows.order is not None:
             self._learn_answered(parts, outcomes)
         return outcomes
 
     def _learn_answered(self, parts: Sequence[Lessons], outcomes: list[str]) -> None:
-        """Learn the decisions whose turn has come; of the others, say that their answer waits for it."""
+        """Learn the decisions whose turn has come; set the outcomes of feedback that still waits."""
         learned, fresh = self._learn_in_turn(self.windows.take_turns(decides=False))
         places = [place for rewards in parts for place in rewards.places]
         entries = np.concatenate([rewards.entries for rewards in parts] or [learned.entries[:0]])
@@ -153,7 +157,7 @@ class Teaching(State):
                 outcomes[place] = PENDING if wait else LATE_EPOCH
 
     def _activated(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
-        """Count the decisions that were activated."""
+        """Count decisions that the feedback activated."""
         columns = (feedback.column(field) for field in ("kind", "decision", "time"))
         for kind, seq, time, outcome in zip(*columns, outcomes, strict=True):
             if kind == ACTIVATE and outcome == NOTED:
@@ -164,7 +168,7 @@ class Teaching(State):
                     self.signals.activated(self.learner, row, offer, time)
 
     def _learned(self, rewards: Lessons, outcomes: list[str]) -> None:
-        """Learn what feedback taught; where that was something else, say so."""
+        """Learn the final rewards of feedback; correct the outcomes of rows that were not learned."""
         learned = self._learnable(rewards)
         if len(learned.values) < len(rewards.values):
             for place in set(rewards.places).difference(learned.places):
@@ -172,19 +176,18 @@ class Teaching(State):
             self._count_unlearned(rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist()))
         taught, fresh = self._teach_at_once(learned)
         self._name(learned, outcomes)
-        # A policy that restarted the key meanwhile does not learn from before; a correction says nothing of
-        # that.
+        # A policy that has restarted the key does not learn earlier decisions. Corrections do not report it.
         if self.restarts and rewards.before is None:
             for place, present in zip(taught.places, fresh.tolist(), strict=True):
                 if not present:
                     outcomes[place] = LATE_EPOCH
 
     def _learnable(self, rewards: Lessons) -> Lessons:
-        """Return the rewards that are to be learned."""
+        """Return the rewards that may be learned in the current mode."""
         return rewards.take([]) if self.sets_aside else self.modes.learnable(rewards)
 
     def _teach(self, rewards: Lessons, *, counts: bool = True) -> Booleans:
-        """Learn, and count rewards; return of each lesson whether its decision was of the key's epoch."""
+        """Learn and count rewards; return True for each decision in its key's current epoch."""
         if not rewards.values:
             return np.zeros(0, np.bool_)
         values = self._policy_rewards(rewards)
@@ -195,7 +198,7 @@ class Teaching(State):
                 self._count_rewards(rewards)
             return fresh
         rewarded = [i for i, value in enumerate(values) if value is not None]
-        # Not every reward is one for the policy: a duel without a winner counts, and teaches nothing.
+        # Some rewards are counted but not learned, such as a duel without a winner.
         fresh = np.ones(len(values), np.bool_)
         entries, places = rewards.entries, np.arange(len(values))
         if len(rewarded) < len(values):
@@ -206,7 +209,7 @@ class Teaching(State):
         of = entries.tolist()
         lessons = [(self.learner, self.open, self.control.own(of))]
         if self.second is not None:
-            # The second policy first: the learner that decides has the last word on what was fresh.
+            # The secondary policy first: the placement's learner determines the result.
             lessons.insert(0, self.second.lessons(of))
         for learner, kept, own in lessons:
             if not own:
@@ -222,7 +225,7 @@ class Teaching(State):
         return fresh
 
     def _count_rewards(self, rewards: Lessons) -> None:
-        """Count what came back for decisions, in place of what was counted before."""
+        """Count rewards of decisions, replacing rewards counted before."""
         before = rewards.before or 0.0
         came = [i for i, reward in enumerate(rewards.values) if reward or before]
         if came:
@@ -239,7 +242,7 @@ class Teaching(State):
             )
 
     def _count_unlearned(self, rewards: Lessons, entries: Collection[int]) -> None:
-        """Count what came back for decisions that taught nothing, for those who look."""
+        """Count rewards that were not learned, in the arms' results."""
         left = rewards.take([i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries])
         times = self.windows.values(left.entries, "time")
         for time, earned in zip(times, self._earned(left), strict=True):
@@ -247,7 +250,7 @@ class Teaching(State):
                 self.series.results.rewarded(time, slot, amounts)
 
     def _earned(self, rewards: Lessons) -> list[Earned]:
-        """Return for each decision which arms earned how much."""
+        """Return for each decision the rewarded arms and the amounts for the sums."""
         columns = self._earning(rewards.entries), self._propensities(rewards.entries)
         return [
             [(slot, weighed(propensity, offered, value, rewards.before or 0.0))]
@@ -257,19 +260,19 @@ class Teaching(State):
         ]
 
     def _earning(self, entries: Ints) -> list[int | None]:
-        """Return the arms that earned the rewards of open decisions, by their entries."""
+        """Return the indices of the arms to which the rewards of open decisions are counted."""
         return self.open.actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
 
-    # The fold: decisions of the log taken in again ---------------------------------------------
+    # The fold: decisions of the log ------------------------------------------------------------
 
     def recall(self, rows: Block[DecisionRow]) -> None:
-        """Take in decisions from the log, made by the same moment in the same mode."""
+        """Restore logged decisions of the same time and mode."""
         if self.signals is not None:
             offers = [self.offered_slots(parsed(offered)) for offered in rows.column("offered")]
             self.signals.recall(self.learner, rows, offers)
         mode = rows.column("mode")[0]
-        # At once is many times as fast, and the same where no decision can change what the next one means:
-        # without restarts, without a second policy and without modes in which nothing is learned.
+        # A batch is many times as fast, and equal if no decision can affect the next one: without restarts,
+        # without a secondary policy and without modes in which nothing is learned.
         one_by_one = self.restarts or self.sets_aside or mode in (*UNLEARNED, SHADOW)
         if one_by_one or some_by_two(rows):
             for i in range(len(rows)):
@@ -277,14 +280,14 @@ class Teaching(State):
             return
         made_by, epochs = rows.column("policy"), rows.column("epoch")
         if made_by.count(self.policy_id) < len(rows):
-            # This policy never restarts; another one, which made some of them, may have.
+            # This policy never restarts, but an earlier policy that made some of them may have.
             epochs = [0] * len(rows)
         decisions = self._recalled_many(rows, epochs)
         self.learner.recall(decisions)
         self.decided(rows, decisions)
 
     def _recalled_many(self, rows: Block[DecisionRow], epochs: Sequence[int]) -> Sequence[Decision]:
-        """Return the learner's form of decisions of the log."""
+        """Return the learner's form of logged decisions."""
         learner = self.learner
         if not self._offers_all(rows):
             made = map(self.decision_of, rows, epochs)
@@ -296,17 +299,17 @@ class Teaching(State):
             learner.loops.plain_batch(learner.lanes.admit(rows.column("key")), contexts),
             self._actions(rows),
             np.array(epochs, np.int64),
-            # NumPy takes None for NaN.
+            # NumPy converts None to NaN.
             np.array(learned_propensities(rows), np.float64),
         )
 
     def _actions(self, rows: Block[DecisionRow]) -> Ints:
-        """Return what decisions showed, as the slots of arms."""
+        """Return the arm indices that logged decisions showed, shape (rows, width)."""
         slots = list(map(self.living.slots.__getitem__, rows.column("arm")))
         return np.array(slots, np.int64).reshape(-1, 1)
 
     def _recall_one(self, rows: Block[DecisionRow]) -> None:
-        """Take in a decision in whose epoch this fold may differ from the one that made it."""
+        """Restore one logged decision, whose epoch may differ in this fold."""
         row = rows[0]
         if by_two(row):
             self.decided(rows, *self._recalled_by_two(row))
@@ -316,7 +319,7 @@ class Teaching(State):
         self.decided(rows, [decision], second)
 
     def _recalled_by_two(self, row: DecisionRow) -> tuple[list[Decision], Decision | None]:
-        """Take in a decision beside a control with a policy of its own; only its maker saw it."""
+        """Restore a logged decision of the group's own policy, if the control has a policy, too."""
         second = None if self.second is None else self.second.recalled_by_two(self.here, row)
         if not row.control:
             return [self.recalled(self.learner, row)], second
@@ -324,11 +327,11 @@ class Teaching(State):
         return [read_by(self.learner, self.decision_of(row, self.learner.epoch(row.key)))], second
 
     def recalled(self, learner: Learner, row: DecisionRow) -> Decision:
-        """Take in a decision of the log; return a learner's form of it."""
+        """Restore a logged decision in a learner; return the learner's form of it."""
         decision = read_by(learner, self.decision_of(row, row.epoch))
         with self.standing(learner, row.key):
             learner.recall([decision])
-        # The epoch is this fold's, not the log's: another policy may fold a log, and restart at other times.
+        # The epoch of this fold, not of the log: another policy may restart at other times.
         return decision._replace(epoch=learner.epoch(row.key))
 
 
@@ -340,12 +343,12 @@ def _taught(
     before: list[float] | None,
     seen: Floats | None,
 ) -> Any:
-    """Teach a learner, or put rewards that came late in the place of the defaults."""
-    # What cannot be taken out again stays, and the reward is learned beside it.
+    """Learn rewards, or replace learned defaults (``previous``) by late rewards."""
+    # If the policy cannot replace a reward, the late one is learned in addition.
     if before is not None and learner.policy.correctable:
         learner.correct_many(kept.decisions(entries), before, values)
         return True
-    # A control may have a policy that knows nothing of what is seen.
+    # The control's policy may not learn examination.
     if seen is not None and learner.policy.learns_seen:
         values = with_seen(np.array(values), seen).tolist()
     return kept.learn(entries, values)

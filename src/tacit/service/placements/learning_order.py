@@ -1,15 +1,15 @@
-"""When open decisions are learned: once each, in the order in which their windows began.
+"""Learning order: open decisions are learned once each, in the order in which their windows began.
 
-A click comes soon, its absence is known when a window closes. A policy that learned each when it came would
-take every wave of silence for a change. So a decision is learned at an age by which nearly all clicks have
-come (:mod:`tacit.learning.delayed_feedback`): when the next decision is made, or as soon as everything before
-it is learned and its own outcome is final, or when its window closes.
+A click comes soon; its absence is known only when the window closes. A policy that learned each when it came
+would mistake every wave of silence for a change. So a decision is learned at an age by which nearly all
+clicks have come (:mod:`tacit.learning.delayed_feedback`): when a new decision is made, or as soon as all
+earlier decisions are learned and its own reward is final, or when its window closes.
 """
 
 # 1. Compiled loops over the kernels of ``tacit.learning.delayed_feedback``.
 # 2. ``LearningOrder``: the queue of a placement, by the entries of its open decisions.
-# What is done at a time depends on the log alone: edges are passed in any steps with the same result, and the
-# distribution of delays is estimated when decisions are made.
+# The result depends on the log alone: edges may be passed in any number of steps, and the distribution of
+# delays is estimated when decisions are made.
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tacit.service.placements.windows import AT_ONCE, TAUGHT, WAITING, RuleParam
 
 SPARE_ROWS = 256
 ENOUGH_CLICKS = 100
-"""From so many clicks on it is said how long they take."""
+"""Number of clicks from which their delay is reported."""
 PASSED = "passed"
 
 # ---- The loops
@@ -61,14 +61,14 @@ def enqueue_rows(
     entries: Ints,
     start: int,
 ) -> None:
-    """Append decisions whose windows begin at a time."""
+    """Append decisions whose windows begin at ``start``."""
     for entry in entries:
         enqueue(params, state, delays, queue, answers, entry, start)
         windows.turn[entry] = WAITING
 
 
 def pass_time(params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, time: int) -> None:
-    """Let decisions grow as old as they are at a time."""
+    """Advance the ages of the queued decisions to a time."""
     pass_edges(params, state, delays, queue, answers, time)
 
 
@@ -82,7 +82,7 @@ def note_rows(
     clicked: Booleans,
     time: int,
 ) -> None:
-    """Note what came for decisions that wait; of what is compared any outcome is a click."""
+    """Record feedback for queued decisions; for duels any outcome counts as a click."""
     window = delays.edges[EDGES - 1]
     for i in range(len(entries)):
         entry = entries[i]
@@ -107,7 +107,7 @@ def release_rows(
     age: int,
     rewards: Floats,
 ) -> int:
-    """Take decisions from the front whose turn has come; fill in their rewards; return where they end."""
+    """Remove decisions whose turn has come from the queue; fill in their rewards; return their end index."""
     place = queue.cursor[RELEASED]
     end = release(params, state, delays, queue, answers, time, age)
     for i in range(end - place):
@@ -118,7 +118,7 @@ def release_rows(
 
 
 def fit_delays(delays: Delays, time: int) -> int:
-    """Estimate the delays if enough clicks came since; return the age at which decisions are learned."""
+    """Estimate delays again if enough new clicks came; return the age at which decisions are learned."""
     if is_outgrown(delays):
         refit_delays(delays)
     return learning_age(delays, time)
@@ -135,13 +135,13 @@ class OrderLoops(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Decisions that are to be learned now, in their order.
+    """Decisions to learn now, in their order.
 
     Attributes
     ----------
     entries : array of int64
     rewards : array of float64
-        NaN where there is nothing to learn.
+        NaN if there is nothing to learn.
     """
 
     entries: Ints
@@ -154,7 +154,7 @@ NO_TURNS = Turns(np.empty(0, np.int64), np.empty(0))
 
 
 def counts_open(policy: Policy) -> bool:
-    """Return whether what a policy believes counts decisions that are not yet learned."""
+    """True if a policy's belief counts decisions that are not learned yet."""
     while hasattr(policy, "policy"):
         policy = policy.policy
     return type(policy).count_open is not Policy.count_open
@@ -167,11 +167,11 @@ class LearningOrder:
     ----------
     learner : Learner
     rule : RuleParams
-        By which feedback is attributed.
+        Rule of attribution.
     waits_whole : bool
-        Whether decisions are learned when their window closes, whatever clicks take.
+        Whether decisions are learned only when their window closes, whatever the delay of clicks.
     learns_late : bool
-        Whether an answer teaches that comes after its decision was learned without one.
+        Whether feedback is learned that comes after its decision was learned without any.
     """
 
     def __init__(self, learner: Learner, rule: RuleParams, *, waits_whole: bool, learns_late: bool) -> None:
@@ -179,9 +179,9 @@ class LearningOrder:
         self._learner, self.rule, self._waits_whole = learner, rule, waits_whole
         self.learns_late = learns_late
         self._single = policy.showing.single and policy.arms is not None
-        # Where silence is no reward of 0, what an open decision counts as is not known.
+        # An open decision counts as one without a reward, which requires that silence is a reward of 0.
         self.counts_open = counts_open(policy) and not rule.default and not rule.lowest
-        # Of a policy that counts nothing, one compiled loop serves all.
+        # All policies that count no open decisions share one compiled loop.
         self._idle = UniformRandom(2)
         self._idle_state = self._idle.init(1)
         self.delays = Delays.within(rule.window, policy.arm_count if self._single else 1)
@@ -189,20 +189,20 @@ class LearningOrder:
         self._answers = OpenAnswers.empty(0)
         self._loops: OrderLoops | None = None
         self._passed = 0
-        """Up to when decisions have grown older."""
+        """Time up to which ages are advanced."""
 
     @property
     def bytes(self) -> int:
-        """How many bytes the waiting decisions take, nearly."""
+        """Approximate size of the queue in bytes."""
         return sum(column.nbytes for column in (*self._queue, *self._answers))
 
     @property
     def waiting_count(self) -> int:
-        """How many decisions are not yet learned."""
+        """Number of decisions that are not learned yet."""
         return int(self._queue.size[0] - self._queue.cursor[RELEASED])
 
     def waits(self, time: int) -> int:
-        """Return for how long the first decision has waited that is not yet learned."""
+        """Return the waiting time of the first decision that is not learned yet; 0 without any."""
         place = self._queue.cursor[RELEASED]
         return time - int(self._queue.start[place]) if place < self._queue.size[0] else 0
 
@@ -212,29 +212,29 @@ class LearningOrder:
 
     @property
     def click_delay(self) -> int | None:
-        """Within what time 95 % of clicks come; None while they are too few to say."""
+        """Time within which 95 % of clicks come; None with too few clicks."""
         return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
 
     def reach(self, arms: int) -> None:
-        """Go on with more arms."""
+        """Add delays for new arms."""
         if self._single and arms > len(self.delays.clicks):
             self.delays = add_classes(self.delays, arms)
 
     def describe(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
-        """Keep for which key and arm decisions count; −1 where they do not, or no arm has its own delays."""
+        """Set the lane and arm for which each new decision counts as open; −1 if it does not count."""
         self._make_entries(entries)
-        # The entries may have been other decisions'.
+        # The entries may hold data of earlier decisions.
         self._answers.delay[entries], self._answers.known[entries] = NO_CLICK, False
         self._answers.hits[entries] = self._answers.plays[entries] = 0
         self._answers.lane[entries] = lanes
         self._answers.arm[entries] = arms if self._single else -1
 
     def skip(self, entries: Ints) -> None:
-        """Let nothing wait for decisions that teach nothing, whatever comes for them."""
+        """Mark decisions that are never learned as final, so that no later decision waits for them."""
         self._answers.known[entries] = True
 
     def enqueue(self, entries: Ints, windows: Windows, start: int) -> None:
-        """Append decisions whose windows begin at a time."""
+        """Append decisions whose windows begin at ``start``."""
         self._make_entries(entries)
         if self._queue.size[0] + len(entries) > len(self._queue.start):
             self._queue = make_room(self._queue, len(entries))
@@ -242,18 +242,21 @@ class LearningOrder:
         loop(*parts, self.delays, self._queue, self._answers, windows, entries, start)
 
     def pass_time(self, time: int) -> None:
-        """Let decisions grow as old as they are at a time."""
+        """Advance the ages of the queued decisions to a time."""
         self._passed = time
         if self._queue.size[0]:
             self._compiled().pass_time(*self._parts(), self.delays, self._queue, self._answers, time)
 
     def note(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
-        """Note what came for decisions that wait."""
+        """Record feedback for queued decisions."""
         loop, parts = self._compiled().note, self._parts()
         loop(*parts, self.delays, self._answers, windows, entries, clicked, time)
 
     def release(self, windows: Windows, time: int, *, decides: bool = False) -> Turns:
-        """Take the decisions whose turn has come by a time: more of them where the next one is made."""
+        """Remove and return the decisions whose turn has come by a time.
+
+        With ``decides``, before a new decision, decisions at the learning age are due, too.
+        """
         count = self.waiting_count
         if not count:
             return NO_TURNS
@@ -269,7 +272,7 @@ class LearningOrder:
         return Turns(self._queue.entry[begin:end].copy(), rewards[: end - begin])
 
     def _parts(self) -> tuple[Any, Any]:
-        """Return the params and state in which open decisions count."""
+        """Return params and state of the policy that counts open decisions, or of a stand-in."""
         if not self.counts_open:
             return self._idle.params, self._idle_state
         return self._learner.loops.params, self._learner.lanes.state
@@ -281,7 +284,7 @@ class LearningOrder:
             self._answers = copied_into(self._answers, larger)
 
     def compile(self) -> None:
-        """Compile the loops, or find them in the cache."""
+        """Compile the loops, or load them from the cache."""
         self._compiled()
 
     def _compiled(self) -> OrderLoops:
@@ -304,13 +307,13 @@ class LearningOrder:
     # Snapshots -------------------------------------------------------------------------------
 
     def saved(self) -> dict[str, list[float] | list[list[float]]]:
-        """Return the distribution of delays as what JSON can hold, and up to when it is."""
+        """Return the distribution of delays and its time as JSON data."""
         return {name: array.tolist() for name, array in self.delays._asdict().items()} | {
             PASSED: [self._passed]
         }
 
     def restore(self, saved: dict[str, Any] | None) -> None:
-        """Take over a distribution of delays, if it is of the same window."""
+        """Restore a distribution of delays if it is of a window of the same length."""
         if saved is None or saved["edges"] != self.delays.edges.tolist():
             return
         (self._passed,) = saved[PASSED]
@@ -319,7 +322,7 @@ class LearningOrder:
             array[tuple(map(slice, values.shape))] = values
 
     def columns(self, windows: Windows, entries: Ints) -> list[list[int]]:
-        """Return what is known of open decisions beside their windows, as what JSON can hold."""
+        """Return the turns and answers of open decisions as JSON data, one list for each."""
         self._make_entries(entries)
         columns = [windows.turn[entries].tolist()]
         columns += [column[entries].astype(np.int64).tolist() for column in self._answers]
@@ -334,7 +337,7 @@ class LearningOrder:
         *,
         anew: bool,
     ) -> None:
-        """Take over open decisions in the order of their windows; of a new learner, let them count anew."""
+        """Restore open decisions in the order of their windows; ``is_new_learner`` counts them again."""
         kept = np.array([row is not None for row in saved], np.bool_)
         if not kept.any():
             return
@@ -353,7 +356,7 @@ class LearningOrder:
             self._count_again(entries[counted & (turns == WAITING)])
 
     def _requeue(self, windows: Windows, entries: Ints) -> None:
-        """Fill the queue with decisions that have grown as old as they were."""
+        """Fill the queue with restored decisions at their ages."""
         count = len(entries)
         if count > len(self._queue.start):
             self._queue = make_room(self._queue, count)

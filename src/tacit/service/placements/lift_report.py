@@ -1,8 +1,8 @@
-"""What learning earned, as it is given over HTTP, on the page and on the command line."""
+"""Lift report of a placement, for HTTP, the page and the command line."""
 
-# 1. ``Wish``: what the planner is asked.
-# 2. ``lift_report``: the front; ``_Reporter`` works it out, over chapters that are comparable.
-# 3. Ratios, percents, times and bounds as the report has them.
+# 1. ``PlanQuery``: a query to the planner.
+# 2. ``make_lift_report``, by ``_Reporter``: the lift over comparable periods, their list, plan and winner.
+# 3. Helpers: sums, ratios, percentages, times and bounds in the form of the report.
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ DEFAULT_SHARE = HoldoutConfig().share
 WEIGHTS = "propensities"
 FOREVER = 2**62
 MANY = 100
-"""Decisions after which it is no chance any more that all are alike."""
+"""Number of decisions from which equal ones are no coincidence."""
 MINUS = "\N{MINUS SIGN}"
 PLANNED_CONFIDENCE = 0.95
 NO_CHAPTERS = "leave it out: stretches of time and chapters are known of holdouts"
 NO_DATES = "give the number of a chapter: dates are known of holdouts whose units are decisions"
 LEAST_DATE = 8
-"""Digits of a date; fewer are the number of a chapter."""
+"""Least number of digits of a date; fewer digits are the number of a period."""
 CHANGES = {
     ARMS: "arms changed",
     "rebuild": "the policy was rebuilt",
     "rollback": "what was learned was rolled back",
 }
 EXPLICIT = 0.8
-"""From this share of explicit feedback on, the control must have its own share of it: where only
-clicks come back, more of them is what learning is for."""
+"""Share of decisions with feedback from which the groups' shares of feedback are compared. Below it, feedback
+is mostly clicks, of which the policy should have more."""
 
 
 class Wish(msgspec.Struct):
-    """What the planner is asked; what is left out is as it is observed, or configured."""
+    """A query to the planner; missing fields are observed or taken from the configuration."""
 
     lift: float = PLANNED_LIFT
     share: float | None = None
@@ -92,7 +92,7 @@ def lift_report(
     stretch: tuple[str | None, str | None] = (None, None),
     wish: Wish | None = None,
 ) -> wire.LiftReport:
-    """Return what learning earned at a placement.
+    """Return the lift report of a placement.
 
     Parameters
     ----------
@@ -102,18 +102,17 @@ def lift_report(
     confidence : float, default 0.95
         0.9, 0.95 or 0.99.
     control : str, optional
-        In place of the holdout, what propensities compare with: ``uniform``, or ``arm NAME``.
-    stretch : (str or None, str or None)
-        Only decisions of that time, in ISO 8601: from when, and until when; or only some chapters:
-        the numbers of the first and the last.
-    wish : Wish, optional
-        What the planner is asked.
+        Control for a comparison by propensities instead of the holdout: ``uniform``, or ``arm NAME``.
+    time_range : (str or None, str or None)
+        Begin and end of the decisions in ISO 8601; or the numbers of the first and the last period.
+    query : PlanQuery, optional
+        Query to the planner.
 
     Raises
     ------
     InvalidValue
-        If the confidence or the control is another one, the placement shows more than one arm, or
-        no sums of that time are kept.
+        If the confidence or the control is not allowed, the placement shows lists and has no holdout, or
+        the time range has no sums.
     """
     boundary(confidence)
     _check_wish(wish, placement.config.scale)
@@ -135,14 +134,14 @@ def lift_report(
 
 
 def lift_of_metric(placement: Any, name: str) -> Lift:
-    """Return by how much a metric of the policy exceeds that of the holdout's control.
+    """Return the lift of a metric: policy minus the holdout's control.
 
     Parameters
     ----------
     placement : Placement
-        With a holdout.
+        A placement with a holdout.
     name : str
-        Of the metric.
+        Name of the metric.
     """
     return _Reporter(placement, 0, 0.95, None, Wish()).of_metric(name)
 
@@ -159,7 +158,7 @@ def _check_wish(wish: Wish | None, scale: RewardScale) -> None:
 
 
 class Stratum(NamedTuple):
-    """A chapter that counts, the share of its control, and its sums, if not all of them."""
+    """A period that counts, the share of its control, and sums that replace those of the whole period."""
 
     chapter: Chapter
     share: float
@@ -167,12 +166,12 @@ class Stratum(NamedTuple):
 
     @property
     def own(self) -> HoldoutSums:
-        """The sums that count."""
+        """The reward sums that count."""
         return self.chapter.reward if self.sums is None else self.sums
 
 
 class _Reporter:
-    """Works out a report."""
+    """Computes the lift report of a placement."""
 
     def __init__(self, placement: Any, now: int, confidence: float, control: str | None, wish: Wish) -> None:
         self._wish = wish
@@ -194,7 +193,7 @@ class _Reporter:
         self._strata = self._comparable()
 
     def _comparable(self) -> list[Stratum]:
-        """Return the chapters that are chosen whose rewards mean what they mean now."""
+        """Return the selected periods whose rule of rewards equals the current one."""
         terms = self._sums.terms
         metric = self._config.learned
         rule, of = rule_in(terms), metrics_in(terms).get(metric or "")
@@ -208,12 +207,12 @@ class _Reporter:
         ]
 
     def _share(self, chapter: Chapter) -> float | None:
-        """Return the share of a chapter's control; None without a holdout."""
+        """Return the share of a period's control; None without a holdout."""
         holdout = self._held if chapter is self._sums else holdout_in(chapter.terms)
         return None if holdout is None else holdout.share
 
     def report(self) -> wire.LiftReport:
-        """Return all of it."""
+        """Return the complete report."""
         holdout = self._holdout
         lift = self._by_propensities() if holdout is None else self._of_strata()
         plan = self._plan()
@@ -250,7 +249,7 @@ class _Reporter:
         )
 
     def report_of_chapters(self, first: str | None, last: str | None) -> wire.LiftReport:
-        """Return the lift of some chapters."""
+        """Return the report of a range of periods, by the numbers of the first and the last."""
         ends = []
         for field, text, default in (("from", first, 1), ("to", last, len(self._all))):
             number = int(text) if text and text.isdigit() else 0
@@ -268,7 +267,7 @@ class _Reporter:
         return self._only("chapters {} to {}".format(*ends), self._since(), end)
 
     def report_of(self, begin: str | None, end: str | None) -> wire.LiftReport:
-        """Return the lift of a stretch of time: of the reward, over the holdout."""
+        """Return the report of a time range: the lift of the reward over the holdout."""
         field, given = ("from", begin) if begin else ("to", end)
         if self._holdout is None or any(stratum.chapter.clustered for stratum in self._strata):
             raise InvalidValue(field, given, NO_CHAPTERS if self._holdout is None else NO_DATES)
@@ -284,7 +283,7 @@ class _Reporter:
         return self._only("decisions from {} to {} (UTC)".format(*days), first, last)
 
     def _only(self, of: str, begin: int, end: int) -> wire.LiftReport:
-        """Return what is known of a part of the time: what the reward's sums say."""
+        """Return the report with the lift of the reward alone, for a part of the time."""
         verdict = f"Of {of}: {said.lift_sentence(self._of_strata())}"
         return msgspec.structs.replace(
             self.report(),
@@ -301,7 +300,7 @@ class _Reporter:
     # The lift --------------------------------------------------------------------------------
 
     def _of_strata(self) -> Lift:
-        """Return the lift over all chapters that count."""
+        """Return the lift over all periods that count."""
         own = [stratum.own for stratum in self._strata]
         return self._of(own, [stratum.share for stratum in self._strata])
 
@@ -319,11 +318,11 @@ class _Reporter:
 
     @property
     def _covered(self) -> bool:
-        """Whether the log shows what the control would."""
+        """True if the log supports an estimate for the control."""
         return self._control != "uniform" or self._held is not None or _uniform(self._sums).covered
 
     def _since(self) -> int:
-        """Return since when decisions count."""
+        """Return the time from which decisions count."""
         if self._holdout is not None:
             return next((stratum.chapter.time for stratum in self._strata), self._sums.time)
         if self._control != "uniform":
@@ -339,10 +338,10 @@ class _Reporter:
         empty = HoldoutSums.empty()
         return _groups_of([stratum.own for stratum in self._strata] or [empty], self._scale)
 
-    # Chapters --------------------------------------------------------------------------------
+    # Periods ---------------------------------------------------------------------------------
 
     def _chapters(self) -> list[wire.ChapterLift]:
-        """Return all chapters of a holdout, in order."""
+        """Return all periods with a holdout, in order."""
         counted = {id(part.chapter) for part in self._strata if enough(part.own, part.share)}
         ends = [*self._sums.past[1:], self._sums, None]
         return [
@@ -381,7 +380,7 @@ class _Reporter:
         )
 
     def _changed(self) -> str:
-        """Return what changed last, and the lift before and since; nothing where it is unknown."""
+        """Describe the last change and the lift before and since; empty if either is unknown."""
         before: list[HoldoutSums] = []
         pieces = [
             (stratum, i, part)
@@ -406,7 +405,7 @@ class _Reporter:
         return f"{what} on {day} (before: {shown[0]}, since: {shown[1]})"
 
     def _look(self, holdout: HoldoutConfig) -> wire.PlannedLook | None:
-        """Return what the planned look says: of decisions made before it."""
+        """Return the result of the planned look, over decisions before it; None without a look."""
         if holdout.looked is None:
             return None
         at = said.day(moment(holdout.looked), moment(self._now))
@@ -421,7 +420,7 @@ class _Reporter:
         bounds = _bounds(lift.ratio), _bounds(lift.difference)
         return wire.PlannedLook(holdout.look or "", True, lift.claim, *bounds, verdict)
 
-    # What is said with it --------------------------------------------------------------------
+    # Verdict, planner, winner and metrics ----------------------------------------------------
 
     def _sentences(self, lift: Lift, plan: wire.Plan | None, wrong: list[wire.Mismatch]) -> list[str]:
         chapters = [] if self._holdout is None else [stratum.chapter for stratum in self._strata]
@@ -454,7 +453,7 @@ class _Reporter:
         return found
 
     def _counted(self) -> str:
-        """Return the time and the count of all this, in words."""
+        """Describe the time of the report and its number of decisions in words."""
         n = sum(group.decisions for group in self._groups().values())
         closes = None if self._closes is None else moment(self._closes)
         return said.counted_sentence(moment(self._now), n, self._pending, closes)
@@ -464,7 +463,7 @@ class _Reporter:
         if share is None:
             return []
         counts = independent_counts(sums)
-        # So many decisions are worth one, where users stay in their group.
+        # Design effect: decisions per independent decision if users stay in their group.
         effect = float(sums.counts.sum()) / max(sum(counts), 1.0) or 1.0
         pairs = {"decisions": chapter.decided, "activations": sums.counts}
         if chapter.answered.sum() >= EXPLICIT * sums.counts.sum() > 0:
@@ -477,13 +476,13 @@ class _Reporter:
         return found
 
     def _plan(self) -> wire.Plan | None:
-        """Return when a lift would show, of the holdout that there is or might be."""
+        """Return the decisions and days until a lift is detected, with the current or a default holdout."""
         wish, holdout = self._wish, self._held
         if self._scale.low or (self._elsewhere and holdout is None and wish == Wish()):
             return None
         share = wish.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
         n, rewards, scatter = self._observed()
-        # The control's own rate is known too badly at first.
+        # The overall rate: that of the control alone is too noisy at first.
         rate = wish.rate / self._scale.span if wish.rate else (rewards / n if n else 0.0)
         since = self._since() if self._held is self._holdout else self._sums.time
         passed = (self._now - since) / DAY if since else 0.0
@@ -493,7 +492,7 @@ class _Reporter:
         try:
             needed = decisions_needed(rate, wish.lift, share, dispersion=scatter)
         except InvalidValue:
-            # A lift beyond the largest reward.
+            # The lift would exceed the largest reward.
             return None
         begun = n if holdout is not None and wish.share in (None, holdout.share) else 0.0
         days = None if daily is None else max(needed - begun, 0.0) / daily
@@ -502,7 +501,7 @@ class _Reporter:
         return wire.Plan(wish.lift, needed, days, share, self._scale.amount(rate), daily, verdict)
 
     def _observed(self) -> tuple[float, float, float]:
-        """Return how many decisions there were, their rewards, and how these scatter."""
+        """Return the number of decisions, the sum of rewards, and the dispersion of rewards."""
         if self._held is not None:
             each = [stratum.own for stratum in self._strata] or [self._sums.reward]
             n = float(sum(sums.counts.sum() for sums in each))
@@ -514,7 +513,7 @@ class _Reporter:
         return n, rewards, 1.0
 
     def _winner(self) -> tuple[wire.BestArm | None, str]:
-        """Return the best arm, and what can be said of it."""
+        """Return the best arm and a sentence about it; None for the arm if there is no comparison."""
         scores = self._sums.scores
         if len(self._offer.slots) < 2 or not self._shows_one:
             return None, self._duels
@@ -524,7 +523,7 @@ class _Reporter:
             return None, said.EARLY_WINNER if known else said.NO_PROPENSITIES
         if self._sums.partial:
             return None, said.SOME_ARMS
-        # A unit that stays with the policy is never shown what the control draws.
+        # Units that stay with the policy never get the control's random arms.
         floor = floor_of(self._config.policy, None if self._sums.clustered else holdout)
         allowed = floor > 0 or scores.over_uniform().even
         found = winner(scores, self._confidence, self._offer.slots.tolist())
@@ -541,7 +540,7 @@ class _Reporter:
         return wire.BestArm(best, declared, behind, sentence), sentence
 
     def of_metric(self, name: str, comparisons: int = 1) -> Lift:
-        """Return the lift of a metric over the holdout, one of so many that are to hold together."""
+        """Return the lift of a metric over the holdout, simultaneous over a number of comparisons."""
         own = metrics_in(self._sums.terms).get(name)
         found_in = [
             stratum
@@ -561,7 +560,7 @@ class _Reporter:
         for name, config in self._config.metrics.items():
             lift = self.of_metric(name, len(self._config.metrics))
             if config.low:
-                # A ratio of amounts that do not begin at 0 has no meaning.
+                # A ratio is meaningless if amounts do not begin at 0.
                 lift = lift._replace(ratio=None)
             safety = guarded(lift, config.margin, better=config.better, span=config.largest)
             verdict = said.guardrail_sentence(name, safety, config.margin) + said.difference_sentence(lift)
@@ -574,7 +573,7 @@ class _Reporter:
 
 
 def _unscaled(lift: Lift, scale: RewardScale) -> Lift:
-    """Return a lift in the unit of rewards: a ratio of amounts that do not begin at 0 has no meaning."""
+    """Convert a lift to the unit of rewards; without a ratio if amounts do not begin at 0."""
     if lift.difference is None:
         return lift
     difference = Interval(*(scale.span * end for end in lift.difference))
@@ -582,7 +581,7 @@ def _unscaled(lift: Lift, scale: RewardScale) -> Lift:
 
 
 def _uniform(sums: LiftSums) -> Scores:
-    """Return the comparison with arms drawn uniformly, over all chapters."""
+    """Return the comparison with uniformly drawn arms, over all comparable periods."""
     rule, found = rule_in(sums.terms), sums.over_uniform
     for chapter in sums.past:
         if rule_in(chapter.terms) == rule:
@@ -591,13 +590,13 @@ def _uniform(sums: LiftSums) -> Scores:
 
 
 def _even(sums: LiftSums, policy: Policy) -> bool:
-    """Whether arms are shown as the uniform control shows them; what will learn begins so, too."""
+    """True if arms are shown uniformly, like by the uniform control, and not only at the beginning."""
     found = _uniform(sums)
     return found.even and (found.n >= MANY or floor_of(policy) == 1.0)
 
 
 def _never(placement: Any) -> list[str]:
-    """Return what to say where nothing is ever examined, or all is of one user."""
+    """Return warnings about a log without examinations, or with a single user or session."""
     sums, holdout = placement.lift, placement.holdout
     n, rewards = _uniform(sums)[:2]
     if holdout is not None:
@@ -611,7 +610,7 @@ def _never(placement: Any) -> list[str]:
 
 
 def _unclosed(placement: Any, now: int) -> str:
-    """Return what to say where decisions do not count as it is too early; nothing where that is not why."""
+    """Return a sentence if no decision counts yet because windows are open; empty otherwise."""
     time, closes, config = placement.lift.time, placement.closes, placement.config
     if not (config.propensities and config.policy.randomized):
         return ""
@@ -621,7 +620,13 @@ def _unclosed(placement: Any, now: int) -> str:
 
 
 def _weighed(sums: LiftSums, control: str, offer: Offer) -> Scores:
-    """Return the comparison with a control by propensities."""
+    """Return the comparison with a control by propensities.
+
+    Raises
+    ------
+    InvalidValue
+        If the control is not ``uniform`` or an arm on offer, or some offers were partial.
+    """
     if control == "uniform":
         return _uniform(sums)
     slots = dict(zip((f"arm {arm}" for arm in offer.arms), offer.slots.tolist(), strict=True))
@@ -636,12 +641,12 @@ def _weighed(sums: LiftSums, control: str, offer: Offer) -> Scores:
 
 
 def _sides(sums: LiftSums, holdout: HoldoutConfig | None, control: str) -> tuple[str, str]:
-    """Return what is compared, in words."""
+    """Return the two compared sides in words."""
     if holdout is not None:
         return "Learning", "the control"
     uniform = "arms drawn uniformly"
     whom = uniform if control == "uniform" else f"{control.removeprefix('arm ')} alone"
-    # It may have been decided elsewhere, by nothing that learns.
+    # Clients may have decided without learning.
     return uniform.capitalize() if sums.scores.over_uniform().even else "What was shown", whom
 
 
@@ -655,7 +660,7 @@ def _groups_of(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wir
 
 
 def _misweighed(sums: LiftSums) -> list[wire.Mismatch]:
-    """Return whether arms were shown as often as their propensities say."""
+    """Return the mismatch between shown arms and their propensities; empty without propensities."""
     frequencies = sums.frequencies
     if not frequencies.offered.any():
         return []
@@ -664,14 +669,14 @@ def _misweighed(sums: LiftSums) -> list[wire.Mismatch]:
 
 
 def _wrong(mismatch: wire.Mismatch, holdout: HoldoutConfig | None) -> str:
-    """Return what to say of an alarm."""
+    """Return the sentence about a mismatch."""
     if mismatch.what == WEIGHTS or holdout is None:
         return said.PROPENSITIES
     return said.mismatch_sentence(mismatch.what, mismatch.share or 0.0, holdout.share)
 
 
 def _ratio(sums: Sequence[HoldoutSums]) -> float | None:
-    """Return the ratio of mean rewards over chapters; None where the control earned nothing."""
+    """Return the ratio of mean rewards over periods; None if it is undefined."""
     n, r = (np.array(list(each)) for each in zip(*(sums_of[:2] for sums_of in sums), strict=True))
     if not n.all():
         return None
@@ -680,14 +685,14 @@ def _ratio(sums: Sequence[HoldoutSums]) -> float | None:
 
 
 def _percent(ratio: float | None) -> str:
-    """Return by how much a ratio is more than 1."""
+    """Format a ratio minus 1 as a percentage."""
     if ratio is None:
         return "not known"
     return f"{'' if ratio >= 1 else MINUS}{said.percent(abs(ratio - 1))}"
 
 
 def _text(time: int | None) -> str | None:
-    """Return a time in ISO 8601; None where there is none."""
+    """Format a time in ISO 8601; None for no time."""
     return moment(time).isoformat() if time else None
 
 
@@ -698,7 +703,13 @@ def _bounds(interval: Interval | None) -> wire.Bounds | None:
 
 
 def _ends(begin: str | None, end: str | None, now: int) -> tuple[int, int]:
-    """Return two times in microseconds since 1970, the first before the second and before now."""
+    """Parse a time range; return begin and end in microseconds since 1970.
+
+    Raises
+    ------
+    InvalidValue
+        If the begin is not before the end and before now.
+    """
     first, last = as_time("from", begin) if begin else 0, as_time("to", end) if end else FOREVER
     if begin and first >= min(last, now):
         raise InvalidValue("from", begin, f"give a time before {moment(min(last, now)).isoformat()}")

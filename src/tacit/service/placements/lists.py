@@ -1,9 +1,9 @@
 """Placements that show lists, and placements whose requests describe their arms by features."""
 
-# 1. ``SlatePlacement``: an ordered list of arms out, clicks on its positions in.
-# 2. ``FeaturePlacement``: arms come with the request, and are known by their features.
-# 3. Rows of features, checked and made an array.
-# 4. ``ItemListPlacement``: lists of items that come with requests or out of a catalogue.
+# 1. ``SlatePlacement``: shows an ordered list of arms; learns from clicks on positions.
+# 2. ``FeaturePlacement``: arms come with the request and are described by features.
+# 3. Checks of feature rows, and their conversion to arrays.
+# 4. ``ItemListPlacement``: lists of items from requests or from a catalogue.
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from tacit.service.placements.learning import Earned
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.state import Asked, Held, Texts
 
-# ---- Slate placements: an ordered list of arms out, clicks on its positions in
+# ---- Slate placements: ordered lists of arms, and clicks on positions
 
-# Rows of a tally over the positions: lists with something there, with a click there, with their
-# first click there.
+# Rows of the tally by position: lists with an arm at the position, with a click there, and with their first
+# click there.
 SHOWN, CLICKED, FIRST = range(3)
 
 
@@ -69,7 +69,7 @@ class SlatePlacement(Placement):
         ]
 
     def _listed(self, decision: Decision) -> list[Arm | None]:
-        """Return the arm at each position down to the last one; None where it stays empty."""
+        """Return the arm at each position, without empty positions at the end; None for empty ones."""
         slots = decision.slots.tolist()
         while slots and slots[-1] < 0:
             slots.pop()
@@ -101,7 +101,7 @@ class SlatePlacement(Placement):
         self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
 
     def positions(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
-        """Return clicked positions of a decision as the log keeps them; see the base class."""
+        """Format the clicked positions of feedback for the log; see the base class."""
         listed = self.shown(row)
         positions = requests.clicked_positions(feedback, listed)
         if positions is None:
@@ -112,7 +112,7 @@ class SlatePlacement(Placement):
         return positions
 
     def _policy_rewards(self, rewards: Lessons) -> list[Any]:
-        """Return, for each, 1 for each clicked position and 0 for the others."""
+        """Return for each decision 1 at clicked positions and 0 at others."""
         return list(map(self._clicked, rewards.values))
 
     def _clicked(self, clicks: Sequence[int]) -> float | list[float]:
@@ -139,36 +139,36 @@ class SlatePlacement(Placement):
         ]
 
     def _clicked_slot(self, slot: int) -> int | None:
-        """Return the slot of an arm of a list to which its clicks are counted; None for none."""
+        """Return the arm index to which clicks on a listed arm are counted; None if arms are not counted."""
         return int(slot)
 
     def counts(self) -> Any:
-        """Return the tally of all positions, as JSON data."""
+        """Return the tally of all positions as JSON data."""
         return self.tally.tolist()
 
     def _take_counts(self, counts: Any) -> None:
-        # A snapshot from before there was a tally has None, is refused, and the log is folded.
+        # Old snapshots without a tally have None, which fails here, and the log is folded.
         self.tally[:] = np.array(counts, np.int64)
 
     def show_counts(self, parts: Sequence[Any]) -> None:
         self.tally[:] = np.sum(np.array(parts, np.int64), axis=0)
 
 
-# ---- Feature placements: arms come with the request, and are known by their features
+# ---- Feature placements: arms come with the request and are described by features
 
 MOST_ARMS = 10_000
 PLACES = np.arange(MOST_ARMS)
-"""Of arms without names: one array, of which all open decisions have a part."""
+"""Indices of arms without names: one array, of which all open decisions hold views."""
 
 
 class FeaturePlacement(Placement):
     """Decides for one of the arms that a request describes by their features.
 
-    Parameters are those of :class:`Placement`. The log keeps the features of every arm on offer.
+    Parameters are those of :class:`Placement`. The log holds the features of every arm on offer.
     """
 
     named_features: ClassVar[bool] = True
-    """Whether a weight speaks of one feature."""
+    """Whether each weight of the policy belongs to one feature."""
 
     @property
     def layers(self) -> int:
@@ -177,12 +177,12 @@ class FeaturePlacement(Placement):
 
     @property
     def first_belief(self) -> tuple[str, Any] | None:
-        """What is believed of the features for the first key; None where that is not known."""
+        """The first key, and its posterior over the features' weights; None if it has none."""
         keys = self.learner.lanes.of
         if not keys or not self.named_features:
             return None
         first = next(iter(keys))
-        # One that restarts another asks that one, which may have none.
+        # A restarting policy delegates to its inner policy, which may have no posterior.
         with contextlib.suppress(UnknownName, AttributeError):
             return first, self.learner.posterior(first)
         return None
@@ -190,12 +190,12 @@ class FeaturePlacement(Placement):
     # Decide ----------------------------------------------------------------------------------
 
     def checked(self, request: requests.DecisionRequest) -> requests.Impression:
-        """Return an impression that :meth:`choose` will take.
+        """Check a request and return its impression.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If something does not fit.
+            If the request does not fit the placement.
         """
         self._session(request.session)
         if request.relevance is None and self.items is not None:
@@ -226,7 +226,7 @@ class FeaturePlacement(Placement):
 
     def asked_before(self, impression: requests.Impression, row: DecisionRow) -> bool:
         if isinstance(impression.given, Sought) and impression.given.skips and row.offered is not None:
-            # What was on offer is what was there of it.
+            # Missing items were skipped: compare with the items that existed.
             there = set(json.loads(row.offered))
             impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in there])
         return super().asked_before(impression, row)
@@ -255,7 +255,7 @@ class FeaturePlacement(Placement):
         return list(map(self._count_candidates, impressions))
 
     def _count_candidates(self, impression: requests.Impression) -> int:
-        """Return how many candidates an impression has; 0 if it was decided elsewhere."""
+        """Return the number of candidates of an impression; 0 for a client-side decision."""
         given = impression.given
         if isinstance(given, Sought):
             return given.count_candidates(self.learner.items, impression.arms)
@@ -276,7 +276,7 @@ class FeaturePlacement(Placement):
         context = impression.context if learner.policy.context_dim else None
         relevance, examination = impression.given
         if isinstance(relevance, Located):
-            # Vectors that come from the catalogue are not given in the place of its own.
+            # ``choose`` refuses relevance for a policy with a catalogue, so rows are passed directly.
             rows = as_rows(context, impression.arms, relevance.vectors, examination)
             return learner.choose_rows([impression.key], rows)[0]
         key, arms = impression.key, impression.arms
@@ -332,7 +332,7 @@ class FeaturePlacement(Placement):
         super()._keep(entries, rows, decisions, second)
 
     def _known_item(self, row: DecisionRow) -> Any:
-        """Return what a decision among items of the catalogue showed; None for one of other candidates."""
+        """Return the catalogue item that a logged decision showed; None if its candidates were others."""
         return shown_of(row.shown)
 
     def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
@@ -369,7 +369,7 @@ class FeaturePlacement(Placement):
         self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
 
     def _earning(self, entries: Ints) -> list[int | None]:
-        # Arms that come with a request have no slots that last.
+        # Arms that come with requests have no permanent index.
         return super()._earning(entries) if self.living.slots else [None] * len(entries)
 
     def _offered(self, row: DecisionRow) -> int:
@@ -384,22 +384,22 @@ class FeaturePlacement(Placement):
 
 
 def _located(asked: Asked) -> list[Located | None]:
-    """Return where in the catalogue what is on offer was found."""
+    """Return the candidates that each impression has from the catalogue; None for others."""
     return [given[0] if isinstance(given[0], Located) else None for given in asked.column("given")]
 
 
 def _lean(decision: Decision) -> Decision:
-    """Return a decision on arms without names of which no more is kept than what it shows."""
+    """Return a decision with the features of its shown arms alone, and unnamed arms on offer."""
     return decision.lean()._replace(offered=PLACES[: len(decision.offered)])
 
 
 def feature_rows(field: str, rows: Any, dim: int) -> list[list[float]] | None:
-    """Return rows of features as floats; None where none are read.
+    """Check rows of features and convert them to floats; None if the policy reads none.
 
     Raises
     ------
     InvalidValue
-        If there is no row, or one that is not ``dim`` finite numbers; it names the row.
+        If there is no row, or a row is not ``dim`` finite numbers; the error names the row.
     """
     if dim == 0:
         if rows is not None:
@@ -421,24 +421,24 @@ def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
     return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
 
 
-# ---- Lists of items that are known by their features, which come with requests or out of a catalogue
+# ---- Lists of items with features, from requests or from a catalogue
 
 
 class ItemsShown(msgspec.Struct, frozen=True):
-    """What a decision listed out of a catalogue, as its row of the log holds it.
+    """The catalogue items that a decision listed, as its row of the log holds them.
 
     Attributes
     ----------
     slate : list of str or int
-        From the top.
+        Listed items from the top.
     prefixes, places : list of float
-        As :class:`~tacit.service.log.rows.Slate` has them.
+        Propensities, as in :class:`~tacit.service.log.rows.Slate`.
     vectors : bytes
-        Of the items that are listed: numbers of half precision, one vector after the other.
+        Vectors of the listed items: numbers of half precision, one vector after the other.
     at : list of int
-        The places of these items among the candidates, in the order offered.
+        Positions of the listed items among the candidates.
     of : int
-        How many candidates there were.
+        Number of candidates.
     """
 
     slate: list[Arm]
@@ -450,7 +450,7 @@ class ItemsShown(msgspec.Struct, frozen=True):
 
     @property
     def relevance(self) -> Floats:
-        """The vectors as a decision has them: of what it shows, or in the order offered if that is all."""
+        """Vectors of the listed items; in the order of the candidates if all candidates are listed."""
         rows = np.frombuffer(self.vectors, np.float16).reshape(len(self.at), -1).astype(np.float64)
         return rows[np.argsort(self.at)] if len(self.at) == self.of else rows
 

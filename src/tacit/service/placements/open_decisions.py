@@ -1,14 +1,11 @@
-"""Open decisions.
+"""Open decisions: their rows, their windows as columns, and their data for the learner."""
 
-The rows in the blocks in which they came, columns by entries, and what a learner must know of them again.
-"""
-
-# Three stores of the same decisions, each for another question:
-# 1. ``OpenRows``: a decision by its number in the log; blocks stay as they came, so that nothing is copied.
-# 2. ``OpenEntries``: its window, by its entry, in columns that compiled loops read.
-# 3. ``OpenDecisions``: what the learner must know again of it when its reward comes.
-# An entry is free again when its decision is closed and no default of it can be corrected; a block is let go
-# with the last of its decisions. So memory follows what is open, not what was ever decided.
+# Three stores of the same decisions:
+# 1. ``OpenRows``: rows by sequence number, in the blocks in which they came, so that nothing is copied.
+# 2. ``OpenEntries``: windows by entry, in columns for compiled loops.
+# 3. ``OpenDecisions``: the data with which the learner learns a reward later.
+# An entry is free again when its decision is closed and its default can no longer be corrected; a block is
+# dropped with the last of its decisions. So memory follows the open decisions, not all decisions ever made.
 
 from __future__ import annotations
 
@@ -30,17 +27,17 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.rows import Content, DecisionRow
 from tacit.service.placements.windows import Windows, loops
 
-# ---- The rows of open decisions, in the blocks in which they came
+# ---- Rows of open decisions, in the blocks in which they came
 
 
 SMALL, JOINED = 256, 512
-"""Blocks of fewer rows are joined, up to so many rows: a block for each would take more than its rows."""
+"""Blocks below the first size are joined up to the second: a small block costs more memory than its rows."""
 NUMBERS = "seq", "time"
-"""Fields of which a joined block keeps no objects."""
+"""Fields that a joined block stores as arrays of numbers, not as Python objects."""
 
 
 class OpenRows:
-    """Blocks of decisions, small ones joined, each for as long as one of its decisions is held.
+    """Blocks of open decisions; a block is dropped when all its decisions are released.
 
     Examples
     --------
@@ -59,24 +56,26 @@ class OpenRows:
         self._blocks: dict[int, Block[DecisionRow]] = {}
         self._entries: dict[int, Sequence[int] | Ints] = {}
         self._held: dict[int, int] = {}
-        # Of the blocks that came in the order of the log: their numbers, and first decisions.
+        # Numbers and first sequence numbers of the blocks that came in the order of the log.
         self._numbers: list[int] = []
         self._firsts: list[int] = []
         self._strays: dict[int, int] = {}
         self._last = 0
-        # The block to which the next small one is joined, 0 for none; its rows, and what extends its columns.
+        # Number of the block to which small ones are joined (0 for none), its row count, and the functions
+        # that extend its columns.
         self._growing = self._grown = 0
         self._extend: list[Callable[[Iterable[Any]], None]] = []
 
     def put(self, block: Block[DecisionRow], entries: Ints, *, in_order: bool = True) -> tuple[int, int]:
-        """Hold decisions that were given entries; return their block's number and where it has the first.
+        """Add a block of decisions; return its number and the index of its first row in the block.
 
         Parameters
         ----------
         block : Block
         entries : array of int64, shape (rows,)
+            Entries of the decisions.
         in_order : bool
-            Whether they come after all others in the log, ascending.
+            Whether the decisions follow all earlier ones in the log, in ascending order.
         """
         number = self._begun(block, entries)
         self._held[number] = len(block)
@@ -95,9 +94,9 @@ class OpenRows:
         return self._last
 
     def join(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
-        """Hold a small block, that comes after all others, as the end of a larger one; as :meth:`put`."""
+        """Append a small block, which must be the latest, to a larger one; return as :meth:`add_block`."""
         number, count = self._growing, len(block)
-        # One decision a request would be one block each, of a dozen lists; joined they are columns that grow.
+        # With one decision a request, each block would be a dozen lists of length one.
         if not number or self._grown + count > JOINED:
             columns: Any = [array("q") if field in NUMBERS else [] for field in DecisionRow._fields]
             number = self._growing = self._begun(Block(DecisionRow, columns), array("q"))
@@ -106,7 +105,7 @@ class OpenRows:
             self._firsts.append(block.column("seq")[0])
             self._extend = [column.extend for column in columns]
         place = self._grown
-        # In C: each returns None.
+        # ``any`` runs the calls in C: each returns None.
         any(map(call, self._extend, block.columns))
         self._entries[number].extend(entries.tolist())  # type: ignore[union-attr]
         self._held[number] += count
@@ -114,9 +113,9 @@ class OpenRows:
         return number, place
 
     def release(self, numbers: Ints) -> None:
-        """Hold one decision less of a block, for each time that its number is given."""
+        """Release one decision for each given block number; drop blocks without decisions."""
         each = numbers.tolist()
-        # Most often they are of one block.
+        # Most often all numbers are the same.
         for number in set(each):
             self._held[number] -= each.count(number)
             if not self._held[number]:
@@ -135,7 +134,7 @@ class OpenRows:
                 del self._strays[seq]
 
     def all(self) -> dict[int, Block[DecisionRow]]:
-        """Return the blocks of now by their numbers."""
+        """Return a copy of the current blocks by number."""
         return dict(self._blocks)
 
     def block(self, number: int) -> Block[DecisionRow]:
@@ -143,21 +142,20 @@ class OpenRows:
         return self._blocks[number]
 
     def change(self, field: str, change: Callable[[Any], Any]) -> None:
-        """Let a field of every row have another value."""
+        """Apply a function to a field of every row."""
         self._growing = 0
         for number, block in self._blocks.items():
             self._blocks[number] = block.with_column(field, list(map(change, block.column(field))))
 
     def entry_of(self, seq: int) -> int | None:
-        """Return the entry that a decision was given, by its place in the log.
+        """Return the entry of a decision by its sequence number, or None.
 
-        It may have been given to another one since, if others of its block are held.
+        The entry may belong to a later decision if this one is closed and its block is still held.
         """
         stray = self._strays.get(seq)
         if stray is not None:
             return stray
-        # Blocks come in the order of the log, so two searches by halves find a decision without an index of
-        # all.
+        # Blocks are in the order of the log, so two binary searches find a decision without an index.
         place = bisect_right(self._firsts, seq) - 1
         if place < 0:
             return None
@@ -169,20 +167,20 @@ class OpenRows:
         return int(self._entries[number][within])
 
 
-# ---- Open decisions as columns, each an entry of its own: nothing is made for one of them alone
+# ---- Windows of open decisions as columns, one entry each: no Python object for a single decision
 
 Beside = Callable[[Ints], Iterable[Ints | list[Any]]]
-"""Returns columns of what is known elsewhere of decisions, by their entries."""
+"""Returns additional columns of a snapshot for the decisions with these entries."""
 
 PIECE = 4096
-"""Rows that are made at once of columns."""
+"""Number of rows that are converted from columns at once."""
 SPARE_ENTRIES = 256
 ROW_BYTES = 430
-"""What Python keeps of an open decision: its row, its id and its place by that."""
+"""Bytes of Python objects for an open decision: its row, its id and its place in the dict of ids."""
 
 
 class OpenEntries:
-    """The entries of open decisions, and what came with them."""
+    """The entries of open decisions, their rows, windows and feedback ids."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
@@ -201,45 +199,45 @@ class OpenEntries:
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take, nearly, without what is kept beside them."""
+        """Approximate size in bytes, without the blocks' columns and the learner's data."""
         columns = sum(column.nbytes for column in (*self._windows, self._free))
         return columns + ROW_BYTES * len(self._open)
 
     @property
     def capacity(self) -> int:
-        """How many entries there are."""
+        """Number of entries, free ones included."""
         return len(self._windows.seq)
 
     @property
     def oldest(self) -> int | None:
-        """The place in the log of the first decision from which something may still be learned."""
+        """Sequence number of the first decision that may still be learned; None without any."""
         known = self._windows.open | self._windows.defaulted
         return int(self._windows.seq[known].min()) if known.any() else None
 
     def row(self, entry: int) -> DecisionRow:
-        """Return the row of a decision."""
+        """Return the row of a decision by its entry."""
         block = self._rows.block(int(self._windows.block[entry]))
         return block[int(self._windows.place[entry])]
 
     def of(self, seq: int) -> DecisionRow:
-        """Return the row of an open decision by its place in the log."""
+        """Return the row of an open decision by its sequence number."""
         return self.row(self._located(seq))
 
     def _located(self, seq: int) -> int:
-        """Return the entry of a decision by its place in the log; −1 if it is long forgotten."""
+        """Return the entry of a decision by its sequence number; −1 if it is closed for good."""
         entry, windows = self._rows.entry_of(seq), self._windows
         if entry is None or windows.seq[entry] != seq:
             return -1
         return entry if windows.open[entry] or windows.defaulted[entry] else -1
 
     def rows(self, entries: Ints) -> list[DecisionRow]:
-        """Return the rows of decisions."""
+        """Return the rows of decisions by their entries."""
         blocks = map(self._rows.block, self._windows.block[entries].tolist())
         places = self._windows.place[entries].tolist()
         return [block[place] for block, place in zip(blocks, places, strict=True)]
 
     def change(self, field: str, change: Callable[[Any], Any]) -> None:
-        """Let a field of the row of every open decision have another value."""
+        """Apply a function to a field of every open decision's row."""
         self._rows.change(field, change)
 
     def values(self, entries: Ints, field: str) -> list[Any]:
@@ -247,7 +245,7 @@ class OpenEntries:
         return self.columns(entries, field)[0]
 
     def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
-        """Return some fields of the rows of decisions, a list for each."""
+        """Return several fields of the rows of decisions, one list per field."""
         numbers = self._windows.block[entries].tolist()
         places = self._windows.place[entries].tolist()
         blocks = {number: self._rows.block(number) for number in set(numbers)}
@@ -259,45 +257,45 @@ class OpenEntries:
         return found
 
     def seqs(self, entries: Ints) -> list[int]:
-        """Return the numbers of decisions in the log."""
+        """Return the sequence numbers of decisions."""
         numbers: list[int] = self._windows.seq[entries].tolist()
         return numbers
 
     def deadline(self, entry: int) -> int:
-        """Return when a decision's window closes."""
+        """Return the time at which a decision's window closes."""
         return int(self._windows.deadline[entry])
 
     def clicked(self, entries: Ints) -> list[bool]:
-        """Return for each decision whether something came back for it that is not 0."""
+        """True for each decision whose reward so far is not 0."""
         answers: list[bool] = (np.nan_to_num(self._windows.reward[entries]) != 0.0).tolist()
         return answers
 
     def times_answered(self, entry: int) -> int:
-        """Return how much feedback came for a decision."""
+        """Return the number of feedback rows for a decision."""
         return int(self._windows.answers[entry])
 
     def reward(self, entry: int) -> float:
-        """Return what a decision has earned so far; NaN for nothing."""
+        """Return the reward of a decision so far; NaN without feedback."""
         return float(self._windows.reward[entry])
 
     def answered_less(self, entries: Ints, most: int) -> bool:
-        """Whether each of some decisions had feedback less than ``most`` times."""
+        """True if each decision has fewer than ``most`` feedback rows."""
         times: list[int] = self._windows.answers[entries].tolist()
         return max(times) < most
 
     def contents(self, entry: int) -> dict[str, Content]:
-        """Return what came with an id, by that id."""
+        """Return the contents of a decision's feedback that has an id, by that id."""
         return self._ids.get(entry, {})
 
     def _given(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
-        """Give decisions entries, open until a time."""
+        """Assign entries to decisions, with windows that are open until a deadline; return the entries."""
         if self._spent:
             self._release()
         count = len(block)
         if self._free_count < count:
             self._grow(count)
         self._free_count -= count
-        # Freed last, used first: the same few entries stay in the processor's cache.
+        # The entry that was freed last is used first: the same few entries stay in the processor's cache.
         entries = self._free[self._free_count : self._free_count + count].astype(np.int64)
         if in_order and count < SMALL:
             number, place = self._rows.join(block, entries)
@@ -312,7 +310,7 @@ class OpenEntries:
         old = self.capacity
         new = max(SPARE_ENTRIES, 2 * old, old + count)
         self._windows = copied_into(self._windows, Windows.zeros(new))
-        # There is room for all entries, so that none is ever made when they are given back.
+        # Large enough for all entries, so that releasing them never allocates.
         free = np.empty(new, np.int32)
         free[: new - old] = np.arange(old, new)
         free[new - old : new - old + self._free_count] = self._free[: self._free_count]
@@ -332,7 +330,7 @@ class OpenEntries:
         if self._ids:
             found = map(self._ids.get, entries.tolist())
             contents = [content and dict(content) for content in found]
-        # To copy columns takes little time; what is made of them can wait until it is written.
+        # Columns are copied now, which is fast; rows are built later, when they are written.
         columns: list[Any] = [
             windows.block[entries],
             windows.place[entries],
@@ -350,7 +348,7 @@ class OpenEntries:
         )
 
     def _so_far(self, entries: Ints) -> Floats | list[Any]:
-        """Return what came for decisions; NaN, or None in a list, for nothing."""
+        """Return the feedback of decisions so far; NaN, or None in a list, without any."""
         so_far: Floats = self._windows.reward[entries]
         return so_far
 
@@ -358,8 +356,7 @@ class OpenEntries:
         self._windows.reward[entry] = reward
 
     def _unpacked(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
-        """Give decisions of a snapshot entries, as they were; without their feedback's ids if not
-        ``named``."""
+        """Assign entries to the decisions of a snapshot; restore their feedback ids if ``named``."""
         parts = [columns[:8] for columns in saved]
         if not parts:
             return np.empty(0, np.int64)
@@ -378,7 +375,7 @@ class OpenEntries:
 
 
 def _rows_of(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of columns, as what Python has, a piece at a time."""
+    """Yield the rows of columns as tuples of Python values, converted a piece at a time."""
     for first in range(0, count, PIECE):
         piece = [_as_python(column[first : first + PIECE]) for column in columns]
         yield from zip(*piece, strict=True)
@@ -391,24 +388,24 @@ def _as_python(column: Any) -> list[Any]:
     return values
 
 
-# ---- What a learner must know again of open decisions: columns by their entries
+# ---- Data with which a learner learns open decisions: columns by entry
 
 _COLUMNS = ("_lanes", "_epochs", "_actions", "_propensities", "_contexts")
 
 
 class OpenDecisions:
-    """The learner's side of open decisions.
+    """Lanes, epochs, actions, propensities, contexts and offers of open decisions, by entry.
 
     Parameters
     ----------
     learner : Learner
-    whole : array of int64
-        Slots of all arms that it began with.
+    initial_indices : array of int64
+        Indices of the arms that the placement began with.
     """
 
     def __init__(self, learner: Learner, whole: Ints) -> None:
         self._learner, self._whole = learner, whole
-        # What is learned by entries is not watched, and would look as if nothing were ever learned.
+        # The watch does not see learning by entries; it would warn that nothing is ever learned.
         learner.watch.stop()
         policy = learner.policy
         self._lanes, self._epochs = np.zeros((2, 0), np.int64)
@@ -418,19 +415,19 @@ class OpenDecisions:
         self._offers: dict[int, tuple[Ints, Floats, Floats]] = {}
 
     def keep(self, entries: Ints, decisions: Sequence[Decision], *, plain: bool) -> None:
-        """Keep decisions in their entries.
+        """Store decisions at their entries.
 
         Parameters
         ----------
         entries : array of int64
         decisions : Decisions or sequence of Decision
         plain : bool
-            Whether all arms that there were in the beginning were on offer, without features.
+            Whether exactly the initial arms were on offer, without features.
         """
         wanted = max(entries.tolist(), default=-1) + 1
         if wanted > len(self._lanes):
             self._reach(wanted)
-        # The entry may have been another decision's, with an offer of its own.
+        # An entry may still hold the offer of an earlier decision.
         for entry in entries.tolist() if self._offers else ():
             self._offers.pop(entry, None)
         rows = _rows(entries)
@@ -445,7 +442,7 @@ class OpenDecisions:
             self._lanes[rows] = self._learner.lanes.admit([d.key for d in decisions])
             self._actions[rows] = [d.slots for d in decisions]
             self._epochs[rows] = [d.epoch for d in decisions]
-            # NumPy takes None for NaN.
+            # NumPy converts None to NaN.
             self._propensities[rows] = np.array([d.propensity for d in decisions], np.float64)
             self._contexts[rows] = [d.context for d in decisions]
         if not plain:
@@ -453,7 +450,7 @@ class OpenDecisions:
             self._offers.update(zip(entries.tolist(), offers, strict=True))
 
     def _reach(self, wanted: int) -> None:
-        """Make room for so many entries."""
+        """Grow the columns to at least this number of entries."""
         old = len(self._lanes)
         for name in _COLUMNS:
             column = getattr(self, name)
@@ -463,7 +460,7 @@ class OpenDecisions:
 
     @property
     def bytes(self) -> int:
-        """How many bytes their columns take."""
+        """Size of the columns in bytes."""
         return sum(getattr(self, name).nbytes for name in _COLUMNS)
 
     def epochs(self, entries: Ints) -> Ints:
@@ -472,37 +469,37 @@ class OpenDecisions:
         return epochs
 
     def lanes(self, entries: Ints) -> Ints:
-        """Return where the learner keeps what it knows of the keys of decisions."""
+        """Return the learner's lanes of the keys of decisions."""
         return self._lanes[entries]
 
     def actions(self, entries: Ints) -> Ints:
-        """Return what decisions showed, as the slots of arms."""
+        """Return the arm indices that decisions showed, shape (rows, width)."""
         return self._actions[entries]
 
     def propensities(self, entries: Ints) -> Floats:
-        """Return the propensities of decisions; NaN where they are not known."""
+        """Return the propensities of decisions; NaN if unknown."""
         return self._propensities[entries]
 
     def offers(self, entries: Ints) -> list[Ints]:
-        """Return the slots of the arms that were on offer."""
+        """Return the indices of the arms that were on offer to each decision."""
         whole = self._whole
         if not self._offers:
             return [whole] * len(entries)
         return [self._offers[entry][0] if entry in self._offers else whole for entry in entries.tolist()]
 
     def decisions(self, entries: Ints) -> Decisions:
-        """Return decisions, for the learner to learn from; without their keys."""
+        """Return decisions for the learner, without their keys."""
         batch, actions = self._batch(entries)
         return self._learner.decisions_of(batch, actions, self._epochs[entries], self._propensities[entries])
 
     def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:
-        """Let the learner learn what decisions earned; return of each whether it taught something.
+        """Learn the rewards of decisions; return True for each that was learned (in its key's epoch).
 
         Parameters
         ----------
         entries : array of int64
         values : sequence
-            Numbers within [0, 1], of a list one for each position.
+            Rewards in [0, 1]; for a list, one reward for each position.
         """
         feedback = np.array(values, np.float64).reshape(len(entries), -1)
         if not self._offers:
@@ -518,10 +515,10 @@ class OpenDecisions:
         )
 
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
-        """Return impressions, and what was shown for each."""
+        """Return the impressions of decisions as a batch, and the shown arm indices of each."""
         rows = _rows(entries)
         plain = self._learner.loops.plain_batch(self._lanes[rows], self._contexts[rows])
-        # Arms that came or went since must not change what an older decision offered.
+        # Arms added or retired since must not change the offer of an older decision.
         same = plain.arms is self._whole or np.array_equal(plain.arms, self._whole)
         if not self._offers and same:
             return plain, self._actions[rows]
@@ -545,7 +542,7 @@ class OpenDecisions:
 
 
 def _rows(entries: Ints) -> Ints | slice:
-    """Return what picks some rows of a column; a single one as a view, which takes a fifth of the time."""
+    """Return an index for rows of a column; a slice for a single row, which takes a fifth of the time."""
     if len(entries) != 1:
         return entries
     entry = int(entries[0])

@@ -1,6 +1,7 @@
-"""One placement: its learner, its windows and its series, all a fold over its part of the log.
+"""A placement: its learner, its windows and its series, as a fold over its part of the log.
 
-Last, what changes it: each aspect says its own, here stands how to find it and what belongs to no aspect.
+1. ``Placement``: restores its state from a snapshot, and applies change events.
+2. ``EFFECTS`` and ``list_changes``: requests that change a placement, and its change events in words.
 """
 
 from __future__ import annotations
@@ -24,25 +25,22 @@ from tacit.service.placements.state import ASPECTS
 
 
 class Placement(Deciding, Saving):
-    """The learner of a placement, and how its decisions stand in the log.
-
-    This one decides for one of several arms. Other kinds are subclasses: they say what they take,
-    show and learn, and everything else is the same for all.
+    """A placement that shows one of several arms; subclasses show lists, duels or arms with features.
 
     Parameters
     ----------
     name : str
     config : PlacementConfig
     stored : StoredPlacement
-        As the store has it.
+        The placement's row in the store.
     snapshot : Snapshot, optional
-        Where to begin; without one, at the beginning of the log.
+        Latest snapshot; without one, the placement folds the whole log.
     base : Snapshot, optional
-        The beginning of the log, where what was before has been dropped.
-    regime : Regime, optional
-        The last one, where the policy is another one than in the beginning.
+        Snapshot at the beginning of the log, if older rows were dropped.
+    policy_version : PolicyVersion, optional
+        Current policy version, if the policy was replaced since the beginning.
     origin : Snapshot, optional
-        The state that it has gone back to.
+        State to which the placement was rolled back.
 
     Raises
     ------
@@ -66,7 +64,7 @@ class Placement(Deciding, Saving):
             snapshot = None
         if snapshot is None or not self._restored(snapshot):
             self._rest_on(base, origin)
-        # Nobody's request shall wait for the compiler.
+        # No request should wait for the compiler.
         for learner in self.learners:
             learner.compile()
             if self.control.coin is not None:
@@ -76,15 +74,15 @@ class Placement(Deciding, Saving):
 
     @property
     def candidate_size(self) -> int:
-        """How many numbers describe a candidate."""
+        """Number of features of a candidate, at least 1."""
         return max(sum(self.config.policy.feature_dims), 1)
 
     def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
-        """Return of each impression how many candidates it has, or all arms that there are."""
+        """Return the number of candidates of each impression."""
         return [len(self.offer.slots)] * len(impressions)
 
     def still(self) -> Self:
-        """Return what there is to see of it by now, for another thread while this one goes on."""
+        """Return a copy for reader threads."""
         seen = copy(self)
         seen.series, seen.outcomes = self.series.still(), self.outcomes.copy()
         for name, aspect in self.aspects.items():
@@ -93,37 +91,37 @@ class Placement(Deciding, Saving):
 
     @property
     def key_count(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return len(self.learner)
 
     @property
     def open_bytes(self) -> int:
-        """How many bytes those decisions take, nearly."""
+        """Approximate size of the open decisions in bytes."""
         return self.windows.bytes + self.open.bytes
 
     @property
     def pending(self) -> int:
-        """How many decisions have an open window."""
+        """Number of decisions with an open window."""
         return len(self.windows)
 
     @property
     def closes(self) -> int | None:
-        """When the last window closes that is open."""
+        """Time at which the last open window closes; None without any."""
         return self.windows.closes
 
     def current_mark(self, kind: str) -> str | None:
-        """Return what the last mark of a kind says, or would say; None for kinds not known."""
+        """Return the current value of a kind of change event; None for an unknown kind."""
         if kind == START:
             return self.start.text if self.start is not None and self.start_marked else None
         return next((each.current(self) for each in self.aspects.values() if each.mark == kind), None)
 
     def is_news(self, kind: str, value: str) -> bool:
-        """Whether a mark says what was not so before."""
+        """True if a change event would change anything."""
         aspect = next((each for each in self.aspects.values() if each.mark == kind), None)
         return self.current_mark(kind) != value if aspect is None else aspect.is_news(self, value)
 
     def marked(self, mark: MarkRow) -> None:
-        """Take in a mark."""
+        """Apply a change event of the log."""
         if mark.placement != self.id:
             return
         for aspect in self.aspects.values():
@@ -132,32 +130,32 @@ class Placement(Deciding, Saving):
         if mark.kind == START:
             self.start_marked = True
         elif mark.kind == POLICY:
-            # A start should not fold it all again.
+            # A snapshot soon, so that the next start does not fold the whole log again.
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
             self.earnings.sums.begin_part(regime_of(mark).what, mark.seq, mark.time)
 
 
-# ---- What changes a placement: requests, and what each does; marks of the log, and what each changed
+# ---- Requests that change a placement, and change events in words
 
 
 CHANGES: dict[type, Effect] = {
     **{asked: effect for aspect in ASPECTS.values() for asked, effect in aspect.changes.items()}
 }
-"""By the type of what is asked."""
+"""The effect of each type of request that changes a placement."""
 OF_MARK = {aspect.mark: aspect for aspect in ASPECTS.values() if aspect.mark is not None}
 AS_IT_IS = CONFIGURATION, START, FORGET
-"""Marks whose value has the details as JSON."""
+"""Kinds of change events whose value is the details as JSON."""
 
 
 def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChange]:
-    """Return the changes that marks tell, in order.
+    """Return the changes of a placement in words and details, from its change events, in order.
 
     Parameters
     ----------
-    marks : iterable of MarkRow
-        Of one placement, from the first on.
-    arms : sequence of arms
-        Those that it began with.
+    rows : iterable of ChangeRow
+        All change events of one placement.
+    initial_arms : sequence of arms
+        Arms that the placement began with.
 
     Examples
     --------
@@ -177,7 +175,7 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChan
             change = mark.kind, json.loads(mark.value)
         else:
             change = None
-        # Of some it follows from the configuration what they say.
+        # Changes that follow from the configuration have a change event of their own.
         if change is not None:
             changes.append(LoggedChange(mark.time, mark.who, *change))
     return changes
@@ -194,7 +192,7 @@ def _regime(mark: MarkRow) -> Note:
 
 
 def words_of(change: LoggedChange, clock: Callable[[str], str]) -> str | None:
-    """Return a change of an aspect in words, times by a clock; None for what its details say by themselves.
+    """Return a change in words, with times formatted by ``clock``; None if its details are enough.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""What the page shows over time, kept in a fixed number of buckets: O(1) for each event."""
+"""Time series of impressions and rewards in a fixed number of buckets, at O(1) for each event."""
 
-# 1. ``Series``: a ring of buckets; each event costs the same.
-# 2. ``count_rows``: what was shown, as a compiled loop.
-# 3. ``weighed``, ``uniform_estimate``: what uniform exploration would have earned, by importance weights.
+# 1. ``Series``: buckets that double their width when time outgrows them.
+# 2. ``count_rows``: counts impressions, as a compiled loop.
+# 3. ``weigh_reward``, ``uniform_estimate``: reward of uniform exploration, by importance weights.
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FIRST_WIDTH = 1_000_000
 SHIFTS_KEPT = 20
 LEAST_EFFECTIVE = 30.0
 LEAST_CHANCE = 1e-9
-"""A propensity integrated to 1e-8 may come out as 0 for an arm that was chosen nevertheless."""
+"""Least propensity of a chosen arm: one that is integrated to 1e-8 may be computed as 0."""
 
 ARMS = 6
-"""The column after those of :mod:`tacit.service.placements.arm_results`: each arm's impressions."""
+"""First column of the arms' impressions, after those of :mod:`tacit.service.placements.arm_results`."""
 
 
 class SeenRestart(NamedTuple):
-    """A restart of a key, seen at the first decision after it, and the context of that one."""
+    """A restart of a key: time, epoch and context of the first decision after it."""
 
     time: int
     key: str
@@ -41,7 +41,7 @@ class SeenRestart(NamedTuple):
 
 
 class UniformEstimate(NamedTuple):
-    """An estimated reward per impression, and half of its 95 % interval."""
+    """An estimated reward per impression, and the half-width of its 95 % confidence interval."""
 
     value: float
     margin: float
@@ -64,14 +64,14 @@ class Series:
     Parameters
     ----------
     arms : int
-        How many arms there are.
+        Number of arms.
 
     Attributes
     ----------
-    results : Results
-        The same for each arm, and finer for what was lately; a snapshot keeps it beside.
+    results : ArmResults
+        Sums for each arm, with finer recent periods; saved separately in snapshots.
     restarts : int
-        How many intent shifts were seen, of all keys.
+        Number of intent shifts of all keys.
 
     Examples
     --------
@@ -101,12 +101,12 @@ class Series:
 
     @property
     def impressions(self) -> int:
-        """How many decisions were counted."""
+        """Number of impressions."""
         return int(self.table[:, ARMS:].sum())
 
     @property
     def rewards(self) -> float:
-        """The sum of all rewards."""
+        """Sum of all rewards."""
         return float(self.table[:, R].sum())
 
     def decided(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
@@ -121,8 +121,8 @@ class Series:
         offered: Sequence[int],
         count: int | None = None,
     ) -> None:
-        """Count what was shown at the same time: by so many decisions, or by one each."""
-        # NumPy takes None for NaN.
+        """Count impressions of the same time, of ``count`` decisions, or of one decision each."""
+        # NumPy converts None to NaN.
         chances = np.array(propensities, np.float64)
         sizes, shown = np.array(offered, np.int64), np.array(slots, np.int64)
         made = len(shown) if count is None else count
@@ -132,7 +132,7 @@ class Series:
     def rewarded(
         self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
     ) -> None:
-        """Count the reward of a decision made at ``time``, and of the arm that earned it."""
+        """Count the reward of a decision made at ``time``, for its arm if ``slot`` is given."""
         self.rewarded_many([time], [propensity], [offered], [reward], [0.0], [slot])
 
     def rewarded_many(
@@ -144,9 +144,9 @@ class Series:
         before: Sequence[float],
         slots: Sequence[int | None],
     ) -> None:
-        """Count the rewards of decisions made at these times, in place of those counted before.
+        """Count the rewards of decisions made at these times, replacing rewards counted before.
 
-        The slots are those of the arms that earned them; None where that is no single one.
+        ``slots`` are the indices of the rewarded arms; None if there is no single arm.
         """
         self._row(max(times))
         sums: dict[int, list[float]] = {}
@@ -163,7 +163,7 @@ class Series:
             self.table[bucket, :ARMS] = row
 
     def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
-        """Note the epoch of a key's decision; a new one is an intent shift."""
+        """Record the epoch of a key's decision; a new epoch is an intent shift."""
         before = self.epochs.get(key, 0)
         if epoch != before:
             self.epochs[key] = epoch
@@ -174,7 +174,7 @@ class Series:
         if self.start < 0:
             self.start = time
         while (bucket := self._bucket(time)) >= BUCKETS:
-            # A new table: those who read the old one see its buckets as they were.
+            # A new table: threads that read the old one see unchanged buckets.
             table = np.zeros_like(self.table)
             table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
             self.table, self.width = table, 2 * self.width
@@ -186,27 +186,27 @@ class Series:
         return max(time - self.start, 0) // self.width
 
     def still(self) -> Series:
-        """Return what is there by now, for another thread to read while this one goes on counting.
+        """Return a copy for reader threads.
 
-        The sums are not copied: of a few decisions that are made meanwhile some may count already.
+        The sums are shared: a reader may see some of the decisions that are made meanwhile.
         """
         seen = copy(self)
         seen.shifts, seen.results = self.shifts.copy(), self.results.still()
         return seen
 
     def add(self, table: Floats, start: int, width: int) -> None:
-        """Count what another series of these arms, or some of them, did; it began no earlier."""
+        """Add the table of another series, of the same or fewer arms, that began no earlier."""
         for bucket in np.flatnonzero(table.any(axis=1)).tolist():
             self._row(start + bucket * width)[: table.shape[1]] += table[bucket]
 
     def points(self, most: int) -> tuple[list[int], Floats]:
-        """Return at most ``most`` stretches of equal width up to the last one with an impression.
+        """Return the sums of at most ``most`` periods of equal width, up to the last with an impression.
 
         Returns
         -------
         ends : list of int
-            The end of each stretch in microseconds since 1970.
-        sums : array of float64, shape (stretches, columns)
+            End of each period in microseconds since 1970.
+        sums : array of float64, shape (periods, columns)
         """
         used = np.flatnonzero(self.table[:, ARMS:].sum(axis=1))
         count = int(used[-1]) + 1 if len(used) else 0
@@ -216,13 +216,13 @@ class Series:
         return [self.start + self.width * int(first + step) for first in firsts], sums
 
     def to_bytes(self) -> bytes:
-        """Return everything as JSON."""
+        """Return the series as JSON, without the arms' results."""
         saved = _Saved(self.start, self.width, self.table.tolist(), self.epochs, list(self.shifts))
         return msgspec.json.encode(saved)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Series:
-        """Return what :meth:`to_bytes` wrote."""
+        """Return the series that :meth:`to_bytes` wrote."""
         saved = msgspec.json.decode(content, type=_Saved)
         series = cls(len(saved.rows[0]) - ARMS)
         series.start, series.width, series.epochs = saved.start, saved.width, saved.epochs
@@ -233,9 +233,9 @@ class Series:
 
 
 def count_rows(row: Floats, fine: Floats, slots: Ints, chances: Floats, offered: Ints) -> None:
-    """Count what was shown into a row of a series, and into one of its results.
+    """Count impressions in a row of the series and in a row of the arms' results.
 
-    One after the other, so that the sums are the same however decisions are grouped.
+    They are added one after the other, so that the sums do not depend on how decisions are grouped.
     """
     for slot in slots:
         row[ARMS + slot] += 1.0
@@ -256,30 +256,33 @@ def counting() -> Any:
 
 
 def weighed(propensity: float | None, offered: int, reward: float, before: float = 0.0) -> list[float]:
-    """Return what a reward adds to the sums, in place of the one before, as far as it is known."""
+    """Return the amounts that a reward adds to the sums when it replaces ``before``.
+
+    They are the changes of r, wr, w²r and w²r²; of r alone if the propensity is unknown.
+    """
     gain = reward - before
     if propensity is None:
         return [gain]
-    # How much more often uniform exploration would have chosen so.
+    # Importance weight of uniform exploration.
     weight = 1.0 / (offered * max(propensity, LEAST_CHANCE))
     more = (weight * reward) ** 2 - (weight * before) ** 2
     return [gain, weight * gain, weight * weight * gain, more]
 
 
 def uniform_estimate(sums: Floats) -> UniformEstimate | None:
-    """Estimate what uniform exploration would have earned, from what was logged.
+    """Estimate the mean reward of uniform exploration from logged decisions.
 
     The self-normalised importance-sampling estimator (SNIPS) with its delta-method interval.
 
     Parameters
     ----------
     sums : array of float64, shape (columns,)
-        Sums of some of a series' rows.
+        Sum over rows of a series.
 
     Returns
     -------
     UniformEstimate or None
-        None where propensities are unknown, or the weights are worth fewer than 30 impressions.
+        None if propensities are unknown, or the effective sample size is below 30 impressions.
     """
     weight, squared = float(sums[W]), float(sums[WW])
     if squared == 0.0 or weight * weight / squared < LEAST_EFFECTIVE:

@@ -1,12 +1,9 @@
-"""Snapshots: what a placement has learned, written bit by bit, and taken over again."""
+"""Snapshots of a placement: written in pieces, and restored at a start."""
 
-# What is written, and how a placement begins again, in this order:
-# 1. ``fold_spec``: what the fold depends on besides the log; a snapshot of another one is not used.
-# 2. ``draft``: a copy of all that was learned, encoded piece by piece while more is learned.
-# 3. ``_rest_on``: where the log begins: what retention folded away, a start from a file, a state gone back
-#    to.
-# 4. ``_restored``, ``_take``: the latest snapshot in their place; what is broken in it leads to the whole
-#    fold.
+# 1. ``fold_spec``: settings on which the fold depends; a snapshot with other settings is not used.
+# 2. ``draft``: a copy of the state, encoded piece by piece while the placement continues.
+# 3. ``_begin_from_base``: the state at the log's beginning: after retention, from a file, or by a rollback.
+# 4. ``_restore_snapshot``, ``_load_snapshot``: the latest snapshot; the whole log is folded if it is damaged.
 
 from __future__ import annotations
 
@@ -39,23 +36,23 @@ from tacit.service.placements.series import Series
 
 OPEN_AT_ONCE = 500
 LEAST_ROOM = 2**22
-"""Bytes of a state whose copy is worth memory that is touched ahead."""
+"""Size in bytes from which memory for a copy of the state is allocated ahead."""
 WINDOW_FIELDS = 8
-"""Fields of an open decision that say what its window holds; what others know of it follows."""
+"""Number of fields of an open decision that describe its window; additional columns follow."""
 NOTHING_OPEN = b'"defaults":[],"open":[]}'
 
 logger = logging.getLogger(__name__)
 
 
 class Saving(Teaching):
-    """Writes snapshots, and begins at one.
+    """Writes and restores snapshots.
 
     Attributes
     ----------
     start : Start or None
-        What it started from.
-    start_marked : bool
-        Whether a mark of the log says so.
+        Start file of the placement.
+    start_logged : bool
+        Whether the log has its change event.
     """
 
     start: Start | None = None
@@ -63,7 +60,7 @@ class Saving(Teaching):
 
     @property
     def fold_spec(self) -> str:
-        """How the log is folded, as JSON."""
+        """Settings on which the fold of the log depends, as JSON."""
         rule = msgspec.to_builtins(self.config.rule)
         if rule["late"] == "record":
             del rule["correction"]
@@ -84,41 +81,41 @@ class Saving(Teaching):
 
     @property
     def snapshot_after(self) -> int:
-        """After how many events the next snapshot is worth its while.
+        """Number of events after which the next snapshot is due.
 
-        It grows with what the last one held, keys and open windows, so that all snapshots together
-        take a time that is linear in the events.
+        It grows with the size of the last snapshot, so that the total time of all snapshots is linear in the
+        number of events.
         """
         return max(self.config.snapshot_every, self._held)
 
     @property
     def _size(self) -> int:
-        """What a snapshot holds: keys, open windows, items."""
+        """Size of a snapshot: number of keys, open windows and items."""
         items = self.learner.kept_items
         return len(self.learner) + len(self.windows) + (0 if items is None else len(items))
 
     def rooms(self) -> dict[str, CopyRoom] | None:
-        """Return memory for the next draft, to be touched ahead; None where it takes no time."""
+        """Return memory for the copies of the next draft, by field; None if the state is small."""
         states = {name: arrays_of(learner) for name, learner in self._by_field.items()}
         if sum(map(byte_count, states.values())) < LEAST_ROOM:
             return None
         return {name: CopyRoom(state) for name, state in states.items()}
 
     def room(self) -> CopyRoom:
-        """Return memory for a copy of what was learned, to be touched ahead."""
+        """Return memory for a copy of the learner."""
         return CopyRoom(arrays_of(self.learner))
 
     def copied(self, room: CopyRoom) -> LearnerSnapshot:
-        """Return a copy of what was learned, for those who decide or look elsewhere."""
+        """Return a copy of the learner, in memory of :meth:`make_workspace`, for replicas and readers."""
         return self._frozen(self.learner, room)
 
     def draft(self, seq: int, time: int, rooms: Mapping[str, CopyRoom] | None = None) -> Draft:
-        """Return what was learned from the log up to ``seq``, which is all of it.
+        """Return a draft of a snapshot, after the log up to ``seq``, its last row.
 
-        It is a copy, so that it can be encoded while more is learned.
+        It is a copy, so that it can be encoded while the placement continues.
         """
         rooms = rooms or {}
-        # What the next snapshot waits for is counted from here.
+        # The next snapshot is due after as many events as this one is large.
         self._held = self._size
         fields: dict[str, Any] = {}
         for aspect in self.aspects.values():
@@ -132,29 +129,29 @@ class Saving(Teaching):
             results=self.series.results.saved(),
             **fields,
         )
-        # Columns are copied here, now; the rows of them are made later, when nobody waits.
+        # Columns are copied now; rows are built later, when no request waits.
         known = self.windows.saved_defaults(self._columns_beside), self.windows.saved(self._columns_beside)
         learners = {name: self._frozen(each, rooms.get(name)) for name, each in self._by_field.items()}
         series = self.series.to_bytes()
         return Draft(self.id, seq, time, self.fold_spec, _pieces(learners, series, saved, known))
 
     def started(self, start: Start, learner: Learner) -> Draft:
-        """Return where the log begins, of a placement that has learned nothing, with a learner."""
+        """Start a new placement with a learner from a file; return the draft of its base."""
         self.start, self.learner = start, learner
         self.windows.order = self.feedback_rule.order(self.here)
         if self.restarts:
-            # They are none that happen here.
+            # Earlier restarts must not count as restarts of this placement.
             epochs = {key: learner.epoch(key) for key in learner.keys}
             self.series.epochs = {key: epoch for key, epoch in epochs.items() if epoch}
             self.series.restarts = sum(epochs.values())
         return self.draft(0, 0)
 
     def open_windows(self) -> list[Any]:
-        """Return the open decisions as what JSON can hold, in the order of their windows."""
+        """Return the open decisions as JSON data, in the order of their windows."""
         return list(self.windows.saved(self._columns_beside))
 
     def _columns_beside(self, entries: Ints) -> tuple[Ints | list[Any], ...]:
-        """Return the epochs of open decisions, as either policy counts them, and their turns."""
+        """Return additional columns of open decisions: the epochs of both policies, and the turns."""
         of_second: list[int | None] = [None] * len(entries)
         if self.second is not None:
             of_second = list(self.second.epochs(entries))
@@ -163,21 +160,21 @@ class Saving(Teaching):
 
     @property
     def _by_field(self) -> dict[str, Learner]:
-        """The learners, by the fields of a snapshot that hold them."""
+        """The learners by their field of a snapshot."""
         return dict(zip(("learner", "shadow"), self.learners, strict=False))
 
     def _frozen(self, learner: Learner, room: CopyRoom | None = None) -> LearnerSnapshot:
-        # Where the generator stands is no part of what was learned.
+        # Reset the generator: its state is not part of a snapshot.
         self.draws.begin(learner.rng, "")
         return snapshot_of(learner).copied(room)
 
     def _rest_on(self, base: Snapshot | None, origin: Snapshot | None) -> None:
-        """Begin where the log begins, or where the state stood that was gone back to."""
+        """Restore the state at the log's beginning, or the state to which the placement was rolled back."""
         learner = None
         if base is None or (origin is not None and base.seq <= origin.seq):
             base = origin
         elif self._regime_of(base) != self._regime:
-            # What was dropped taught the policy of then, and no other one knows of it.
+            # The dropped rows were learned by another policy version; this one cannot use them.
             learner = self._without_base(base, origin)
         if base is None:
             return
@@ -200,7 +197,7 @@ class Saving(Teaching):
         return regime
 
     def _without_base(self, base: Snapshot, origin: Snapshot | None) -> Learner:
-        """Return what the policy knows where the log begins with what another one has learned."""
+        """Return the initial learner if the base of the log is of another policy version."""
         if not base.seq and (self.regime is None or self.regime.origin is None):
             return self._started_otherwise(base)
         if self.signals is not None:
@@ -225,7 +222,7 @@ class Saving(Teaching):
         return Learner(config.policy, self.seed, propensities=config.propensities)
 
     def _started_otherwise(self, base: Snapshot) -> Learner:
-        """Return what a policy that was rebuilt knows of what the placement started from."""
+        """Return the initial learner of a rebuilt policy: from the start file if it is compatible."""
         learner = from_bytes(base.learner, f"start of placement {self.name}", restored)
         policy = self.config.policy
         if goes_on(policy, learner.policy):
@@ -237,7 +234,7 @@ class Saving(Teaching):
         return Learner(policy, self.seed, propensities=self.config.propensities)
 
     def _restored(self, snapshot: Snapshot) -> bool:
-        """Begin at a snapshot; return whether it could be used."""
+        """Restore a snapshot; return False if it is unusable."""
         if snapshot.plan != self.fold_spec:
             then, now = (by_key(json.loads(plan)) for plan in (snapshot.plan, self.fold_spec))
             what = "; ".join(changed(f"placements.{self.name}", then, now))
@@ -252,14 +249,14 @@ class Saving(Teaching):
         return True
 
     def _take(self, snapshot: Snapshot, learner: Learner | None = None) -> None:
-        """Take over what a snapshot has; but for what was learned, if another learner is given."""
+        """Load the state of a snapshot, with another learner if one is given."""
         saved = msgspec.json.decode(snapshot.windows, type=Saved)
         self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restored)
-        # Arms first: all that follows is by their slots.
+        # Arms first: everything else uses their indices.
         self.living.restore(self.here, saved, snapshot)
         if learner is not None:
             fit(learner, self.living.now)
-            # The catalogue is that of now, whatever another policy has learned.
+            # The catalogue does not depend on the policy.
             learner.kept_items = self.learner.kept_items
             self.learner = learner
         self.name_arms()
@@ -270,7 +267,7 @@ class Saving(Teaching):
         self.series = Series.from_bytes(snapshot.series)
         self.decisions, self.feedback = saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
-        # Nothing is open yet, so this sets the time and teaches nothing.
+        # No window is open yet, so this only sets the time.
         self.windows.advance(saved.time)
         self._take_counts(saved.counts)
         self.series.results.restore(saved.results)
@@ -279,15 +276,15 @@ class Saving(Teaching):
         if learner is not None:
             self.series.epochs = {}
         anew = learner is not None
-        # Last, because windows are kept with what the learner and the aspects know by now.
+        # Last, because open decisions are stored with data of the learner and the aspects.
         self._reopen(saved.open, defaulted=False, anew=anew)
         self._reopen(saved.defaults, defaulted=True, anew=anew)
-        # A start has no time of its own.
+        # The base of a start file has time 0.
         self.covered, self.snapshot_time = snapshot.seq, snapshot.time or None
         self._held = self._size
 
     def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, anew: bool) -> None:
-        """Take over open decisions as a snapshot has them; of a new learner, in its epochs."""
+        """Restore open decisions of a snapshot; with ``is_new_learner``, in the epochs of a new learner."""
         if not saved:
             return
         entries = self.windows.restore(saved, defaulted=defaulted)
@@ -295,8 +292,7 @@ class Saving(Teaching):
         epochs, second_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
         if anew:
             known, epoch = self.learner.__contains__, self.learner.epoch
-            # Another learner restarted at other times: a decision that is open counts as one of its present
-            # epoch.
+            # Another learner restarts at other times: open decisions get its current epochs.
             epochs = tuple(epoch(key) if known(key) else 0 for key in rows.column("key"))
         self._keep(entries, rows, self._recalled_many(rows, epochs), None)
         if turns and not defaulted:
@@ -309,7 +305,7 @@ class Saving(Teaching):
 
 
 def damaged_base(name: str, error: Exception) -> StoreError:
-    """Return what to raise where the beginning of a placement's log cannot be read."""
+    """Return the error for a damaged base of a placement's log."""
     return StoreError(
         f"store: placement {name}: what it had learned where its log begins is damaged: {error}; "
         "restore a backup"
@@ -322,7 +318,7 @@ def _pieces(
     saved: Saved,
     known: tuple[Iterator[tuple[Any, ...]], ...],
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the fields of a snapshot bit by bit; encoding one holds up everything else."""
+    """Yield the fields of a snapshot in pieces, because encoding a whole field would block requests."""
     for field, learner in learners.items():
         for piece in pieces(learner):
             yield field, piece

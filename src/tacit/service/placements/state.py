@@ -1,11 +1,11 @@
-"""What a placement is made of, what its kind says of it, and how decisions open their windows."""
+"""State of a placement: its learner, aspects and open decisions, and the hooks of its kind."""
 
-# A placement is this class, with what its kind says otherwise, and aspects for what its configuration needs:
-# 1. ``__init__`` and ``_begin``: what it is made of; ``_begin`` again where a snapshot could not be used.
-# 2. Its aspects, and what those who look ask of it.
-# 3. What a kind says of itself: what is shown, pinned, taken back, counted.
-# 4. ``decided``: decisions, made just now or read from the log, open their windows and are counted.
-# Below it ``Deciding``, ``Teaching`` and ``Saving`` add how it decides, learns and is saved, a file each.
+# 1. ``__init__`` and ``_begin``: the initial state; ``_begin`` again if a snapshot is unusable.
+# 2. Aspects, and properties for readers.
+# 3. Hooks that kinds override: shown arms, pins, rewards, counts.
+# 4. ``record_decisions``: decisions, new or from the log, open their windows and are counted.
+# Subclasses add deciding (``PlacementDecisions``), learning (``PlacementLearning``) and snapshots
+# (``PlacementSnapshots``).
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 Asked = Block[Impression]
 Held = Sequence[int | None]
-"""Which decisions are a holdout's, as the log says it."""
+"""For each decision 1 for the control, 0 for the policy, None without a holdout, as in the log."""
 Texts = list[str | None]
 
 ASPECTS: dict[str, type[Aspect]] = {
@@ -70,23 +70,22 @@ ASPECTS: dict[str, type[Aspect]] = {
     "items": Items,
     "fed": Fed,
 }
-"""The aspects of a placement by their names, in the order in which they take over a snapshot."""
+"""Aspects by the attribute of the placement that holds them, in the order in which they are restored."""
 
 
 class State:
     """The learner of a placement, its open decisions, its counts, and its aspects.
 
-    Kinds of placements differ in what they take, show and learn, which they say here; everything
-    else is the same for all.
+    Kinds of placements override the hooks for requests, shown arms and rewards.
 
     Parameters
     ----------
     name : str
     config : PlacementConfig
     stored : StoredPlacement
-        As the store has it.
-    regime : Regime, optional
-        The last one, where the policy is another one than in the beginning.
+        The placement's row in the store.
+    policy_version : PolicyVersion, optional
+        Current policy version, if the policy was replaced since the beginning.
     """
 
     attribution: ClassVar[type[Attribution]] = Attribution
@@ -100,32 +99,32 @@ class State:
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
         self._salt = stored.salt
         self._first_rule = stored.feedback_rule
-        # Where a shard names decisions; otherwise their ids tell nothing but the time.
+        # Set in shards, whose ids contain the shard; other ids contain the time alone.
         self.new_ids: Callable[[int, Sequence[str], int], list[str]] | None = None
         self.regime = regime
         self.approximate: list[str] = []
-        # Whether what is taken in teaches the policy nothing.
+        # Whether feedback is recorded without being learned.
         self.sets_aside = False
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
         self.draws = Draws(stored.seed)
-        # What of it was warned of since the start.
+        # Warnings already given since the start.
         self.doubted: set[str] = set()
-        # Of the last decisions since the start; the log does not say it.
+        # Whether the last decisions were made by clients; not in the log.
         self.decided_elsewhere = False
         self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
         schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
         self.encoder = Encoder(schema) if schema else None
         self.key_limit = config.key_limit
         self._told_dim = config.context_dim if config.signals is None else config.signals.client
-        # Whether of a request nothing needs to be looked at but its key, where it says nothing else.
+        # Whether a request with a key alone needs no check but that of the key.
         self.asks_just_keys = self.kind.showing.single and self._plain and not self._told_dim
         self._begin()
         policies = [config.policy, config.shadow if self.two else None]
         self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
 
     def _begin(self) -> None:
-        """Be what the placement was before its first decision."""
+        """Set the state before the first decision."""
         config = self.config
         self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
         self.living = Living(self.learner)
@@ -134,14 +133,14 @@ class State:
         self.earnings = Earnings(len(self.living.slots), config.metrics)
         self.control = ControlGroup(config.holdout)
         self.guardrail = None if config.guardrail is None else Guardrail(config)
-        # Before the arms are named: what is shared has sums of each.
+        # Before the arms are set: shared sums have a row for each arm.
         parts = shared_of(config.policy, config.spread)
         self.shared = Sharing(parts) if parts else None
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
         self.items = items_for(config.policy)
-        # The control's coin knows its arm by its slot, which is there from here on.
+        # The holdout's assigner needs the index of the control's arm, which exists from here on.
         self.control.arms_named(self.here)
         self.series = Series(self.layers)
         self.windows = self.attribution(config.rule)
@@ -153,7 +152,7 @@ class State:
         self.covered = self._held = 0
 
     def _second_anew(self) -> Second | None:
-        """Return the second policy as it was before its first decision."""
+        """Return the secondary policy as before its first decision; None without one."""
         config = self.config
         return None if config.shadow is None else Second(config, self.seed, self.living.first)
 
@@ -164,87 +163,87 @@ class State:
 
     @property
     def here(self) -> Placement:
-        """This placement, as its aspects know it: whole."""
+        """This object, typed as the complete placement."""
         return cast("Placement", self)
 
     @property
     def aspects(self) -> dict[str, Aspect]:
-        """What it does besides deciding and learning; what its configuration does not need is not there."""
+        """Aspects of the placement by name; without those that its configuration does not need."""
         return {name: aspect for name in ASPECTS if (aspect := getattr(self, name)) is not None}
 
     def name_arms(self) -> None:
-        """Let all aspects have the arms of the learner."""
+        """Update all aspects after the learner's arms changed."""
         for aspect in self.aspects.values():
             aspect.arms_named(self.here)
 
     @property
     def arms(self) -> list[Arm]:
-        """The arm of each slot, be it on offer or retired."""
+        """All arms in the order of their indices, with retired ones."""
         return self.living.names
 
     @property
     def offer(self) -> Offer:
-        """The arms, and which of them are on offer."""
+        """The arms on offer and the retired arms."""
         return self.learner.offer
 
     @property
     def mode(self) -> str:
-        """Whether the policy decides and learns: ``online``, ``frozen``, ``shadow`` or ``control``."""
+        """Mode of the placement: ``online``, ``frozen``, ``shadow`` or ``control``."""
         return self.modes.now
 
     @property
     def holdout(self) -> HoldoutConfig | None:
-        """The holdout, if there is one."""
+        """The current holdout, or None."""
         return self.control.holdout
 
     @property
     def two(self) -> bool:
-        """Whether the holdout's control has a policy of its own."""
+        """True if the control of the holdout has a policy of its own."""
         return self.second is not None and self.second.of_control
 
     @property
     def learners(self) -> list[Learner]:
-        """The placement's learner, and that of the second policy if there is one."""
+        """The placement's learner, and the learner of the secondary policy if there is one."""
         return [self.learner] if self.second is None else [self.learner, self.second.learner]
 
     @property
     def lift(self) -> LiftSums:
-        """The sums behind the lift, with all that has closed in them."""
+        """The reward sums behind the lift, with all closed decisions."""
         self.settle()
         return self.earnings.sums
 
     def settle(self) -> None:
-        """Put into sums what waits, so that those who read them change nothing."""
+        """Add pending decisions to the reward sums, so that reading the sums changes nothing."""
         self.earnings.sums.settle()
 
     @property
     def lift_terms(self) -> str:
-        """What the sums behind the lift shall rest on, as JSON; with other terms they begin anew."""
+        """The terms that the reward sums should have, as JSON; other terms begin a new period."""
         return self.control.terms(self.here)
 
     @property
     def control_shows(self) -> list[int] | None:
-        """What the control shows where all arms are on offer; None where it draws, or learns."""
+        """Arm indices that the control always shows of a full offer; None if it draws or learns."""
         return None if self.two else self.control.shows(self.offer.slots)
 
-    # What a kind says of itself --------------------------------------------------------------
+    # Hooks of the kind -----------------------------------------------------------------------
 
     @property
     def layers(self) -> int:
-        """How many things the series counts the impressions of."""
+        """Number of arms whose impressions the series counts."""
         return self.learner.policy.arm_count
 
     def _own_fold_spec(self) -> dict[str, Any]:
         return {}
 
     def control_of(self, holdout: HoldoutConfig) -> Control:
-        """Return what the control of a holdout shows."""
-        # One that is to come is shown by nobody yet.
+        """Return the control of a holdout, which chooses its actions."""
+        # An arm that is about to be added has no index yet.
         slot = None if holdout.arm is None else self.living.slots.get(holdout.arm, -1)
         return Control(holdout.named, slot)
 
     def control_chances(self, entries: Ints) -> Floats:
-        """Return with what probability the control would have shown what open decisions did."""
+        """Return the probabilities with which the control shows the actions of open decisions."""
         return self._coin.control.chances(self.open.actions(entries), self.open.offers(entries))
 
     @property
@@ -254,37 +253,37 @@ class State:
 
     @property
     def most_fixed(self) -> int:
-        """How many arms can be fixed, to be shown together always."""
+        """Maximum number of arms in a pin."""
         return 1
 
     def can_show(self, impression: Impression) -> Sequence[Arm]:
-        """Return the arms that an impression offers."""
+        """Return the arms on offer to an impression."""
         return self.offer.arms if impression.arms is None else impression.arms
 
     def check_offered(self, impressions: Sequence[Impression]) -> None:
-        """Check that what impressions name is on offer still.
+        """Check that the arms named by impressions are still on offer.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If something was retired since it was asked for.
+            If one was retired after the request came.
         """
         self.living.check_offered(impressions)
 
     def looked_up(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
-        """Return impressions, with what is on offer now to those that named it or said where it is found.
+        """Return impressions with their candidates from the catalogue, if the kind has one.
 
-        Where there are many, errors name the place of one in its request.
+        With several impressions, errors name the position of the impression in its request (``places``).
 
         Raises
         ------
         InvalidValue, UnknownName
-            If one has nothing on offer, or something is not there.
+            If an impression has no candidates, or one is missing.
         """
         return impressions
 
     def shown_fixed(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
-        """Return what a decision shows of which these arms are fixed."""
+        """Return the action that shows pinned arms."""
         return tuple(arms)
 
     def _choose(self, learner: Learner, impression: Impression) -> Decision:
@@ -294,29 +293,29 @@ class State:
     def choose_many(
         self, learner: Learner, asked: Block[Impression], imposed: Ints | None = None
     ) -> Decisions:
-        """Decide for many; show what is imposed, where it does not begin with −1."""
+        """Decide for impressions; show the forced actions (rows that do not begin with −1)."""
         return learner.choose_rows(asked.column("key"), self._given(learner, asked), imposed)
 
     def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
-        """Return contexts, arms, relevance and examination, as a learner takes them."""
+        """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
         arms = asked.column("arms")
         contexts = asked.column("context") if learner.reads_contexts else None
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
 
     def offer_of(self, impression: Impression) -> Ints:
-        """Return the slots of the arms on offer, the baseline first."""
+        """Return the indices of the arms on offer, the baseline first."""
         return self.offer.slots if impression.arms is None else self.offered_slots(impression.arms)
 
     def _would_show(self, decision: Decision) -> Arm:
-        """Return what would have been shown, as the log keeps it."""
+        """Format a counterfactual action for the log."""
         return decision.arm
 
     def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
-        """Return the arms that a decision showed."""
+        """Return the arms that a logged decision showed."""
         return (row.arm,)
 
     def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
-        """Return what was shown, as the log keeps it where one arm does not say it."""
+        """Format shown actions for the log; None if the log's field ``arm`` is enough."""
         return [None] * len(ids)
 
     def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
@@ -325,33 +324,33 @@ class State:
         return np.array([self.living.slots[arm] for arm in shown])
 
     def offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the slots of arms that the log says were on offer."""
+        """Return the indices of the arms on offer to a logged decision."""
         return self.living.slots_of(offered)
 
     def _offered(self, row: DecisionRow) -> int:
         return len(self.living.first) if row.offered is None else len(json.loads(row.offered))
 
     def _policy_rewards(self, rewards: Lessons) -> list[Any]:
-        """Return what the learner learns from what came back; None for nothing."""
+        """Convert rewards to values for the learner; None for rewards that it does not learn."""
         return self.scaled(rewards.values)
 
     def scaled(self, rewards: list[float]) -> list[float]:
-        """Return rewards on the scale from 0 to 1 that policies learn from."""
+        """Scale rewards to [0, 1], the range of policies."""
         lowest = self.config.rule.lowest
         if not lowest:
             return rewards
         return [(reward - lowest) / (1.0 - lowest) for reward in rewards]
 
     def _name(self, rewards: Lessons, outcomes: list[str]) -> None:
-        """Name what became of feedback that was learned at once, where a kind knows better."""
+        """Replace outcomes of learned feedback by more specific ones of the kind."""
 
     def positions(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
-        """Return clicked positions of a decision as the log keeps them.
+        """Format the clicked positions of feedback for the log; None without any.
 
         Raises
         ------
         InvalidValue
-            If feedback of this kind does not fit the decision.
+            If the feedback does not fit the decision.
         """
         if feedback.kind == CLICKS:
             raise InvalidValue(
@@ -360,17 +359,17 @@ class State:
         return None
 
     def counts(self) -> Any:
-        """Return what else was counted, as JSON data."""
+        """Return additional counts of the kind as JSON data; None without any."""
         return None
 
     def _take_counts(self, counts: Any) -> None:
-        """Take over what :meth:`counts` gave."""
+        """Restore the output of :meth:`export_counts`."""
 
     def show_counts(self, parts: Sequence[Any]) -> None:
-        """Show what :meth:`counts` gave in all shards together; nothing where they do not add up."""
+        """Set the counts to the sum of :meth:`export_counts` over all shards."""
 
     def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a decision, the same live and from the log."""
+        """Return the learner's form of a logged decision, equal to that of the live decision."""
         names = parsed(row.offered)
         context = NOTHING
         if self.config.context_dim and row.context is not None:
@@ -380,16 +379,16 @@ class State:
         (propensity,) = learned_propensities(Block.of(DecisionRow, [row]))
         return Decision(row.seq, row.key, shown, propensity, epoch, offered, slots, context)
 
-    # Decisions as they are made or recalled: their windows opened, and counted -----------------
+    # Decisions, new or from the log: open their windows, and count them -------------------------
 
     def decided(
         self, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None = None
     ) -> None:
-        """Open the windows of decisions made at the same time.
+        """Open the windows of decisions of the same time, and count them.
 
-        Where the second policy is to learn from it too, there is one decision.
+        With ``second``, the secondary policy's form of the decision, there is one decision.
         """
-        # First the windows, which give entries; all else that is kept of decisions is by these.
+        # Windows come first: they assign the entries by which everything else is stored.
         entries = self.windows.decided(rows)
         self._keep(entries, rows, decisions, second)
         self.feedback_rule.begin_turns(self.here, entries)
@@ -411,28 +410,27 @@ class State:
         self.open.keep(entries, decisions, plain=plain)
         self.modes.keep(entries, rows.column("mode"))
         if self.control.not_own or rows.column("would_propensity").count(None) < len(rows):
-            # Entries are used again, so what was kept of the decision before must go, also if nothing is kept
-            # now.
+            # Entries are reused, so data of an earlier decision must be dropped even if none is stored now.
             self.control.keep(entries, rows)
         if self.second is not None:
             self.second.keep(entries, second, plain=plain)
 
     def _offers_all(self, rows: Block[DecisionRow]) -> bool:
-        """Whether each decision could choose among all arms, without features."""
+        """True if each decision had the initial arms on offer, without features."""
         return self._plain and not any(rows.column("offered"))
 
     def _count(self, rows: Block[DecisionRow]) -> None:
-        """Count impressions of the same time, and the restarts that they show."""
+        """Count impressions of the same time, and the restarts that their epochs show."""
         self._count_impressions(rows)
         # Most keys have never restarted.
         if self.series.epochs or any(rows.column("epoch")):
             for row in rows:
-                # How often another policy had restarted says nothing about this one.
+                # Epochs of another policy do not count for this one.
                 if row.policy == self.policy_id:
                     self.series.at_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count decisions made at the same time."""
+        """Count impressions of decisions of the same time."""
         plain = not any(rows.column("offered"))
         self.series.decided_many(
             rows.column("time")[0],
@@ -443,14 +441,14 @@ class State:
 
     @staticmethod
     def _weighable(rows: Block[DecisionRow]) -> list[float | None]:
-        """Return the propensities by which decisions of one mode may be weighed."""
-        # What is always shown says nothing about uniform exploration.
+        """Return the propensities of decisions of one mode; None if they must not be used as weights."""
+        # An action that is always shown has no information about uniform exploration.
         if rows.column("mode")[0] in FIXED:
             return [None] * len(rows)
         return rows.column("propensity")
 
     def _propensities(self, entries: Ints) -> list[float | None]:
-        """Return the propensities by which open decisions may be weighed."""
+        """Return the propensities of open decisions; None if they must not be used as weights."""
         propensities, modes = self.windows.columns(entries, "propensity", "mode")
         if set(modes).isdisjoint(FIXED):
             return propensities
@@ -458,11 +456,11 @@ class State:
         return [None if mode in FIXED else value for value, mode in pairs]
 
     def sizes(self, entries: Ints) -> list[int]:
-        """Return how many arms open decisions could choose among."""
+        """Return the number of arms on offer to each open decision."""
         if self._plain and not any(self.windows.values(entries, "offered")):
             return [len(self.living.first)] * len(entries)
         return list(map(self._offered, self.windows.rows(entries)))
 
     def standing(self, learner: Learner, key: str) -> Any:
-        """While nothing is learned, leave the state as it was, even by what the policy observes."""
+        """Return a context manager that restores the key's state if nothing is to be learned."""
         return untouched(learner, key) if self.modes.frozen or self.sets_aside else nullcontext()

@@ -1,9 +1,12 @@
-"""Windows: what feedback in a decision's time earns it, as compiled loops over columns.
+"""Attribution windows of open decisions, as columns and compiled loops over them.
 
-Every open decision has an entry. Feedback comes as columns too, and a loop says of each row what
-became of it and what is now to be learned: as soon as no later feedback could change it, or when
-the window closes.
+Every open decision has an entry. Feedback is columns, too: a loop computes the outcome of each row and the
+reward to learn, as soon as no later feedback can change it, or when the window closes.
 """
+
+# 1. ``DeadlineQueue``: decisions by deadline.
+# 2. ``Windows``, ``FeedbackColumns``, ``Closing``: columns of windows, feedback, and windows that close.
+# 3. The loops: windows open, feedback is applied, windows close.
 
 from __future__ import annotations
 
@@ -18,21 +21,20 @@ from tacit.core.dispatch import kernel
 from tacit.core.run_mode import compiled
 from tacit.learning.delayed_feedback import Counts
 
-# ---- Decisions by when something ends for them, as columns: nothing is made for one of them alone
+# ---- Decisions by deadline, as columns: no Python object for a single decision
 
 SPARE = 64
 
 
 class Ending(NamedTuple):
-    """Decisions, in the order in which something ends for them.
+    """Decisions in the order of a deadline, such as the end of their window.
 
     Attributes
     ----------
     deadlines : array of int64
-        When it ends.
     entries : array of int64
     seqs : array of int64
-        Their numbers in the log, which tell entries that were given to others since.
+        Sequence numbers, by which reused entries are recognized.
     """
 
     deadlines: Ints
@@ -40,18 +42,17 @@ class Ending(NamedTuple):
     seqs: Ints
 
     def where(self, wanted: Booleans) -> Ending:
-        """Return some of them."""
+        """Return the decisions that a mask selects."""
         return Ending(self.deadlines[wanted], self.entries[wanted], self.seqs[wanted])
 
 
 class Deadlines:
-    """A queue of decisions: first come those for which something ends first.
+    """A queue of decisions, sorted by deadline.
 
     Attributes
     ----------
     first, last : int or None
-        When it ends for the first and the last of them; None for an empty queue. They are numbers of
-        their own, as another thread may ask.
+        First and last deadline; None for an empty queue. Stored as numbers because other threads read them.
 
     Examples
     --------
@@ -69,7 +70,7 @@ class Deadlines:
         self.last: int | None = None
 
     def put(self, deadlines: int | Ints, entries: Ints, seqs: Ints) -> None:
-        """Add decisions, of ascending deadlines or one, behind all for which it ends no later."""
+        """Insert decisions by deadline, after equal ones; the deadlines must ascend or be one number."""
         count = len(entries)
         if self._end + count > self._rows.shape[1]:
             self._make_room(count)
@@ -78,17 +79,15 @@ class Deadlines:
         rows[0, begin:end], rows[1, begin:end], rows[2, begin:end] = deadlines, entries, seqs
         if not count:
             return
-        # Deadlines ascend as long as the rule stays, so that a sorted queue costs nothing; only a shorter
-        # window, from a changed configuration, makes sorting necessary, which must be stable: ties are in the
-        # log's order.
+        # Deadlines ascend while the rule is constant. Only a shorter window, from a changed configuration,
+        # needs sorting, which must be stable: ties are in the order of the log.
         if self.last is not None and rows[0, begin] < self.last:
-            # Windows got shorter.
             known = rows[:, self._begin : end]
             known[:] = known[:, np.argsort(known[0], kind="stable")]
         self.first, self.last = int(rows[0, self._begin]), int(rows[0, end - 1])
 
     def take(self, until: int) -> Ending:
-        """Remove and return those for which it ends by a time."""
+        """Remove and return the decisions whose deadline is at or before a time."""
         found = self._rows[:, self._begin : self._end]
         count = int(np.searchsorted(found[0], until, "right"))
         self._begin += count
@@ -103,12 +102,12 @@ class Deadlines:
         return int(deadlines[np.searchsorted(deadlines, until, "right") - 1])
 
     def all(self) -> Ending:
-        """Return all of them."""
+        """Return all decisions of the queue, without removing them."""
         return Ending(*self._rows[:, self._begin : self._end])
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take."""
+        """Size in bytes."""
         return self._rows.nbytes
 
     def _note_ends(self) -> None:
@@ -119,7 +118,7 @@ class Deadlines:
             self.first, self.last = int(self._rows[0, self._begin]), int(self._rows[0, self._end - 1])
 
     def _make_room(self, count: int) -> None:
-        """Move all to the front, of larger columns if those are half full."""
+        """Move all decisions to the front, into larger columns if more than half would be full."""
         known = self._rows[:, self._begin : self._end]
         self._end -= self._begin
         self._begin = 0
@@ -135,35 +134,35 @@ REWARD, CLICKS, EXAMINED, ACTIVATE = range(4)
 """Kinds of feedback."""
 
 FIRST, LAST, SUM, MAX, LISTED = range(5)
-"""What several rewards make; ``LISTED`` is left to the caller."""
+"""Aggregations of several rewards; ``LISTED`` is left to the caller."""
 
 LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED, OPEN = range(8)
-"""What became of feedback; ``OPEN`` is left to the caller, who aggregates lists."""
+"""Outcomes of feedback; ``OPEN`` is left to the caller, which aggregates clicks on lists."""
 
 AT_ONCE, WAITING, TAUGHT = range(3)
-"""Whether a decision is learned when its reward is final, waits for its turn, or has been learned in it."""
+"""Turns: learned when the reward is final, waiting for its turn in the order, or learned in its turn."""
 
 
-# ---- What open decisions are kept as: columns
+# ---- Columns of windows and feedback
 
 
 class RuleParams(NamedTuple):
-    """What windows mean; times in microseconds.
+    """Parameters of the attribution rule; times in microseconds.
 
     Attributes
     ----------
     window : int
         Length of the window after an activation.
     default : float
-        Reward of a decision for which none came.
+        Reward of a decision without feedback.
     lowest : float
-        The least reward.
+        Least possible reward.
     aggregation : int
-        What several rewards make.
+        ``FIRST``, ``LAST``, ``SUM``, ``MAX`` or ``LISTED``.
     only_examined : bool
-        Whether only decisions that were examined earn the default.
+        Whether only examined decisions get the default.
     corrects : bool
-        Whether the first reward after the window takes the place of the default.
+        Whether the first reward after the window replaces the default.
     """
 
     window: int
@@ -175,27 +174,27 @@ class RuleParams(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What is known of each open decision, by its entry.
+    """The windows of open decisions, by entry.
 
     Attributes
     ----------
     seq, deadline : array of int64, shape (entries,)
-        Its number, and when its window closes.
+        Sequence number, and end of the window.
     answers : array of int32, shape (entries,)
-        How much feedback came.
+        Number of feedback rows.
     reward : array of float64, shape (entries,)
-        What came so far; NaN for nothing.
+        Reward so far; NaN without feedback.
     open, active, examined, settled : array of bool, shape (entries,)
-        Whether the window is open, whether the decision counts, whether it was looked at, and
-        whether it was learned so that nothing can change that.
+        Whether the window is open, the decision is active (not deferred), it was examined, and its reward
+        is final.
     defaulted : array of bool, shape (entries,)
-        Whether it earned the default, which may still be corrected.
+        Whether it got the default, which may still be corrected.
     turn : array of int8, shape (entries,)
-        ``AT_ONCE``, ``WAITING`` or ``TAUGHT``.
+        ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``.
     block : array of int64, shape (entries,)
-        The block of its row.
+        Block of its row.
     place : array of int32, shape (entries,)
-        The place of its row in the block.
+        Index of the row in the block.
     """
 
     seq: Ints
@@ -213,7 +212,7 @@ class Windows(NamedTuple):
 
     @classmethod
     def zeros(cls, entries: int) -> Windows:
-        """Return entries that are free."""
+        """Return free entries."""
         seq, deadline, block = np.zeros((3, entries), np.int64)
         answers, place = np.zeros((2, entries), np.int32)
         open, active, examined, settled, defaulted = np.zeros((5, entries), np.bool_)
@@ -224,19 +223,19 @@ class Windows(NamedTuple):
 
 
 class FeedbackColumns(NamedTuple):
-    """Feedback as columns, in its order, and what became of it.
+    """Feedback as columns, in its order, with output columns for its outcomes.
 
     Attributes
     ----------
     entries : array of int64, shape (rows,)
-        Of the decisions; −1 where they are long forgotten.
+        Entries of the decisions; −1 for decisions that are closed for good.
     kinds : array of int64, shape (rows,)
     rewards : array of float64, shape (rows,)
-        As they came; afterwards, where something is to be learned, what.
+        Rewards as received; the loop replaces a final one by the reward to learn.
     outcomes : array of int64, shape (rows,)
-        Filled in.
-    teaches : array of bool, shape (rows,)
-        Filled in: whether there is something to be learned at once.
+        Output: outcome of each row.
+    is_final : array of bool, shape (rows,)
+        Output: whether the row makes the reward final.
     """
 
     entries: Ints
@@ -247,22 +246,22 @@ class FeedbackColumns(NamedTuple):
 
     @classmethod
     def of(cls, entries: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
-        """Return feedback with nothing filled in."""
+        """Return feedback with empty output columns."""
         return cls(entries, kinds, rewards, np.empty(len(kinds), np.int64), np.empty(len(kinds), np.bool_))
 
 
 class Closing(NamedTuple):
-    """Windows that close, and what is to be filled in of their decisions.
+    """Windows that close, with output columns for their rewards.
 
     Attributes
     ----------
     entries : array of int64, shape (rows,)
-    taught : array of float64, shape (rows,)
-        What is now to be learned; NaN for nothing.
-    earned : array of float64, shape (rows,)
-        What they have earned in all, learned before or not; NaN for nothing.
-    answered : array of bool, shape (rows,)
-        Whether a reward came, and not the default.
+    rewards_to_learn : array of float64, shape (rows,)
+        Output: rewards that are not learned yet; NaN if there is none.
+    rewards : array of float64, shape (rows,)
+        Output: rewards, learned before or not; NaN if there is none.
+    is_answered : array of bool, shape (rows,)
+        Output: whether the reward is feedback, not the default.
     """
 
     entries: Ints
@@ -272,7 +271,7 @@ class Closing(NamedTuple):
 
     @classmethod
     def of(cls, entries: Ints) -> Closing:
-        """Return windows with nothing filled in."""
+        """Return windows with empty output columns."""
         taught, earned = np.empty((2, len(entries)))
         return cls(entries, taught, earned, np.empty(len(entries), np.bool_))
 
@@ -285,11 +284,11 @@ class WindowLoops(NamedTuple):
     close: Any
 
 
-# ---- The loops over them: decisions open, feedback comes, decisions close
+# ---- The loops: windows open, feedback is applied, windows close
 
 
 def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: int, deadline: int) -> None:
-    """Open the windows of decisions from some place of a block on, of which nothing came back yet."""
+    """Open windows without feedback for the consecutive rows of a block that begin at ``place``."""
     for i in range(len(entries)):
         entry = entries[i]
         windows.seq[entry], windows.deadline[entry], windows.answers[entry] = seqs[i], deadline, 0
@@ -301,22 +300,21 @@ def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: in
 
 
 def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackColumns) -> None:
-    """Take feedback in, row by row."""
+    """Apply feedback to windows, row by row; fill in the output columns."""
     for i in range(len(feedback.entries)):
         entry, kind = feedback.entries[i], feedback.kinds[i]
         outcomes, teaches = feedback.outcomes, feedback.teaches
         outcomes[i], teaches[i] = LATE, False
-        # The decision is long forgotten.
+        # The decision is closed for good.
         if entry < 0:
             continue
-        # Closed, but its entry is kept: it earned the default, which the first reward may still replace,
-        # once.
+        # Closed with the default, which the first late reward may still replace, once.
         if not windows.open[entry]:
             if kind == REWARD and rule.corrects and windows.defaulted[entry]:
                 windows.defaulted[entry] = False
                 outcomes[i], teaches[i] = CORRECTED, True
             continue
-        # Whatever comes for an open decision is counted, so that nobody can grow the log without an end.
+        # All feedback for an open decision is counted, so that the log's growth can be limited.
         windows.answers[entry] += 1
         if kind == ACTIVATE:
             outcomes[i] = REPEATED if windows.active[entry] else NOTED
@@ -327,7 +325,7 @@ def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackC
         if not windows.active[entry]:
             outcomes[i] = INACTIVE
             continue
-        # A reward is a look, too: an answer comes from somebody who has seen it.
+        # A reward implies an examination.
         windows.examined[entry] = True
         if kind == EXAMINED:
             outcomes[i] = NOTED
@@ -337,7 +335,7 @@ def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackC
             outcomes[i] = OPEN
         else:
             reward, before = feedback.rewards[i], windows.reward[entry]
-            # Not NaN: something came before.
+            # Not NaN: there is an earlier reward.
             if before == before:
                 if rule.aggregation == SUM:
                     reward = before + reward
@@ -356,7 +354,7 @@ def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackC
 
 @kernel
 def reward_so_far(windows: Windows, rule: RuleParams, entry: int) -> float:
-    """Return the reward of a decision if nothing more comes for it; NaN if it has none."""
+    """Return the reward of a decision without further feedback; NaN if it has none."""
     reward = windows.reward[entry]
     if reward == reward:
         return float(min(max(reward, rule.lowest), 1.0))
@@ -366,7 +364,7 @@ def reward_so_far(windows: Windows, rule: RuleParams, entry: int) -> float:
 
 
 def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
-    """Close windows; fill in what their decisions have earned."""
+    """Close windows; fill in the output columns."""
     for i in range(len(closing.entries)):
         entry = closing.entries[i]
         reward = windows.reward[entry]
@@ -374,7 +372,7 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
         windows.open[entry] = False
         earned = reward_so_far(windows, rule, entry)
         closing.earned[i], closing.answered[i] = earned, came
-        # What was settled was taught when it came; it is earned all the same, and counts for the lift.
+        # A settled reward was learned when it came; it still counts for the lift.
         closing.taught[i] = np.nan if windows.settled[entry] else earned
         if earned == earned and not came and not windows.settled[entry]:
             windows.defaulted[entry] = rule.corrects
@@ -382,7 +380,7 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
 
 @cache
 def loops() -> WindowLoops:
-    """Return the loops :func:`open_rows`, :func:`tell_rows` and :func:`close_rows`, compiled."""
+    """Return the loops :func:`open_rows`, :func:`apply_feedback_rows` and :func:`close_rows`, compiled."""
     windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.of(none, none, np.empty(0))

@@ -56,7 +56,7 @@ class Aspect:
 
         Parameters
         ----------
-        change, previous : MarkRow
+        change, previous : ChangeRow
             The change event, and the previous one of its kind; None for the first.
         initial_arms : sequence of arms
             Arms that the placement began with.
