@@ -319,7 +319,7 @@ class Mark(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Request to change a placement; ``request`` is of a type in :mod:`tacit.service.placements.placement`."""
+    """Request to change a placement, of a type in :mod:`tacit.service.placements.placement`."""
 
     placement: str
     request: Any

@@ -217,7 +217,7 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def unsound(self) -> list[str]:
-        """Return a message for each damage of the database, including indexes that differ from their tables."""
+        """Return a message for each damage of the database, including damaged indexes."""
 
     @abstractmethod
     def check_end(self) -> None:
