@@ -127,7 +127,7 @@ class Following:
         return list({change.placement: None for change in [*changes, *begun]})
 
     async def follow(self, concerned: Sequence[str]) -> None:
-        """Wait until the changes of placements are durable; then log settings and start configured rebuilds."""
+        """Wait until changes of placements are durable; then log settings and start configured rebuilds."""
         await self._engine.logged_by_now(concerned)
         await self._note_configurations()
         self._rebuild()
