@@ -11,7 +11,7 @@
 5. learned sums are exported, for other shards;
 6. guardrails act.
 
-The rows become pending, in the order of the log; the writer (:mod:`tacit.service.engine.writer`) commits them.
+The rows become pending in the order of the log; the writer (:mod:`tacit.service.engine.writer`) commits them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The pending log: placements, and their rows that are not committed yet."""
 
 # Rows take three steps to the log; until the last one, placements are ahead of the log:
-# 1. ``log_decisions``, ``log_feedback``, ``log_change``: rows get the next numbers, and are added to ``tail``.
+# 1. ``log_decisions``, ``log_feedback``, ``log_change``: rows get the next numbers and are added to ``tail``.
 # 2. ``begin_commit``: the rows of ``tail`` are now ``in_flight``; new rows are added to a new ``tail``.
 # 3. ``end_commit``: the rows are in the log; or the commit failed, and ``broken`` names the placements that
 #    learned from lost rows.

@@ -227,7 +227,7 @@ class Rebuilder:
         return Replacement(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
 
     async def _compile_control(self, name: str, learner: Learner) -> None:
-        """Compile a learner's code for the control group of a placement, in a thread, if there is a holdout."""
+        """Compile, in a thread, a learner's code for a placement's control group, if there is a holdout."""
         if self._engine.placement(name).control.coin is not None:
             await asyncio.to_thread(getattr, learner.loops, "impose")
 

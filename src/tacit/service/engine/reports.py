@@ -58,7 +58,7 @@ def rounds_of(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Float
 
 
 def believed_of(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
-    """Return a lane's beliefs about its arms: the policy's own, or else from its counts; None without both."""
+    """Return a lane's beliefs about its arms, from the policy or else from counts; None without both."""
     counts = counts_of(state)
     if hasattr(policy, "beliefs") and isinstance(counts, (Counts, Thompson.State, Hypotheses)):
         return policy.beliefs(state, lane)  # type: ignore[no-any-return]
