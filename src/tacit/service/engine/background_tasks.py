@@ -4,7 +4,7 @@ They log changes of the configuration, read the log, forget users, and exchange 
 """
 
 # 1. ``ConfigurationLogger``: logs settings of the configuration that differ from those in the log.
-# 2. ``LogReader``: reads the log on the store's thread.
+# 2. ``LogQueries``: reads the log on the store's thread.
 # 3. ``SubjectEraser``: blanks the data of a user in the log and the archive.
 # 4. ``ShardExchange``: exports and imports arms and learned sums of shards.
 
@@ -55,7 +55,7 @@ class Following:
 
     Attributes
     ----------
-    leading : mapping of str to str
+    leading_arms : mapping of str to str
         In a shard other than the first: the arms of the first one, as values of change events.
     rebuilding : set of asyncio.Task
         Running rebuilds of placements.
@@ -312,7 +312,7 @@ class ShardExchange:
     Parameters
     ----------
     engine : Serving
-    following : Following
+    following : ConfigurationLogger
     writer : Writer
     """
 
@@ -362,7 +362,7 @@ class ShardExchange:
         Raises
         ------
         UnknownName, NotDurable
-            As :meth:`learned`.
+            As :meth:`export_learning`.
         """
         known = self._engine.placement(placement)
         if known.shared is not None:

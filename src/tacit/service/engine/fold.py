@@ -2,7 +2,7 @@
 
 The learned state of a placement is a function of its log alone, so a start has three phases:
 
-1. :func:`start`, once for a new placement: it may begin with a learner from a file;
+1. :func:`store_start_learner`, once for a new placement: it may begin with a learner from a file;
 2. :func:`load_placement`: the placement at its latest valid snapshot, or at the beginning of its log. Its
    configuration must fit the policy, seed and arms in the log. Each rebuild or rollback begins a *policy
    version*, which holds from its change event on;

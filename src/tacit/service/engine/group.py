@@ -60,7 +60,7 @@ def record(
     ----------
     pending : PendingLog
     requests : dict of int to Record
-    found : dict
+    stored : dict
         Decisions from the store, with their feedback.
     now : int
         Time of the log.
@@ -212,7 +212,7 @@ def decide(
     ----------
     pending : PendingLog
     requests : dict of int to Decide
-    found : dict
+    stored : dict
         Decisions from the store.
     now : int
         Time of the log.
@@ -313,8 +313,8 @@ class _Batch:
     ) -> DecisionRow | int | None:
         """Return the earlier decision with an impression's id, or its index in the group; None if it is new.
 
-        ``named`` are the impressions with ids before it in its request, ``places`` their positions in the
-        request, and ``place`` is the impression's own position; they are used in a message.
+        ``by_id`` has the earlier impressions of its request that have ids, ``places`` their positions in the
+        request, and ``place`` is the impression's own position; the positions are for a message.
         """
         id = impression.id
         if id is None:
@@ -378,7 +378,7 @@ def apply(
     ----------
     pending : PendingLog
     requests : sequence of Request
-    found : dict
+    stored : dict
         Decisions from the store, of those that :meth:`~PendingLog.list_unknown` returns.
 
     Returns

@@ -74,7 +74,7 @@ class Replacement(NamedTuple):
 
     Attributes
     ----------
-    regime : PolicyVersion
+    policy_version : PolicyVersion
     rows : int
         Number of rows that were folded.
     decisions : int

@@ -304,7 +304,7 @@ class Lent(list[bytes | memoryview]):
 
     Attributes
     ----------
-    of : object
+    placement : object
         The placement object from which it was made.
     seq : int
         Last row of the log that it includes.

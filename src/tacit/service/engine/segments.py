@@ -3,7 +3,7 @@
 # 1. Segments of users by a field of the context.
 # 2. Believed rewards of arms: means and 95 % intervals.
 # 3. ``_SegmentReport``: how much each field matters, and the arms shown to each segment.
-# 4. ``SegmentReports``: reports of an engine's placements, made on request in a thread, and reused for a while.
+# 4. ``SegmentReports``: reports of all placements, made on request in a thread, and reused for a while.
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Sample(NamedTuple):
     policy : Policy
     state : named tuple
         State of one key, and the state that all keys share.
-    seen : Seen
+    open_values : OpenValues
     offer : Offer
     key : str or None
         The key of the decisions, if each key has its own models.
@@ -284,9 +284,9 @@ def verdict_of(decisions: int, says_nothing: float | None, fields: Sequence[Fiel
     Examples
     --------
     >>> age, zip = FieldForWhom("age", 1.5, []), FieldForWhom("zip", 0.01, [])
-    >>> verdict_of(900, 0.001, [age, zip])
+    >>> describe_effect(900, 0.001, [age, zip])
     'Who is asking matters. age decides most; zip hardly does.'
-    >>> verdict_of(900, 0.64, [zip])
+    >>> describe_effect(900, 0.64, [zip])
     'Who is asking says hardly anything so far: all are shown about the same.'
     """
     if not decisions:
@@ -335,7 +335,7 @@ def of_shards(found: Sequence[ForWhom]) -> ForWhom:
 
     Parameters
     ----------
-    found : sequence of ForWhom
+    reports : sequence of ForWhom
         Reports of all shards.
     """
     # With equal numbers of decisions, the later first decision means more decisions per time.

@@ -1,6 +1,6 @@
 """The shard layout of a log in PostgreSQL: the number of shards, their schemas, and ownership."""
 
-# 1. ``FencedStore``: the process that opens it takes ownership; the previous owner notices at its next commit.
+# 1. ``FencedStore``: the process that opens it takes ownership; the previous owner's next commit fails.
 # 2. ``LayoutStore``: the number of shards of a log, and the schema of each.
 # 3. ``ReadStore``, ``list_stores``: read-only views, and the stores of a log.
 
@@ -198,7 +198,7 @@ def schema_of(schema: str, layout: Layout, shard: int) -> str:
 
     Examples
     --------
-    >>> schema_of("tacit", Layout(generation=2, shards=3), shard=0)
+    >>> name_schema("tacit", Layout(generation=2, shards=3), shard=0)
     'tacit_g2s0'
     """
     return f"{schema}_g{layout.generation}s{shard}"

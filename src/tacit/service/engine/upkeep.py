@@ -351,7 +351,7 @@ class Upkeep:
         if due and self._idle:
             neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)
             await self._begin(neediest, self._save_snapshot)
-        # By the time of the last group, which needs no call of the clock.
+        # The time of the last group, which is not later than the current time, is precise enough here.
         if pending.time.last >= self._retention.next and self._idle:
             await self._drop_old(archive)
 

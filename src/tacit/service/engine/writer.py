@@ -11,7 +11,7 @@ All changes of placements go through the writer, one group after the other. One 
 6. upkeep and other steps that need all rows in the log run (``_run_steps``).
 
 If the store fails, no request of the group is confirmed, but learners have learned from rows that are not in
-the log. Then ``_mend`` appends the rows of answered requests and loads the placements from the store again. If
+the log. Then ``_mend`` appends the rows of answered requests, and loads placements from the store again. If
 the store refuses single rows, the group is halved until these are alone (``_serve``).
 """
 
@@ -50,7 +50,7 @@ class Commits:
     ----------
     span : function
         Returns, for a number of rows, the context in which their commit runs.
-    observed : function
+    on_commit : function
         Called with the number of rows and the seconds of each commit.
     last : int or None
         Time of the last commit, in microseconds since 1970.
@@ -167,9 +167,9 @@ class Writer:
     ----------
     store : Store
     pending : PendingLog
-    opened : function
+    load_placements : function
         Loads placements from the store by their names.
-    mended : function
+    on_reload : function
         Called after placements were loaded again.
     archive : function
         Returns the folder to which old rows are written before they are dropped, if any.
@@ -329,7 +329,7 @@ class Writer:
                 self._arrived.clear()
 
     def _next_group(self) -> list[_Waiting]:
-        """Remove and return the requests of the next group, which is applied without yielding the event loop."""
+        """Return the requests of the next group, which is applied without yielding to the event loop."""
         group: list[_Waiting] = []
         numbers, waiting = 0, self._waiting
         while waiting and len(group) < LARGEST_GROUP:
@@ -371,7 +371,7 @@ class Writer:
         self.wake()
 
     def _ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Return the requests that need the store; answer all others, and refuse those to removed placements."""
+        """Return the requests that need the store; answer the others, and refuse those to removed placements."""
         pending, ready = self.pending, []
         for request, reply in group:
             if request.placement not in pending.placements:

@@ -82,7 +82,7 @@ class Impression(NamedTuple):
         As in a :class:`DecisionRequest`.
     asked : str or None
         The other fields of the request as text, for the log.
-    given : object
+    details : object
         The other fields of the request, for the placement.
     session, user : str or None
         As in a :class:`DecisionRequest`; needed if sessions or users stay in their group of a holdout, also
@@ -256,7 +256,7 @@ def as_content(metrics: Mapping[str, float] | None) -> str | None:
 
     Examples
     --------
-    >>> as_content({"seconds": 12.5, "revenue": 3.0})
+    >>> encode_metrics({"seconds": 12.5, "revenue": 3.0})
     '{"revenue":3.0,"seconds":12.5}'
     """
     return msgspec.json.encode(metrics, order="sorted").decode() if metrics else None

@@ -34,7 +34,7 @@ class Slate(NamedTuple):
     ----------
     arms : list
         From the top; None at an empty position.
-    prefixes, places : list of float
+    prefix_propensities, position_propensities : list of float
         Propensities of the list's prefixes, and of each arm at its position; empty if unknown.
     """
 
@@ -67,7 +67,7 @@ def slate_of(shown: str | None) -> Slate:
     Examples
     --------
     >>> decode_list('["b","a"]')
-    ShownList(arms=['b', 'a'], prefixes=[], places=[])
+    ShownList(arms=['b', 'a'], prefix_propensities=[], position_propensities=[])
     """
     parts = json.loads(shown or "")
     if isinstance(parts, list):
