@@ -371,7 +371,7 @@ class Writer:
         self.wake()
 
     def _ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Return the requests that need the store; answer the others, and refuse those to removed placements."""
+        """Return the requests that need the store; answer buffered ones, refuse unknown placements."""
         pending, ready = self.pending, []
         for request, reply in group:
             if request.placement not in pending.placements:
