@@ -60,7 +60,7 @@ def record(
     ----------
     pending : PendingLog
     requests : dict of int to Record
-    stored : dict
+    stored_decisions : dict
         Decisions from the store, with their feedback.
     now : int
         Time of the log.
@@ -212,7 +212,7 @@ def decide(
     ----------
     pending : PendingLog
     requests : dict of int to Decide
-    stored : dict
+    stored_decisions : dict
         Decisions from the store.
     now : int
         Time of the log.
@@ -378,7 +378,7 @@ def apply(
     ----------
     pending : PendingLog
     requests : sequence of Request
-    stored : dict
+    stored_decisions : dict
         Decisions from the store, of those that :meth:`~PendingLog.list_unknown` returns.
 
     Returns
