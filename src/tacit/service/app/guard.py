@@ -286,7 +286,7 @@ class Rates:
     Examples
     --------
     >>> now = 0.0
-    >>> rates = Rates(1.0, lambda: now)
+    >>> rates = RateLimits(1.0, lambda: now)
     >>> [rates.allow("a") for _ in range(3)]
     [True, True, False]
     >>> now = 1.0

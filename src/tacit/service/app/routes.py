@@ -29,8 +29,8 @@ def find(address: str) -> Addressed:
 
     Examples
     --------
-    >>> found = find("/v1/placements/home/decide")
-    >>> found.path.template, found.name
+    >>> addressed = find("/v1/placements/home/decide")
+    >>> addressed.path.template, addressed.name
     ('/v1/placements/{name}/decide', 'home')
     >>> find("/ofrep/v1/evaluate/flags/home").id
     'home'

@@ -401,7 +401,7 @@ def running(config: Config) -> Iterator[str]:
     >>> from tacit.service.config.file import load_config
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
-    ...     with running(load_config(overrides=values)) as address:
+    ...     with run_in_thread(load_config(overrides=values)) as address:
     ...         urllib.request.urlopen(address + "/healthz").read()
     b'{"status":"ok"}'
     """

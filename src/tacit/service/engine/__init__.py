@@ -1,1 +1,1 @@
-"""The engine: one writer that decides, learns and logs in groups."""
+"""The engine: a single writer that decides, learns and logs requests in groups."""

@@ -1,13 +1,12 @@
-"""What is done beside the groups.
+"""Tasks of an engine next to its groups of requests.
 
-The log follows the configuration; the past is read; somebody is forgotten; shards tell what they learned.
+They log changes of the configuration, read the log, forget users, and exchange learned sums between shards.
 """
 
-# Four classes, each given what it needs of the engine that it serves:
-# 1. ``Following``: what is configured and the log does not say yet, it makes the log say.
-# 2. ``Logbook``: reads the past on the store's thread.
-# 3. ``Forgetting``: blanks somebody in log and archive.
-# 4. ``ShardExchange``: gives and takes what shards learn.
+# 1. ``ConfigurationLogger``: logs settings of the configuration that differ from those in the log.
+# 2. ``LogQueries``: reads the log on the store's thread.
+# 3. ``SubjectEraser``: blanks the data of a user in the log and the archive.
+# 4. ``ShardExchange``: exports and imports arms and learned sums of shards.
 
 from __future__ import annotations
 
@@ -39,13 +38,13 @@ from tacit.service.placements.aspects.lift_periods import holdout_in, look_in
 from tacit.service.placements.aspects.shared_learning import Learned
 from tacit.service.placements.placement import Placement, changes_of
 
-# ---- What the configuration says and the log not yet: arms, holdouts, starts, settings, policies
+# ---- Settings of the configuration that the log lacks: arms, holdouts, starts, settings, policies
 
 logger = logging.getLogger(__name__)
 
 
 class Following:
-    """Does what the configuration says and the log not yet, and lets the log say so.
+    """Applies and logs settings of the configuration that differ from those in the log.
 
     Parameters
     ----------
@@ -56,10 +55,10 @@ class Following:
 
     Attributes
     ----------
-    leading : mapping of str to str
-        In a shard that is not the first: the arms of the first one, as its marks hold them.
+    leading_arms : mapping of str to str
+        In a shard other than the first: the arms of the first one, as values of change events.
     rebuilding : set of asyncio.Task
-        Logs that are being folded into policies.
+        Running rebuilds of placements.
     """
 
     def __init__(self, engine: Serving, pending: PendingLog, rebuilder: Rebuilder, writer: Writer) -> None:
@@ -69,7 +68,7 @@ class Following:
         self.rebuilding: set[asyncio.Task[None]] = set()
 
     def check(self, placements: Mapping[str, Placement]) -> None:
-        """Check that placements can have the arms that are configured.
+        """Check that placements can have their configured modes, holdouts, guardrails and arms.
 
         Raises
         ------
@@ -91,16 +90,16 @@ class Following:
                 placement.living.check_configured(placement)
 
     def log(self) -> list[str]:
-        """Log what the configuration says of starts, arms and holdouts, and the log not yet.
+        """Log configured starts, arms, holdouts and guardrails that differ from those in the log.
 
-        Returns the placements which that concerns.
+        Returns the names of the changed placements.
         """
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
             if placement.start is not None and not placement.start_marked:
                 changes.append(Mark(name, placement.start.text, rows.START, rows.CONFIGURATION))
             if placement.feedback_rule.version < IN_ORDER:
-                # What was decided before stays as it was learned.
+                # Earlier decisions keep the rule by which they were learned.
                 changes.append(Mark(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
             if self._leads and (change := placement.living.configured_change(placement)) is not None:
                 changes.append(Ask(name, change, rows.CONFIGURATION))
@@ -116,7 +115,7 @@ class Following:
         for result in apply(self._pending, changes, {}) if changes else ():
             if isinstance(result, TacitError):
                 logger.error("the configuration is not followed: %s", result)
-        # Among the arms that there are by now.
+        # After the changes of arms, which guardrails refer to.
         begun = [
             Mark(name, began, rows.GUARDRAIL, rows.CONFIGURATION)
             for name, placement in self._engine.placements.items()
@@ -128,19 +127,19 @@ class Following:
         return list({change.placement: None for change in [*changes, *begun]})
 
     async def follow(self, concerned: Sequence[str]) -> None:
-        """Wait until :meth:`log` of some placements is durable; then do what takes longer."""
+        """Wait until changes of placements are durable; then log settings and start configured rebuilds."""
         await self._engine.logged_by_now(concerned)
         await self._note_configurations()
         self._rebuild()
 
     async def stop(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running rebuilds."""
         for task in list(self.rebuilding):
             task.cancel()
         await asyncio.gather(*self.rebuilding, return_exceptions=True)
 
     def _rebuild(self) -> None:
-        """Begin to fold logs into the policies that are configured so, once for each of them."""
+        """Start the rebuilds that the configuration asks for."""
         for name, config in self._engine.config.placements.items():
             if config.rebuild and self._engine.shard is None:
                 task = asyncio.create_task(self._rebuild_as_configured(name, config))
@@ -154,7 +153,7 @@ class Following:
             marks = await self._writer.of_store(self._engine.store.changes, placement.id)
             done = regimes_of([mark for mark in marks if mark.who == rows.CONFIGURATION])
             if goes_on(policy, placement.config.policy) or (
-                # Whatever others have put in its place since.
+                # Each configured rebuild runs once, even if the policy was replaced since.
                 done and goes_on(policy, policy_from_stored(done[-1].policy))
             ):
                 return
@@ -166,7 +165,7 @@ class Following:
         logger.info("placement %s: %d rows were folded anew: %s", name, made.rows, notes)
 
     async def _note_configurations(self) -> None:
-        """Let the log say where placements are configured otherwise than before."""
+        """Log and store the settings of placements that differ from the stored ones."""
         for name, placement in list(self._engine.placements.items()):
             config = self._engine.config.placements[name]
             now, mode = settings_of(config), config.mode
@@ -189,11 +188,11 @@ class Following:
 
     @property
     def _leads(self) -> bool:
-        """Whether arms change here first: the other shards have those of the first one."""
+        """True if this engine decides about changes of arms: a single server, or the first shard."""
         return self._engine.shard is None or self._engine.shard.number == 0
 
 
-# ---- The past: what the log says of decisions and changes
+# ---- Reads of the log: decisions, changes, rows
 
 
 class Logbook:
@@ -209,7 +208,7 @@ class Logbook:
         self._store, self._writer = store, writer
 
     async def made(self, placement: Placement, ids: Sequence[str]) -> dict[str, rows.DecisionRow]:
-        """Return those decisions that a placement made, by their ids."""
+        """Return the decisions of a placement with these ids, as far as they exist, by their ids."""
         remembered = self._writer.pending.remembered
         open = {id: row for id in ids if (row := remembered(placement, id)) is not None}
         wanted = [(placement.id, id) for id in ids if id not in open]
@@ -217,20 +216,20 @@ class Logbook:
         return open | {id: known.decision for (_, id), known in found.items()}
 
     async def history(self, placement: Placement) -> list[LoggedChange]:
-        """Return who changed what of a placement, in order."""
+        """Return the changes of a placement, in order."""
         first, changes = placement.living.began_with, self._store.changes
         return await self._writer.of_store(lambda: changes_of(changes(placement.id), first))
 
     async def read(self, after: int, count: int) -> list[rows.Event]:
-        """Return the next rows of the log."""
+        """Return up to ``count`` rows of the log after a row."""
         return await self._writer.of_store(lambda: list(islice(self._store.events(after), count)))
 
 
-# ---- Somebody is forgotten: what was learned stays, what the log and the archive tell of them is blank
+# ---- Forgetting users: their data in the log and the archive are blanked, learned states stay
 
 
 class Forgetting:
-    """Forgets people and keys.
+    """Blanks the data of users, sessions and clients.
 
     Parameters
     ----------
@@ -238,27 +237,27 @@ class Forgetting:
     store : Store
     writer : Writer
     verdicts : Verdicts
-        They read the log from its beginning again afterwards.
+        Afterwards they read the log from its beginning again.
     """
 
     def __init__(self, engine: Serving, store: Store, writer: Writer, verdicts: Verdicts) -> None:
         self._engine, self._store, self._writer, self._verdicts = engine, store, writer, verdicts
 
     async def forget(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
-        """Blank what rows of the log and of the archive tell of somebody.
+        """Blank the data of a user in the rows of the log and of the archive.
 
-        What was learned stays. Who is to be forgotten again has nothing left.
+        Learned states stay. A repeated call finds no data.
 
         Parameters
         ----------
         subject : Subject
         who : str or None
-            Who wants it so.
+            Name of the API key that requested it.
 
         Returns
         -------
         dict of str to BlankedRows
-            How many rows it was, of each placement where there were any.
+            Numbers of blanked rows for each placement that had any.
 
         Raises
         ------
@@ -276,7 +275,7 @@ class Forgetting:
             raise NotDurable(f"{error}; nothing has changed, try again later") from error
         self._verdicts.begin_anew()
         archive = self._engine.config.store.archive
-        # Afterwards: what goes there from now on is blank.
+        # After the log: rows that are archived from now on are blank already.
         return done if archive is None else added(done, await self._blanked_in(Path(archive), subject))
 
     async def _blanked(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
@@ -304,16 +303,16 @@ class Forgetting:
             raise NotDurable(f"store.archive: {error}; do it again") from error
 
 
-# ---- Shards of one service: what they tell each other of arms, and of what they learned
+# ---- Exchange between shards of one service: arms, and learned sums
 
 
 class ShardExchange:
-    """What an engine tells and hears where it is one of several shards.
+    """Exchange of arms and learned sums between an engine and the other shards.
 
     Parameters
     ----------
     engine : Serving
-    following : Following
+    following : ConfigurationLogger
     writer : Writer
     """
 
@@ -321,17 +320,17 @@ class ShardExchange:
         self._engine, self._following, self._writer = engine, following, writer
 
     def arms(self) -> dict[str, str]:
-        """Return all arms of each placement where they come and go, as marks hold them."""
+        """Return the arms of each placement whose arms can change, as values of change events."""
         living = (each for each in self._engine.placements.values() if each.kind.living)
         return {each.name: each.current_mark(rows.ARMS) or "" for each in living}
 
     async def follow(self, arms: Mapping[str, str], who: str | None = None) -> None:
-        """Have the arms of the first shard, as :meth:`arms` gives them; returns when durable.
+        """Apply the arms of the first shard, as :meth:`arms` returns them; returns when they are durable.
 
         Raises
         ------
         NotDurable
-            If that could not be made durable.
+            If they could not be made durable.
         """
         self._following.leading = {**self._following.leading, **arms}
         for name, now in arms.items():
@@ -339,14 +338,14 @@ class ShardExchange:
                 await self._writer.ask(Mark(name, now, rows.ARMS, who))
 
     async def learned(self, placement: str, everything: bool = False) -> Learned:
-        """Return what was learned here, as far as it is durable, for other shards.
+        """Return the sums that this shard has learned durably, for other shards.
 
         Parameters
         ----------
         placement : str
-            One that shares what it learns.
+            A placement whose learning is shared by shards.
         everything : bool
-            By default only what was learned since the last call.
+            Whether to return all sums; by default only those that changed since the last call.
 
         Raises
         ------
@@ -358,12 +357,12 @@ class ShardExchange:
         return Learned(0 if self._engine.shard is None else self._engine.shard.number, time, parts)
 
     async def take_in(self, placement: str, learned: Learned) -> None:
-        """Learn what another shard has learned; returns when it is durable.
+        """Merge sums that another shard has learned; returns when they are durable.
 
         Raises
         ------
         UnknownName, NotDurable
-            As :meth:`learned`.
+            As :meth:`export_learning`.
         """
         known = self._engine.placement(placement)
         if known.shared is not None:

@@ -1,4 +1,4 @@
-"""Batches of decisions: those among many candidates are decided in steps, which let others in."""
+"""Batches of decisions: with many candidates they are decided in steps, between which other requests run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tacit.service.placements.placement import Placement
 
 
 class Batches:
-    """Decides batches: in one group of requests, or in several if there are many candidates.
+    """Decides batches of impressions: in one group of requests, or in several if there are many candidates.
 
-    Before the first step all are checked. If one cannot be decided any more when its turn comes, since
-    an item went or the store fails, those before it stay decided.
+    All impressions are checked before the first step. If a later step fails, because an item was removed
+    or the store failed, the decisions of the steps before it stand.
 
     Parameters
     ----------
     writer : Writer
     most_candidates : function
-        Returns how many candidates all decisions of a batch may have together.
+        Returns the allowed number of candidates of a batch, over all its decisions.
     """
 
     def __init__(self, writer: Writer, most_candidates: Callable[[], int]) -> None:
@@ -31,12 +31,12 @@ class Batches:
         self._turn = asyncio.Lock()
 
     async def decide(self, placement: Placement, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Decide for impressions, in as many steps as it takes.
+        """Decide for impressions, in steps if they have many candidates.
 
         Raises
         ------
         InvalidValue
-            If several have more candidates together than a batch may have.
+            If several impressions together have more candidates than a batch may have.
         TacitError
             As ``Engine.decide_many``.
         """
@@ -47,17 +47,17 @@ class Batches:
             rows: Sequence[DecisionRow] = await self._writer.ask(Decide(placement.name, impressions))
             return rows
         decided: list[DecisionRow] = []
-        # One batch at a time, so that others wait for one step and not for one of each batch.
+        # One batch at a time: other requests wait for one step, not for a step of each batch.
         async with self._turn:
             await self._writer.ask(CheckDecisions(placement.name, impressions))
             for step in steps:
                 decided += await self._writer.ask(Decide(placement.name, impressions[step]))
-                # The writer answers at once what is buffered, without giving way.
+                # For buffered placements, the writer answers without yielding to the event loop.
                 await asyncio.sleep(0)
         return decided
 
     def _check_candidates(self, sizes: Sequence[int]) -> None:
-        """Check that decisions have no more candidates together than a batch may have."""
+        """Raise InvalidValue if decisions together have more candidates than a batch may have."""
         most, count = self._most_candidates(), sum(sizes)
         if len(sizes) > 1 and count > most:
             raise InvalidValue(

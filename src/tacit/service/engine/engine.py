@@ -1,15 +1,14 @@
-"""The engine: one writer that decides, learns, logs in groups, and only then answers.
+"""The engine: one writer that decides, learns and logs requests in groups, and answers after the commit.
 
-All requests that wait form a group. Its windows are closed, its decisions chosen and its feedback
-taken in, and the rows of all this are appended to the log in the same order and committed; then
-everybody is answered. While a commit runs, new requests pile up and become the next group, so
-groups grow with the load and nobody waits for a timer.
+All waiting requests form a group. The engine closes the windows that are due, decides, learns from feedback,
+appends the rows of all this to the log in the same order, commits them, and answers the requests. Requests
+that arrive during a commit form the next group, so groups grow with the load, without a timer.
 
-The order of the log is thus the order in which things were applied: what was learned is a fold
-over the log, and recovery is a snapshot and the fold of the rest. Memory is ahead of the log by
-the rows in flight. When their commit fails, the placements that promise ``committed`` are made
-anew from the store, as if those rows had never been; placements that promise ``buffered`` go on
-from memory, and their rows wait until the store is back.
+The order of the log is thus the order in which requests were applied: the learned state is a fold over the
+log, and recovery loads a snapshot and folds the later rows. Memory is ahead of the log by the rows in flight.
+If their commit fails, placements with the durability ``committed`` are loaded from the store again, without
+those rows; placements with the durability ``buffered`` continue from memory, and their rows wait until the
+store works again.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
-# One object for all of it: opened over a store, it owns the writer, and answers what is only read.
+# The engine owns the writer, through which all changes go, and answers reads itself.
 class Engine(Verbs):
-    """Decide and learn for every placement of a configuration, durably.
+    """Decides and learns for every placement of a configuration, durably.
 
-    Opening recovers what the store holds. All coroutines belong to one event loop.
+    The constructor recovers the state from the store. All coroutines must run in one event loop.
 
     Parameters
     ----------
@@ -71,19 +70,19 @@ class Engine(Verbs):
     store : Store
         Closed by :meth:`stop`.
     clock : function, optional
-        Gives the time in microseconds since 1970. The log's own time never goes back, whatever
-        the clock does.
+        Returns the time in microseconds since 1970. The log's time never decreases, even if the clock
+        does.
     shard : Shard, optional
-        Which one of several this is; by default the only one.
+        Number of this shard, and of all shards; by default there are no shards.
     wall : function, optional
-        Gives the time that this machine's clock says at the moment, to notice that it was set; by
-        default that of the machine, or nothing where there is another ``clock``.
+        Returns the current wall time in microseconds since 1970, to notice changes of the machine's clock;
+        by default the machine's clock, or none with another ``clock``.
 
     Raises
     ------
     ConfigError
-        If a placement of the store has another policy, seed or set of arms, or the wall is so far
-        ahead of the log that rows would go which may not be old.
+        If a placement of the store has another policy, seed or set of arms, or the wall clock is so far
+        ahead of the log that rows could be dropped too early.
     StoreError
         If the store cannot be read.
 
@@ -115,7 +114,7 @@ class Engine(Verbs):
     ) -> None:
         if clock is None and wall is None:
             wall = wall_time
-        # The last row before the start, and what the clock said at it.
+        # Time of the last row before the start, and wall time of the start.
         self._began = (store.end().time, wall()) if wall is not None else (0, 0)
         jumped = check_clock(config, *self._began)
         self.config = config
@@ -127,8 +126,8 @@ class Engine(Verbs):
         self.placements = self._opened(list(config.placements))
         self._recovery_seconds = monotonic() - begun
         seq, end = store.end()
-        # A snapshot's time may be later than the log's: nothing that happened until then was
-        # logged. A row before it would have another deadline in the fold than in memory.
+        # A snapshot's time may be later than the last row. New rows must not be earlier than it: their
+        # windows would get other deadlines in the fold than in memory.
         last = max([end, *(placement.windows.time for placement in self.placements.values())])
         time = LogTime(self.clock, last, wall)
         if time.wall_ahead < -DAY:
@@ -161,11 +160,11 @@ class Engine(Verbs):
         self.lending = reports.Lending(self, self.writer)
 
     def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
-        """Make placements anew from the store."""
+        """Load placements from the store."""
         return all_opened(names, self.config.placements, self.store, self.shard)
 
     def _allow(self, config: Config) -> None:
-        """Let there be as many open decisions, and rows in memory only, as a configuration allows."""
+        """Apply a configuration's limits of open decisions and of rows in memory only."""
         pending = self._pending
         pending.most_open, pending.most_buffered = config.server.open_decisions, config.store.buffer
 
@@ -178,30 +177,30 @@ class Engine(Verbs):
         await self.following.follow(self.following.log())
 
     async def logged_by_now(self, names: Sequence[str]) -> None:
-        """Wait until all that happened to placements is durable."""
+        """Wait until all changes of placements so far are durable."""
         for name in names:
-            # To the mode that it has: no event, but answered as any other request.
+            # Setting the current mode logs nothing, but is answered after the commit.
             await self.writer.ask(Mark(name, self.placements[name].mode))
 
     async def stop(self) -> None:
-        """Finish what waits, write snapshots, and close the store."""
+        """Answer the waiting requests, write snapshots, and close the store."""
         await self.writer.stop()
         await self.following.stop()
         self.store.close()
 
     async def reload(self, config: Config, leading: Mapping[str, str] | None = None) -> None:
-        """Take over another configuration between two groups; placements may come, go and change.
+        """Apply another configuration between two groups; placements may be added, removed and changed.
 
         Parameters
         ----------
         config : Config
         leading : mapping of str to str, optional
-            In a shard that is not the first: the arms of the first one, as its marks hold them.
+            In a shard other than the first: the arms of the first one, as values of change events.
 
         Raises
         ------
         ConfigError
-            If a placement does not fit what the store holds; then nothing changes.
+            If a placement does not fit its state in the store; then nothing changes.
         NotDurable
             If the store fails.
         """
@@ -229,48 +228,48 @@ class Engine(Verbs):
         self.placements |= kept
         self._allow(config)
         self._pending.touch_all()
-        # At once, so that nothing is decided in between.
+        # Without awaiting, so that nothing is decided in between.
         concerned += self.following.log()
 
     # Requests --------------------------------------------------------------------------------
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Choose for many impressions, each as :meth:`Placement.checked` returns it; all or none.
+        """Decide for all impressions, each as :meth:`Placement.checked` returns it, or for none.
 
-        Many at once come back as a :class:`tacit.service.log.blocks.Block`, or as a list if they are
-        decided in steps, as :mod:`tacit.service.engine.batches` says.
+        Many decisions are returned as a :class:`tacit.service.log.blocks.Block`, or as a list if they are
+        decided in steps (:mod:`tacit.service.engine.batches`).
 
         Raises
         ------
         UnknownName, Conflict, NotDurable
             As :meth:`decide`.
         InvalidValue
-            If they have more candidates together than ``server.batch_candidates``.
+            If together they have more candidates than ``server.batch_candidates``.
         """
         return await self._batches.decide(self.placement(placement), impressions)
 
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
-        """Record much feedback; for each what became of it, or why it could not be recorded.
+        """Record many pieces of feedback; return for each its outcome, or the error that refused it.
 
         Raises
         ------
         UnknownName, InvalidValue
             As :meth:`feedback`; then nothing was recorded.
         NotDurable
-            If it could not be made durable.
+            If the feedback could not be made durable.
         """
         outcomes: list[str | TacitError] = await self.writer.ask(self._checked(Record(placement, feedback)))
         return outcomes
 
     def begin(self, request: Decide | Record, reply: Waiter) -> None:
-        """Serve a request as :meth:`decide_many` or :meth:`record_many` does, but give the reply the result.
+        """Start to serve a request; its result is set in ``reply``, as a future's would be.
 
         Raises
         ------
         UnknownName, InvalidValue, NotDurable
-            If it cannot even wait for its turn; a decision's placement is known to be there.
+            If the request cannot be queued. The placement of a ``Decide`` request must exist.
         """
         self.writer.begin(self._checked(request) if isinstance(request, Record) else request, reply)
 
@@ -279,46 +278,46 @@ class Engine(Verbs):
         return Record(request.placement, checked_feedback(request.feedback, placement))
 
     async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
-        """Return those decisions that a placement made, by their ids; errors as for :meth:`history`."""
+        """Return the decisions of a placement with these ids, by their ids; errors as for :meth:`history`."""
         return await self._logbook.made(self.placement(placement), ids)
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Forget somebody, as :meth:`~tacit.service.engine.background_tasks.Forgetting.forget` says."""
+        """Blank a user's data: see :meth:`~tacit.service.engine.background_tasks.SubjectEraser.forget`."""
         return await self._forgetting.forget(subject, who)
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
-        """Change a placement from now on; return what is so then.
+        """Change a placement; return its new setting.
 
         Parameters
         ----------
         placement : str
         request : structure
-            Of a type that :data:`~tacit.service.placements.placement.CHANGES` knows.
+            The change, of a type in :data:`~tacit.service.placements.placement.CHANGES`.
         who : str, optional
-            Who wants it so, as the log keeps it.
+            Name of the API key that requested it, for the log.
 
         Raises
         ------
         UnknownName, InvalidValue
-            If there is no such placement, or it cannot be so; then nothing changes.
+            If there is no such placement, or the change is invalid; then nothing changes.
         NotDurable
             If the change could not be made durable.
         """
         learner = self.placement(placement).learner
         if type(request) is HoldoutOf:
-            # Nobody's request shall wait for the compiler.
+            # Compiled in a thread, so that no request waits for the compiler.
             await asyncio.to_thread(getattr, learner.loops, "impose")
         return await self.writer.ask(Ask(placement, request, who))
 
     async def lend(self, placement: str, shard: int | None = None) -> reports.Lent:
-        """Return what a placement has learned, for those who decide elsewhere with it.
+        """Return a placement's learner as a file, for replicas in clients.
 
         Raises
         ------
         UnknownName, NotDurable
             As :meth:`history`.
         InvalidValue
-            If its decisions can be made nowhere else, or there is no such shard: this one is 0.
+            If clients cannot decide for the placement, or the shard is not 0.
         """
         check_elsewhere(self.placement(placement), self._pending.time.now())
         if shard:
@@ -326,12 +325,12 @@ class Engine(Verbs):
         return await self.lending.of(placement, self._pending.seq)
 
     async def lends(self, placement: str) -> list[int | None]:
-        """Return the last row of the log that what is lent knows; errors as for :meth:`lend`."""
+        """Return the last row that the file for replicas includes; errors as for :meth:`export_replica`."""
         check_elsewhere(self.placement(placement), self._pending.time.now())
         return [self.lending.row(placement, self._pending.seq)]
 
     async def key(self, placement: str, key: str) -> reports.KeyFacts:
-        """Return what was learned of a key; raise UnknownName if nothing was decided for it."""
+        """Return the learned state of a key; raise UnknownName if it has no decisions."""
         return reports.key_facts(self.placement(placement), key)
 
     async def busiest(self, placement: str) -> list[reports.KeyFacts]:
@@ -350,22 +349,22 @@ class Engine(Verbs):
         *,
         patience: float = PATIENCE,
     ) -> ReadVerdict:
-        """Return what the searches of a placement of duels say by now; errors as for ``Verdicts.of``."""
+        """Return the verdict on the rankers of a placement of duels; errors as for ``Verdicts.read``."""
         check_path(self.placement(placement), "duel")
         if self.shard is not None:
             raise InvalidValue("placement", placement, NOT_IN_SHARDS)
         return await self._verdicts.of(placement, confidence, false_share, patience)
 
     async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return which users a placement shows what; errors as for ``Pictures.of``."""
+        """Return which arms a placement shows to which segments; errors as for ``SegmentReports.report``."""
         return await self._pictures.of(placement, limit)
 
     async def states(self, placement: str) -> list[State]:
-        """Return what a placement can go back to, in order; errors as for :meth:`history`."""
+        """Return the states to which a placement can be rolled back; errors as for :meth:`history`."""
         return await self._rebuilder.states(placement)
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
-        """Fold the log of a placement into another policy, while requests go on; then use that.
+        """Fold the log of a placement into another policy, while requests are served; then switch to it.
 
         Raises
         ------
@@ -378,7 +377,7 @@ class Engine(Verbs):
         return await self._rebuilder.rebuild(placement, policy, who)
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Go back to a state, or to the one that was left last; errors as for :meth:`rebuild`."""
+        """Restore a state, by default the one replaced last; errors as for :meth:`rebuild`."""
         self.placement(placement)
         self._check_alone(placement)
         return await self._rebuilder.rollback(placement, to, who)
@@ -388,7 +387,7 @@ class Engine(Verbs):
             raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
 
     async def history(self, placement: str) -> list[LoggedChange]:
-        """Return who changed what of a placement, in order.
+        """Return the changes of a placement, in order.
 
         Raises
         ------
@@ -398,24 +397,24 @@ class Engine(Verbs):
         return await self._logbook.history(self.placement(placement))
 
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
-        """Return the next rows of the log, out of ``count`` rows; errors as for :meth:`history`."""
+        """Return up to ``count`` rows of the log after row ``after``; errors as for :meth:`history`."""
         self.placement(placement)
         return await self._logbook.read(after, count)
 
-    # How it is -------------------------------------------------------------------------------
+    # Health ----------------------------------------------------------------------------------
 
     @property
     def commits(self) -> Commits:
-        """How long commits take."""
+        """Counts and times of commits."""
         return self.writer.commits
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a group."""
+        """Number of requests that wait for a group."""
         return self.writer.waiting
 
     def health(self) -> reports.Health:
-        """Return how the engine and its store are."""
+        """Return the health of the engine and its store."""
         commits, pending = self.commits, self._pending
         return reports.Health(
             ready=self.writer.failure is None and not self.writer.stopping,
@@ -430,9 +429,9 @@ class Engine(Verbs):
         )
 
     def shards(self) -> list[reports.ShardHealth]:
-        """Return nothing: all is in this process."""
+        """Return an empty list: an engine has no shards."""
         return []
 
     def shared_seconds(self, placement: str) -> float | None:
-        """Return None: nothing is shared with another process."""
+        """Return None: an engine does not share its learning with other processes."""
         return None

@@ -1,16 +1,16 @@
-"""The fold: placements as the store has them, and the rows of the log taken in.
+"""The fold: placements are loaded from snapshots, and the later rows of the log are applied to them.
 
-What a placement has learned is a function of its log alone, so a start has three phases:
+The learned state of a placement is a function of its log alone, so a start has three phases:
 
-1. :func:`start`, once in a placement's life: it may begin with what a learner of a file knows;
-2. :func:`opened`: the placement at its latest snapshot that the log bears out, or where its log begins. The
-   configuration has to fit what the log says of its policy, seed and arms, and the *regime* that a rebuild
-   or rollback began holds from its mark on;
-3. :func:`fold`: the rows after the snapshot are taken in as they were when they came: decisions are recalled
-   and not chosen anew, feedback teaches, marks change, and windows close by the log's time.
+1. :func:`store_start_learner`, once for a new placement: it may begin with a learner from a file;
+2. :func:`load_placement`: the placement at its latest valid snapshot, or at the beginning of its log. Its
+   configuration must fit the policy, seed and arms in the log. Each rebuild or rollback begins a *policy
+   version*, which holds from its change event on;
+3. :func:`fold`: the rows after the snapshot are applied as when they arrived: decisions are recorded and not
+   made again, feedback is learned, change events are applied, and windows close by the log's time.
 
-The same functions rebuild a placement into another policy (:mod:`tacit.service.engine.rebuilding`), follow a
-log that another process writes, and verify one.
+The same functions rebuild a placement with another policy (:mod:`tacit.service.engine.rebuilding`), follow a
+log that another process writes, and verify a log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def opened(
     snapshot: bool = True,
     as_if: Regime | None = None,
 ) -> Placement:
-    """Return a placement at its latest snapshot, made in the store if it is new.
+    """Return a placement at its latest snapshot; create it in the store if it is new.
 
     Parameters
     ----------
@@ -66,22 +66,22 @@ def opened(
     config : PlacementConfig
     store : Store
     new_seed : int
-        Of a new placement, where the configuration has none.
+        Seed of a new placement, if the configuration has none.
     snapshot : bool
-        Whether to begin at a snapshot, or where the log begins.
-    as_if : Regime, optional
-        A regime that the log does not have yet.
+        Whether to begin at the latest snapshot, or at the beginning of the log.
+    as_if : PolicyVersion, optional
+        A policy version that is not in the log yet.
 
     Raises
     ------
     ConfigError
         If the placement has learned with another policy, other arms or another seed.
     StoreError
-        If the store fails, or what the log begins with is damaged.
+        If the store fails, or the base of the log is damaged.
     """
     stored = store.placement(name, new_spec(config.policy), new_seed if config.seed is None else config.seed)
     marks = store.changes(stored.id)
-    # The last regime holds, whatever is configured: a start must not undo a rebuild.
+    # The last policy version holds, whatever is configured: a start must not undo a rebuild.
     regimes = regimes_of(marks)
     if as_if is not None:
         regimes.append(as_if)
@@ -97,8 +97,7 @@ def opened(
         base = store.base(stored.id)
     except Damaged as error:
         raise damaged_base(name, error) from error
-    # A log that is shorter than what was learned from it would be continued with numbers that were used
-    # before.
+    # If the log were shorter than its base, new rows would get sequence numbers that were used before.
     if base is not None and base.seq > end:
         raise StoreError(
             f"store: placement {name}: its log begins with what was learned up to row {base.seq}, "
@@ -122,7 +121,7 @@ def opened(
 def all_opened(
     names: Sequence[str], configs: Mapping[str, PlacementConfig], store: Store, shard: Shard | None
 ) -> dict[str, Placement]:
-    """Return placements that have taken in the whole log; those of a shard name decisions as it does."""
+    """Return placements that have learned from the whole log; in a shard, with its generator of ids."""
     for name in names:
         start(name, configs[name], store, secrets.randbits(63))
     made = {}
@@ -143,19 +142,19 @@ def all_opened(
 
 
 def start(name: str, config: PlacementConfig, store: Store, new_seed: int) -> None:
-    """Let a placement that has decided nothing yet begin with the learner that is configured.
+    """Store the configured start learner of a placement without decisions as the base of its log.
 
-    What was learned is kept where the log begins, so that nobody reads the file again.
+    Later starts read the base and not the learner's file.
 
     Parameters
     ----------
     name, config, store, new_seed
-        As for :func:`opened`.
+        As for :func:`load_placement`.
 
     Raises
     ------
     ConfigError
-        If the learner is not for the placement, or this has decided, or started, without it.
+        If the learner does not fit the placement, or the placement already has decisions or another start.
     """
     if config.start is None:
         return
@@ -180,12 +179,12 @@ def start(name: str, config: PlacementConfig, store: Store, new_seed: int) -> No
 
 
 def new_spec(policy: Policy) -> str:
-    """Return what the store keeps of a new placement's policy: with the rule by which feedback is learned."""
+    """Return a new placement's policy as JSON for the store, with its rule for learning feedback."""
     return json.dumps({**policy_to_spec(policy), FEEDBACK_RULE: IN_ORDER})
 
 
 def _has_begun(stored: StoredPlacement, marks: list[MarkRow], store: Store) -> bool:
-    """Whether a placement has decided anything, or has a policy of its own."""
+    """True if a placement has decisions or a policy version."""
     begins = store.begins(stored.id)
     if (begins is not None and begins.seq) or regimes_of(marks):
         return True
@@ -193,9 +192,9 @@ def _has_begun(stored: StoredPlacement, marks: list[MarkRow], store: Store) -> b
 
 
 def _latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snapshot | None:
-    """Return the latest snapshot of what is in the log; those of more are removed for good.
+    """Return the latest snapshot; delete snapshots and states that include rows after the log's end.
 
-    The rows to come have the numbers of those that are missing, and would count as learned.
+    New rows get the numbers of the missing rows, and would be taken for learned ones.
     """
     try:
         found = store.snapshot(stored.id)
@@ -219,30 +218,29 @@ def _latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snaps
 
 
 def fold(placements: Mapping[int, Placement], store: Store) -> None:
-    """Take in, per placement, what the log holds after its snapshot; then let time go by to its
-    end."""
+    """Apply the rows after each placement's snapshot, then advance the placements to the log's end."""
     if not placements:
         return
     end = store.end()
     behind = min(placement.covered for placement in placements.values())
     take_in(placements, store.events(behind))
     for placement in placements.values():
-        # Windows close by the time of the log's end, which rows of other placements may have set.
+        # Windows close by the time of the log's last row, which may be another placement's.
         placement.advance(end.time)
 
 
 def take_in(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
-    """Take in a stretch of the log, by placements of these ids."""
+    """Apply consecutive rows of the log to placements, which are given by their numbers."""
     for rows in stretches(events):
         id = rows.column("placement")[0]
         concerned = placements.values() if id is None else filter(None, [placements.get(id)])
-        # Rows without a placement are ticks: time goes by for all of them.
+        # Rows without a placement are ticks: they advance all placements.
         for placement in concerned:
             _take_in(placement, rows)
 
 
 def _take_in(placement: Placement, rows: Block[Any]) -> None:
-    # Snapshots differ in age: a stretch that is new to one placement may be known to another.
+    # Snapshots differ in age: some of the rows may be in this placement's snapshot.
     seqs = rows.column("seq")
     if seqs[-1] <= placement.covered:
         return
@@ -253,7 +251,7 @@ def _take_in(placement: Placement, rows: Block[Any]) -> None:
         return
     for closed, part in groupby(fresh, lambda row: regime.sets_aside(row.seq)):
         block = Block.of(rows.kind, list(part))
-        # What closed before, by the rows of other placements too, teaches as those before did.
+        # Windows that closed before the skipped rows, also by rows of other placements, are learned.
         until = block.column("time")[0] if closed is None else closed
         placement.advance(max(until, placement.windows.time))
         placement.sets_aside = closed is not None
@@ -261,7 +259,7 @@ def _take_in(placement: Placement, rows: Block[Any]) -> None:
 
 
 def _take_part(placement: Placement, rows: Block[Any]) -> None:
-    # As in a running service, windows that were due close before anything else happens.
+    # As in a running service, due windows close before the rows are applied.
     placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
         placement.learn_turns()
@@ -273,7 +271,7 @@ def _take_part(placement: Placement, rows: Block[Any]) -> None:
             placement.marked(mark)
 
 
-# ---- Whether a placement's configuration fits what the store has of it
+# ---- Does a placement's configuration fit the store?
 
 
 def as_stored(
@@ -283,12 +281,12 @@ def as_stored(
     rebuilt: Sequence[dict[str, Any]] = (),
     noted: str | None = None,
 ) -> PlacementConfig:
-    """Return a placement's configuration with the policy and the seed that the store has of it.
+    """Return a placement's configuration with its stored policy and seed.
 
-    The policy may differ in defaults that an earlier version had; the recommended one gives way to
-    the one that the store has. Where arms come and go, both policies get the arms that the
-    placement began with; which arms are configured is compared apart. Where the log was folded into
-    other policies since, the last one holds, whichever of them is configured, as long as that stays so.
+    The configured policy may differ in defaults of an earlier version, and a recommended policy is replaced
+    by the stored one. For placements with changing arms, both policies get the placement's first arms;
+    the configured arms are compared separately. After rebuilds, the last policy holds, whichever of the
+    placement's policies is configured, unless the configuration now names another one.
 
     Parameters
     ----------
@@ -296,9 +294,9 @@ def as_stored(
     config : PlacementConfig
     stored : StoredPlacement
     rebuilt : sequence of dict
-        The policies, as the log has them.
+        Policies of the policy versions in the log, as specifications.
     noted : str, optional
-        How it was configured, as :func:`settings_of` says it.
+        The stored configuration, as :func:`settings_of` returns it.
 
     Raises
     ------
@@ -309,14 +307,14 @@ def as_stored(
     if config.served_as.living:
         config = _as_begun(config, before)
     known = [before, *map(policy_from_stored, rebuilt)]
-    # What is named anew in the file is meant; what a later version recommends is not.
+    # A policy that is newly named in the file is intended; one that a new version recommends is not.
     named_anew = noted is not None and policy_name(noted) != policy_name(settings_of(config))
     same = any(goes_on(config.policy, each) for each in (known[-1:] if named_anew else known))
     kinds = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *known)]
     gives_way = config.recommended and not named_anew and kinds[0] not in kinds[1:]
     if not (same or ((gives_way or config.rebuild) and _for_same(config, before, config.rebuild))):
         field, then, now = _differing(known[-1], config.policy)
-        # The log has what was shown then, and what the schema of then made of contexts.
+        # A rebuild cannot change the shown arms or the encoded contexts in the log.
         helps = field in ("policy", "at_least") and not config.rebuild and _for_same(config, before, True)
         rebuild = "rebuild it with rebuild = true, " if helps else ""
         raise ConfigError(
@@ -332,7 +330,7 @@ def as_stored(
 
 
 def _differing(before: Policy, now: Policy) -> tuple[str, Any, Any]:
-    """Return which setting makes policies differ, and what it is for either, as short as it can be said."""
+    """Return the first setting in which policies differ, and its value for each, for a message."""
     said: dict[str, Callable[[Policy], Any]] = {
         "kind": lambda policy: f"a policy of {policy.shows}s",
         "positions": lambda policy: policy.action_width,
@@ -346,7 +344,7 @@ def _differing(before: Policy, now: Policy) -> tuple[str, Any, Any]:
 
 
 def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:
-    """Return a configuration over the arms that its placement began with."""
+    """Return a configuration whose policies have the placement's first arms."""
     if type(config.policy.arms) is not type(before.arms):
         return config
     with contextlib.suppress(InvalidValue):
@@ -360,9 +358,9 @@ def _as_begun(config: PlacementConfig, before: Policy) -> PlacementConfig:
 
 
 def _for_same(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
-    """Whether a policy is for the same arms, features and contexts as one before, and promises the same.
+    """True if a policy has the same arms, features, positions, context and minimum shares as one before.
 
-    One to which the log is folded anew may promise other shares, and read no numbers of a context.
+    For a rebuild, the minimum shares may differ, and the policy may ignore contexts.
     """
     asked, stored = (
         (getattr(policy, "arms", None), policy.feature_dims, policy.action_width, policy.schema)

@@ -1,18 +1,17 @@
-"""One group of requests, applied to the placements.
+"""Apply one group of requests to the placements.
 
-Feedback finds its decision or is refused with the reason; decisions that were made before are answered
-again, the rest is chosen at once; the rows wait in the order of the log.
+:func:`apply`, at the end, has these steps; :func:`record` and :func:`decide` are its two large parts:
 
-:func:`apply`, at the end, is the whole of it; what stands before are its two large parts:
+1. due windows close, and their rewards are learned;
+2. change events: modes, arms and other settings change before anything is decided;
+3. :func:`decide`: for each placement, one call of its learner decides for a block of impressions; repeated
+   requests get the decision that was made before;
+4. :func:`record`: for each placement, one block of feedback; each piece belongs to an open decision or to one
+   in the store, or is refused with a reason;
+5. learned sums are exported, for other shards;
+6. guardrails act.
 
-1. time goes by: windows that are due close, and what they earned is learned;
-2. marks are made: modes, arms and whatever else is changed holds for all that follows;
-3. :func:`decide`: one block of impressions for each placement, chosen by one call of its learner;
-4. :func:`record`: one block of feedback, each piece by the window of its decision, if that is open, or by
-   what the store has of it;
-5. what was learned is exported, for other shards.
-
-Nothing here waits or is durable: the writer (:mod:`tacit.service.engine.writer`) commits the rows.
+The rows become pending in the order of the log; the writer (:mod:`tacit.service.engine.writer`) commits them.
 """
 
 from __future__ import annotations
@@ -44,25 +43,25 @@ from tacit.service.log.rows import GUARDRAIL, REWARD, TICK, Content, DecisionRow
 from tacit.service.placements.attribution import DUPLICATE
 from tacit.service.placements.placement import CHANGES, Placement
 
-# ---- Recording feedback for a group: each piece finds its decision, or is refused with the reason
+# ---- Recording feedback for a group: each piece is assigned to its decision, or refused with a reason
 
 MOST_FEEDBACK = 100
 
 Accepted = tuple[int, str | None]
-"""The place of the decision in the log, and clicked positions as the log keeps them."""
+"""Sequence number of the decision, and clicked positions as JSON for the log."""
 
 
 def record(
     pending: PendingLog, requests: Mapping[int, Record], found: Mapping[Key, FoundDecision], now: int
 ) -> dict[int, list[Outcome]]:
-    """Return for each request what became of its feedback; that of a placement is learned at once.
+    """Record and learn the feedback of requests; return the outcomes of each request.
 
     Parameters
     ----------
     pending : PendingLog
     requests : dict of int to Record
-    found : dict
-        Decisions that the store knows, and what came back for them.
+    stored_decisions : dict
+        Decisions from the store, with their feedback.
     now : int
         Time of the log.
     """
@@ -73,7 +72,7 @@ def record(
     for name, given in parts.items():
         recorder = _Recorder(pending, pending.placements[name], found, now)
         joined: Block[FeedbackRequest] = Block.joined(FeedbackRequest, given)
-        # What came back for a decision before decides what becomes of the next piece.
+        # The outcome of feedback depends on earlier feedback on its decision.
         outcomes[name] = iter(
             [outcome for part in distinct(joined, "decision") for outcome in recorder.recorded(part)]
         )
@@ -83,7 +82,7 @@ def record(
 
 
 class _Recorder:
-    """Records feedback of one placement at one moment."""
+    """Records the feedback of one placement in one group."""
 
     def __init__(
         self, pending: PendingLog, placement: Placement, found: Mapping[Key, FoundDecision], now: int
@@ -91,15 +90,14 @@ class _Recorder:
         self._pending, self._placement, self._found, self._now = pending, placement, found, now
 
     def recorded(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
-        """Return what became of feedback in which no decision comes twice."""
+        """Record feedback on distinct decisions; return the outcomes."""
         placement = self._placement
         entries = self._open_entries(feedback)
         if entries is not None:
             seqs = placement.windows.seqs(entries)
             rows = self._logged(feedback, seqs, [None] * len(feedback))
             return list(placement.take_in(rows, entries))
-        # Judged before any is taken in: what is refused must leave no row, and rows have their numbers in
-        # order.
+        # All pieces are checked before the first is learned: refused ones get no row and no number.
         judged = [self._judged(piece) for piece in feedback]
         places = [i for i, outcome in enumerate(judged) if isinstance(outcome, tuple)]
         accepted = [row for row in judged if isinstance(row, tuple)]
@@ -107,8 +105,7 @@ class _Recorder:
             feedback.take(places), [seq for seq, _ in accepted], [clicks for _, clicks in accepted]
         )
         for i, row in zip(places, rows, strict=True) if self._found or self._pending.ahead else ():
-            # The decision is closed: what came for it now must be known to whatever the same group brings
-            # next.
+            # The decision is closed: later feedback of the same group must see this row.
             before = self._closed(feedback[i].decision)
             if before is not None:
                 before.feedback.append(row)
@@ -116,9 +113,9 @@ class _Recorder:
         return [next(became) if isinstance(row, tuple) else row for row in judged]
 
     def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
-        """Return the entries of the decisions where all feedback is fit at first sight."""
-        # Rewards for open decisions, by clients that name no feedback: nearly all traffic. They need no
-        # row-by-row comparison with what came before.
+        """Return the entries of the decisions if all feedback is valid without a check by row; else None."""
+        # Nearly all traffic is rewards without ids for open decisions. They need no row-by-row comparison
+        # with earlier feedback.
         plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
         if self._pending.ahead or not plain or any(feedback.column("id")):
             return None
@@ -132,7 +129,7 @@ class _Recorder:
     def _logged(
         self, feedback: Block[FeedbackRequest], seqs: list[int], clicks: list[str | None]
     ) -> Block[FeedbackRow]:
-        """Log feedback that is accepted."""
+        """Append accepted feedback to the pending log, and return its rows."""
         count, first = len(feedback), self._pending.seq + 1
         # A store may lose the sign of a zero.
         rewards = [0.0 if reward == 0.0 else reward for reward in feedback.column("reward")]
@@ -154,11 +151,11 @@ class _Recorder:
         return rows
 
     def _closed(self, id: str) -> FoundDecision | None:
-        """Return a decision that the store or the pending log knows."""
+        """Return a decision from the store or the pending log; None if neither has it."""
         return self._found.get((self._placement.id, id)) or self._pending.uncommitted(self._placement, id)
 
     def _judged(self, feedback: FeedbackRequest) -> Accepted | Outcome:
-        """Return what the log keeps of feedback; or the outcome of what is not recorded."""
+        """Check a piece of feedback; return its fields for the log, or the outcome if it is not recorded."""
         placement, windows, id = self._placement, self._placement.windows, feedback.decision
         entry = windows.find(id)
         if entry is not None:
@@ -184,10 +181,10 @@ class _Recorder:
 def _refusal(
     feedback: FeedbackRequest, clicks: str | None, known: Mapping[str, Content], times: int
 ) -> str | TacitError | None:
-    """Return why feedback is not recorded after what came before; None where it is."""
+    """Return why feedback is not recorded, given earlier feedback on its decision; None if it is."""
     id = feedback.id
     if id is not None and id in known:
-        # An id with the same content is a repetition, as after a lost answer, and is no error.
+        # The same content with the same id is a repetition, as after a lost answer, and not an error.
         said = feedback.kind, feedback.reward, clicks
         if known[id] == (said if feedback.metrics is None else (*said, feedback.metrics)):
             return DUPLICATE
@@ -199,24 +196,24 @@ def _refusal(
     return None
 
 
-# ---- Deciding for a group: what was decided before is answered again, the rest is chosen at once
+# ---- Deciding for a group: repeated requests get earlier decisions, all others are decided together
 
 FoundDecisions = Mapping[Key, FoundDecision]
 Answers = range | list[DecisionRow | int]
-"""Decisions that were made before, and the places of new ones."""
+"""Earlier decisions, and indices of new ones in the group."""
 
 
 def decide(
     pending: PendingLog, requests: Mapping[int, Decide], found: Mapping[Key, FoundDecision], now: int
 ) -> dict[int, Any]:
-    """Return the decisions of each request, or the error that it met; then nothing of it is new.
+    """Return the decisions of each request, or its error; a request with an error makes no decisions.
 
     Parameters
     ----------
     pending : PendingLog
     requests : dict of int to Decide
-    found : dict
-        Decisions that the store knows.
+    stored_decisions : dict
+        Decisions from the store.
     now : int
         Time of the log.
     """
@@ -239,7 +236,7 @@ def decide(
 
 
 class _Batch:
-    """What a placement is to decide, of all requests of a group."""
+    """The impressions of a group for one placement, and their decisions."""
 
     def __init__(self, pending: PendingLog, name: str, found: Mapping[Key, FoundDecision]) -> None:
         self._pending, self._name, self._found = pending, name, found
@@ -247,24 +244,26 @@ class _Batch:
         self._parts: list[Sequence[Impression]] = []
         self._size = 0
         self._new_keys: set[str] = set()
-        # Impressions whose ids the clients gave, and their places.
+        # By the clients' ids: the index in the group, and the impression.
         self._named: dict[str, tuple[int, Impression]] = {}
         self._rows: Sequence[DecisionRow] = []
         self._each: list[DecisionRow] | None = None
 
     def add(self, impressions: Sequence[Impression]) -> Answers:
-        """Return each impression's decision if it was made before, or else its place.
+        """Add the impressions of a request; return for each its earlier decision, or its index.
+
+        Nothing is added if an error is raised.
 
         Raises
         ------
         InConflict
-            If an id stands for another decision; then nothing is added.
+            If an id belongs to another decision.
         InvalidValue, UnknownName
-            If an arm is no longer on offer, or there is no room for a key; likewise.
+            If an arm is no longer offered, or there is no room for a key.
         Overloaded
-            If as many decisions are open as may be; likewise.
+            If the limit of open decisions is reached.
         """
-        # Without ids of the clients' nothing can have been decided before: the block goes on as it is.
+        # Without clients' ids no decision can be a repetition: the block is added unchanged.
         ids = values(impressions, "id")
         if ids.count(None) == len(ids):
             start = self._size
@@ -285,16 +284,16 @@ class _Batch:
                     named[impression.id] = answer, impression
             answers.append(answer)
         checked = self._checked(new, places)
-        # Only now: an error before must leave nothing of this request behind.
+        # After all checks: an error must leave nothing of this request behind.
         self._named |= named
         self._parts.append(checked)
         self._size += len(checked)
         return answers
 
     def _checked(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
-        """Return impressions as they are decided: what may have changed since the request came is checked."""
+        """Check impressions again, since arms and limits may have changed; return them with their items."""
         placement = self._placement
-        # The request was checked when it came; arms may have gone since, in this group or before.
+        # The request was checked on arrival; arms may have been retired since, in this group or before.
         if placement.living.wholes:
             placement.check_offered(impressions)
         pending = self._pending
@@ -312,9 +311,10 @@ class _Batch:
         place: int,
         places: Sequence[int],
     ) -> DecisionRow | int | None:
-        """Return the decision of this id, or its place in this group, or None if it is new.
+        """Return the earlier decision with an impression's id, or its index in the group; None if it is new.
 
-        Of its request are those that are ``named``, at their ``places``, and itself at ``place``.
+        ``by_id`` has the earlier impressions of its request that have ids, ``places`` their positions in the
+        request, and ``place`` is the impression's own position; the positions are for a message.
         """
         id = impression.id
         if id is None:
@@ -325,7 +325,7 @@ class _Batch:
         answer: DecisionRow | int
         if row is not None:
             same, answer = self._placement.asked_before(impression, row), row
-        # Two requests with one id in one group: the second gets the answer of the first.
+        # Two requests with the same id in one group: the second gets the decision of the first.
         elif id in named or id in self._named:
             answer, earlier = named.get(id) or self._named[id]
             same = self._placement.asks_the_same(impression, earlier)
@@ -345,7 +345,7 @@ class _Batch:
         return answer
 
     def choose(self, now: int) -> None:
-        """Decide for all that is new."""
+        """Decide for all new impressions."""
         if self._size:
             several = len(self._parts) > 1
             impressions = Block.joined(Impression, self._parts) if several else self._parts[0]
@@ -355,7 +355,7 @@ class _Batch:
             self._rows = rows
 
     def decisions(self, answers: Answers) -> Sequence[DecisionRow]:
-        """Return the decisions that answer a request."""
+        """Return the decisions for the answers of :meth:`add`."""
         if len(answers) == self._size and isinstance(answers, range):
             return self._rows
         if self._each is None:
@@ -366,39 +366,39 @@ class _Batch:
         return [each[answer] if isinstance(answer, int) else answer for answer in answers]
 
 
-# ---- One group of requests, applied to the placements; its rows wait in the order of the log
+# ---- One group of requests, applied to the placements; its rows become pending in the order of the log
 
 
 def apply(
     pending: PendingLog, requests: Sequence[Request], found: dict[Key, FoundDecision]
 ) -> list[Any | Exception]:
-    """Close windows, change what is asked, decide, record and export, in this order.
+    """Close windows, change placements, decide, record and export, in this order.
 
     Parameters
     ----------
     pending : PendingLog
     requests : sequence of Request
-    found : dict
-        What the store knows of what is :meth:`~PendingLog.unknown`.
+    stored_decisions : dict
+        Decisions from the store, of those that :meth:`~PendingLog.list_unknown` returns.
 
     Returns
     -------
     list
-        For each request its result, or the error that it met.
+        For each request its result or its error.
     """
-    # 1. Time goes by. Feedback of this group may still name a decision whose window closes right now.
+    # 1. Due windows close. Feedback of this group may still name a decision whose window closes now.
     now = pending.time.advance()
     closing = pending.closing(now)
     if closing:
         _keep_closing(pending, requests, found, now)
-    # The others have nothing due: for them no time needs to go by.
+    # The other placements have no due windows, and need not be advanced.
     touched = {request.placement for request in requests} | {p.name for p in closing}
     for name in touched:
         pending.placements[name].advance(now)
     if closing:
-        # What has closed makes room for what is decided now.
+        # Closed windows make room for new decisions.
         pending.touch(touched)
-    # 2. Marks. A decision of the same group is already made as they say.
+    # 2. Change events. They hold for decisions of the same group.
     before = pending.seq
     results: dict[int, Any] = {}
     kinds: defaultdict[type, dict[int, Any]] = defaultdict(dict)
@@ -407,22 +407,22 @@ def apply(
     for kind, step in STEPS.items():
         for i, change in kinds.pop(kind, {}).items():
             results[i] = step(pending, change, now)
-    # 3. and 4. Decisions stand before feedback in the log, so that a client may send both together.
+    # 3. and 4. Decisions precede feedback in the log, so that a client may send both together.
     if Decide in kinds:
         results |= decide(pending, kinds[Decide], found, now)
     if Record in kinds:
         results |= record(pending, kinds[Record], found, now)
     for i, request in kinds.pop(CheckDecisions, {}).items():
         results[i] = _check(pending, request, found)
-    # 5. Exports, of what this group taught, too.
+    # 5. Exports, which include what this group taught.
     for i, export in kinds.pop(Export, {}).items():
         results[i] = now, _exported(pending.placements[export.placement], export.everything)
-    # 6. What is proved by now to do harm is shown no more, from the next group on.
+    # 6. Guardrails act: arms that proved harmful are not shown from the next group on.
     for name in touched:
         if pending.placements[name].guardrail is not None:
             _guard(pending, name, now)
     if closing and pending.seq == before:
-        # Nothing else in the log says that these windows have closed.
+        # No other row records the time at which these windows closed.
         pending.log_mark(None, now, TICK, "")
     pending.touch(touched)
     return [results[i] for i in range(len(requests))]
@@ -431,7 +431,7 @@ def apply(
 def _keep_closing(
     pending: PendingLog, requests: Sequence[Request], found: dict[Key, FoundDecision], now: int
 ) -> None:
-    """Remember the decisions that are asked for while their windows close."""
+    """Add decisions that requests name, and whose windows close now, to the decisions from the store."""
     for placement, named in pending.named(requests):
         windows = placement.windows
         for id in named:
@@ -450,7 +450,7 @@ def _keep_closing(
 def _check(
     pending: PendingLog, request: CheckDecisions, found: Mapping[Key, FoundDecision]
 ) -> TacitError | None:
-    """Return why impressions cannot be decided; None if they can."""
+    """Return the error of a decision for impressions; None without error."""
     try:
         _Batch(pending, request.placement, found).add(request.impressions)
     except TacitError as error:
@@ -466,7 +466,7 @@ def _mark(pending: PendingLog, request: Mark, now: int) -> None:
 
 
 def _guard(pending: PendingLog, name: str, now: int) -> None:
-    """Let the guardrail of a placement act, if there is harm."""
+    """Log the changes that a placement's guardrail demands."""
     placement = pending.placements[name]
     assert placement.guardrail is not None
     for kind, value in placement.guardrail.marks(placement):
@@ -474,7 +474,7 @@ def _guard(pending: PendingLog, name: str, now: int) -> None:
 
 
 def _ask(pending: PendingLog, asked: Ask, now: int) -> Any:
-    """Return what is so after a change, or why it cannot be."""
+    """Change a placement; return its new setting, or the error of an invalid change."""
     placement = pending.placements[asked.placement]
     change = CHANGES[type(asked.request)]
     try:
@@ -487,7 +487,7 @@ def _ask(pending: PendingLog, asked: Ask, now: int) -> Any:
 
 
 STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {Mark: _mark, Ask: _ask}
-"""What is changed before anything is decided, in this order."""
+"""Functions that apply requests for changes, before anything is decided, in this order."""
 
 
 def _exported(placement: Placement, everything: bool) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""The pending log: placements, and the rows that they are ahead of the log by."""
+"""The pending log: placements, and their rows that are not committed yet."""
 
-# Rows take three steps to the log, and placements are ahead of it meanwhile:
-# 1. ``log_decisions``, ``log_feedback``, ``log_mark``: they get the next numbers, and wait in ``tail``.
-# 2. ``begin_commit``: what waits is ``in_flight``, as one piece; what comes now waits behind it.
-# 3. ``end_commit``: all is in the log; or it failed, and ``broken`` names the placements that learned from
-#    what is lost.
-# Besides it knows when windows close next, and which decisions were answered and are not committed yet.
+# Rows take three steps to the log; until the last one, placements are ahead of the log:
+# 1. ``log_decisions``, ``log_feedback``, ``log_change``: rows get the next numbers and are added to ``tail``.
+# 2. ``begin_commit``: the rows of ``tail`` are now ``in_flight``; new rows are added to a new ``tail``.
+# 3. ``end_commit``: the rows are in the log; or the commit failed, and ``broken`` names the placements that
+#    learned from lost rows.
+# The pending log also has the next due time of windows, and the answered decisions that are not committed.
 
 from __future__ import annotations
 
@@ -30,37 +30,36 @@ NO_ROWS = Rows([], [], [])
 
 
 class PendingLog:
-    """Placements, and what happened to them that is not in the log yet.
+    """The placements, and their rows that are not in the log yet.
 
     Parameters
     ----------
     placements : dict of str to Placement
     seq : int
-        The last row of the log.
+        Number of the last row of the log.
     time : LogTime
-        The time of the next row.
+        The time of the log.
 
     Attributes
     ----------
     tail : Rows
-        Rows that wait to be written.
+        Rows whose commit has not begun.
     in_flight : Rows
-        Rows that are being written.
+        Rows that are being committed.
     broken : set of str
-        Names of the placements that are ahead of the log and may not be.
+        Names of committed placements that have learned from lost rows, and must be loaded again.
     frozen : bool
-        Whether the placements are being read by another thread.
+        Whether another thread reads the placements.
     open_count : int
-        How many decisions are open, of all placements.
+        Number of open decisions of all placements.
     most_open, most_buffered : int
-        How many may be open, and how many rows in memory only before those
-        that need not wait for the store have to.
+        Limits of open decisions, and of rows in memory only.
     touched : set of str
-        Names of the placements to which something has happened that upkeep has not seen.
+        Names of the placements that changed since the last upkeep.
     waiting : int
-        How many rows wait to be written.
+        Number of rows in ``tail``.
     buffering : set of str
-        Names of the placements that may be ahead of the log.
+        Names of the buffered placements, which may be ahead of the log.
     """
 
     def __init__(self, placements: dict[str, Placement], seq: int, time: LogTime) -> None:
@@ -72,17 +71,17 @@ class PendingLog:
         self.broken: set[str] = set()
         self.frozen = False
         self._uncommitted: dict[Key, FoundDecision] = {}
-        # When the windows of placements close next, as it was when each was touched last.
+        # A heap of the next due times of placements, each as of the last change of the placement.
         self._dues: list[tuple[int, str]] = []
         self._earliest: dict[str, int] = {}
         self.touched: set[str] = set()
         self.most_open = self.most_buffered = FOREVER
         self.touch_all()
 
-    # What is due -----------------------------------------------------------------------------
+    # Due windows -----------------------------------------------------------------------------
 
     def touch_all(self) -> None:
-        """Note that placements came, went or changed."""
+        """Note that placements were added, removed or changed."""
         self._open: dict[str, int] = {}
         self.open_count = 0
         named = self.placements.items()
@@ -90,7 +89,7 @@ class PendingLog:
         self.touch(self.placements)
 
     def touch(self, names: Iterable[str]) -> None:
-        """Note that something has happened to placements, or that they were made anew."""
+        """Note that placements changed or were loaded again."""
         for name in names:
             self.touched.add(name)
             windows = self.placements[name].windows
@@ -100,7 +99,7 @@ class PendingLog:
             self._open[name] = count
 
     def refuse_room(self) -> None:
-        """Raise Overloaded: there is no room for so many more open decisions."""
+        """Raise Overloaded: the limit of open decisions is reached."""
         raise Overloaded(
             f"service: {self.open_count:,} decisions are open, and server.open_decisions allows "
             f"{self.most_open:,}; try again when windows have closed"
@@ -108,9 +107,9 @@ class PendingLog:
 
     @property
     def due(self) -> int | None:
-        """When the next window of any placement closes."""
-        # The heap has a due time for each change of one: what is at its top may have moved since, and is
-        # looked at again. So a change costs O(log placements), and nothing is searched for.
+        """Time at which the next window of any placement closes; None without open windows."""
+        # The heap may have several due times of a placement, of which old ones are outdated. They are
+        # replaced once they reach the top, so a change costs O(log placements).
         while self._dues:
             time, name = self._dues[0]
             placement = self.placements.get(name)
@@ -133,9 +132,9 @@ class PendingLog:
         return name
 
     def closing(self, now: int) -> list[Placement]:
-        """Return the placements with windows that close by now."""
+        """Return the placements with windows that are due at a time."""
         if not self._dues or self._dues[0][0] > now:
-            # None closes earlier than that.
+            # Outdated times are too early, never too late.
             return []
         found = {}
         while (due := self.due) is not None and due <= now:
@@ -145,8 +144,7 @@ class PendingLog:
 
     @contextmanager
     def freeze(self) -> Iterator[None]:
-        """Let nothing change the placements for a while."""
-        # Several threads may read them now.
+        """Keep the placements from changing inside the context, so that other threads may read them."""
         for placement in self.placements.values():
             placement.settle()
         self.frozen = True
@@ -156,19 +154,19 @@ class PendingLog:
             self.frozen = False
 
     def runs_ahead(self, request: Request) -> bool:
-        """Whether a request can be answered from memory, before its rows are in the log."""
+        """True if a request can be answered from memory, before its rows are in the log."""
         ahead = request.placement in self.buffering and isinstance(request, Decide | Record)
         return ahead and not self.unknown([request])
 
     @property
     def buffered(self) -> int:
-        """How many rows are in memory only."""
+        """Number of rows in memory only."""
         return self.waiting + self.in_flight.size
 
-    # What is known ---------------------------------------------------------------------------
+    # Look-ups --------------------------------------------------------------------------------
 
     def unknown(self, requests: Sequence[Request]) -> list[Key]:
-        """Return the decisions that requests name and only the store can know."""
+        """Return the decisions that requests name and that are not in memory."""
         unknown: dict[Key, None] = {}
         for request in requests:
             ids = _named(request)
@@ -182,14 +180,14 @@ class PendingLog:
         return list(unknown)
 
     def named(self, requests: Sequence[Request]) -> Iterator[tuple[Placement, list[str]]]:
-        """Yield the placement and the ids of the decisions that each request names."""
+        """Yield, for each request that names decisions, its placement and their ids."""
         for request in requests:
             ids = _named(request)
             if ids:
                 yield self.placements[request.placement], ids
 
     def remembered(self, placement: Placement, id: str) -> DecisionRow | None:
-        """Return a decision whose window is open or which is not committed yet."""
+        """Return a decision that is open or not committed; None for all others."""
         entry = placement.windows.find(id)
         if entry is not None:
             return placement.windows.row(entry)
@@ -198,16 +196,16 @@ class PendingLog:
         return None if made is None else made.decision
 
     def uncommitted(self, placement: Placement, id: str) -> FoundDecision | None:
-        """Return a decision that is not committed yet, and what came back for it."""
+        """Return a decision that is not committed, with its feedback; None for all others."""
         return self._uncommitted.get((placement.id, id))
 
     @property
     def ahead(self) -> bool:
-        """Whether decisions of placements that may be ahead of the log are not committed yet."""
+        """True if buffered placements have decisions that are not committed."""
         return bool(self._uncommitted)
 
     def count_numbers(self, request: Request) -> int:
-        """Return how many numbers of candidates a request has its placement read."""
+        """Return the count of numbers of candidates that a request's placement reads to decide."""
         placement = self.placements.get(request.placement)
         if placement is None or not isinstance(request, Decide):
             return 0
@@ -216,7 +214,7 @@ class PendingLog:
     # Logging ---------------------------------------------------------------------------------
 
     def log_decisions(self, placement: str, rows: Block[DecisionRow]) -> None:
-        """Append decisions, which have the next sequence numbers."""
+        """Append the rows of decisions, which must have the next sequence numbers."""
         self.seq += len(rows)
         self.waiting += len(rows)
         self.tail.decisions.extend(rows)
@@ -224,7 +222,7 @@ class PendingLog:
             self._uncommitted.update(((row.placement, row.id), FoundDecision(row, [])) for row in rows)
 
     def log_feedback(self, rows: Block[FeedbackRow]) -> None:
-        """Append feedback, which has the next sequence numbers."""
+        """Append the rows of feedback, which must have the next sequence numbers."""
         self.seq += len(rows)
         self.waiting += len(rows)
         self.tail.feedback.extend(rows)
@@ -232,7 +230,7 @@ class PendingLog:
     def log_mark(
         self, placement: int | None, time: int, kind: str, value: str, who: str | None = None
     ) -> MarkRow:
-        """Append a mark, and return it."""
+        """Append a change event with the next sequence number, and return it."""
         self.seq += 1
         self.waiting += 1
         mark = MarkRow(self.seq, placement, time, kind, value, who)
@@ -242,18 +240,18 @@ class PendingLog:
     # Committing ------------------------------------------------------------------------------
 
     def begin_commit(self) -> int:
-        """Let the rows that wait be those that are written; return how many they are."""
+        """Mark the pending rows as being committed, and return their number."""
         count = self.waiting
         self.in_flight, self.tail, self.waiting = self.tail, Rows.none(), 0
         return count
 
     def end_commit(self, *, failed: bool) -> None:
-        """End a commit; if it failed, keep the rows of placements that may be ahead of the log."""
+        """End a commit; if it failed, make the rows of buffered placements pending again."""
         written, self.in_flight = self.in_flight, NO_ROWS
         if not failed and not self._uncommitted:
             return
-        # Answers of a buffered placement are out already: its rows must reach the log, whatever it takes.
-        # Others were not answered, so their rows are dropped and the placements made anew.
+        # Requests to buffered placements were answered: their rows must reach the log eventually. Requests
+        # to others were not, so their rows are dropped and the placements loaded again.
         behind = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
         if failed:
             self.broken |= {behind[row.placement] for row in written.all() if row.placement in behind}
@@ -265,7 +263,7 @@ class PendingLog:
                 self._uncommitted.pop((row.placement, row.id), None)
 
     def forget(self) -> None:
-        """Take all placements for broken: nobody knows how far a group has come."""
+        """Mark all placements as broken and drop pending rows, after a group failed at an unknown step."""
         self.broken |= set(self.placements)
         self.tail, self.waiting = Rows.none(), 0
 

@@ -1,9 +1,9 @@
-"""Another policy for what was logged: the log is folded beside the running one, then they change.
+"""Rebuild and rollback: fold the log into another policy while the placement runs, then switch.
 
-What takes the place of a placement is made as a start would make it, from the log, while requests
-go on. Between two groups it catches up, a mark of the log says from when on it holds, and that is
-all: a start that finds the mark folds the log in the same way, one that does not find it has never
-heard of it.
+The new placement is folded from the log as at a start, while requests are served. Between two groups it
+catches up and replaces the old one, and a change event records the new policy version. A start that finds the
+change event folds the log in the same way; without the event, after a crash before the switch, nothing has
+changed.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from tacit.service.placements.placement import Placement
 Result = TypeVar("Result")
 
 SAME = {"arms": "arms", "feature_dims": "numbers of features", "action_width": "positions"}
-"""What a policy must have in common with the one before."""
+"""Attributes that a policy must have in common with the one before, with their names in messages."""
 ROWS = 2000
-"""Rows that are read at once, so that no commit waits long."""
+"""Rows per read, so that no commit waits long."""
 
 
 class State(NamedTuple):
-    """What a policy had learned at a time.
+    """The stored learned state of a policy at a time, for rollbacks.
 
     Attributes
     ----------
     name : str
     time : int
-        Until which windows had closed, in microseconds since 1970.
+        Time up to which windows had closed, in microseconds since 1970.
     seq : int
-        The last row that it had taken in.
+        Last row that the state includes.
     policy : dict
-        As :func:`tacit.policies.policy_to_spec` gives it.
+        The policy as :func:`tacit.policies.policy_to_spec` returns it.
     number : int
-        The store's for it.
+        Number of the policy in the store.
     aside : list of (int, int, int)
-        Rows between the first two of each taught it nothing; see :class:`Regime`.
+        Ranges of rows that it did not learn from; see :class:`PolicyVersion`.
     """
 
     name: str
@@ -70,15 +70,15 @@ class State(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """What became of a rebuild, or of a rollback.
+    """Result of a rebuild or rollback.
 
     Attributes
     ----------
-    regime : Regime
+    policy_version : PolicyVersion
     rows : int
-        Rows of the log that were read.
+        Number of rows that were folded.
     decisions : int
-        Decisions that the placement knows.
+        Number of decisions of the placement.
     seconds : float
     """
 
@@ -89,7 +89,7 @@ class Replacement(NamedTuple):
 
 
 class Rebuilder:
-    """Puts another policy, or what was learned before, in the place of what a placement has.
+    """Replaces the policy of a placement by another policy or by an earlier state.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Rebuilder:
         self.under_way: set[str] = set()
 
     async def states(self, name: str) -> list[State]:
-        """Return what can be gone back to, in order."""
+        """Return the states to which a placement can be rolled back, in order."""
         placement = self._engine.placement(name)
         store = self._engine.store
         kept = await self._writer.of_store(store.states, placement.id)
@@ -119,21 +119,21 @@ class Rebuilder:
         return found
 
     async def rebuild(self, name: str, policy: Policy, who: str | None) -> Replacement:
-        """Fold the log of a placement into another policy, and go on with that.
+        """Fold the log of a placement into another policy, then switch to it.
 
         Raises
         ------
         InvalidValue
-            If the policy is not fit for what was logged.
+            If the policy does not fit the log.
         InConflict
-            If another one is under way, or the configuration was changed meanwhile.
+            If another rebuild or rollback is running, or the configuration was changed meanwhile.
         NotDurable
             If the store fails, or the service is stopping.
         """
         placement = self._checked(name, policy)
         before = placement.config.policy
         if reads_who_asks(before) and not policy.context_dim:
-            # Those who ask go on to say it, and would be refused from then on.
+            # Clients send contexts, and their requests would be refused.
             asked = f"requests say who is asking, in {before.context_dim} numbers"
             raise InvalidValue("policy", policy, f"give one that reads a context: {asked}")
         spec = policy_to_spec(policy)
@@ -141,7 +141,7 @@ class Rebuilder:
         return await self._replace(placement, Regime(REBUILD, spec, number, ""), who)
 
     async def rollback(self, name: str, to: str | None, who: str | None) -> Replacement:
-        """Go back to what was learned before.
+        """Restore an earlier state of a placement, by default the one replaced last.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class Rebuilder:
             raise InvalidValue("placement", name, remedy)
         if to is None:
             to = next(reversed(states)) if placement.regime is None else placement.regime.left
-        # The first 0.3 did not name the policy within.
+        # Early versions of 0.3 did not name nested policies.
         earlier = {state_name(each.time, {"name": each.policy["name"]}): each for each in states.values()}
         state = (earlier | states).get(to)
         if state is None:
@@ -168,7 +168,7 @@ class Rebuilder:
         return await self._replace(placement, regime, who)
 
     def _checked(self, name: str, policy: Policy) -> Placement:
-        """Return a placement whose log can be folded into a policy."""
+        """Return a placement, if its log can be folded into a policy; else raise InvalidValue."""
         placement = self._engine.placement(name)
         before = placement.config.policy
         try:
@@ -185,7 +185,7 @@ class Rebuilder:
             raise InvalidValue("policy", policy, remedy)
         return placement
 
-    # The work --------------------------------------------------------------------------------
+    # The steps of a rebuild or rollback ------------------------------------------------------
 
     async def _replace(self, placement: Placement, regime: Regime, who: str | None) -> Replacement:
         name = placement.name
@@ -193,7 +193,7 @@ class Rebuilder:
             raise InConflict("placement: a rebuild or rollback of it is under way; wait for its end")
         self.under_way.add(name)
         try:
-            # A base of what was learned before must not come after the fold began without it.
+            # Wait for a base that is being written: the fold must not begin without it.
             await self._writer.between_groups(_nothing)
             await self._writer.upkeep.written()
             return await self._replaced(placement, regime, who)
@@ -205,7 +205,7 @@ class Rebuilder:
         config = engine.config.placements[name]
         policy = policy_from_stored(regime.policy)
         learner = Learner(policy, 0, propensities=config.propensities)
-        # Nobody's request shall wait for the compiler, nor for the store meanwhile.
+        # Compiled in threads, so that no request waits for the compiler.
         await asyncio.to_thread(learner.compile)
         await self._compile_control(name, learner)
         made = await self._writer.of_store(
@@ -219,7 +219,7 @@ class Rebuilder:
         left = await self._keep(name)
         regime = msgspec.structs.replace(regime, left=left, approximate=made.approximate)
         await self._writer.between_groups(lambda: self._switch(config, fold, regime, who))
-        # The next step begins when all before it is durable, or undone because the store failed.
+        # This step begins once the switch is durable, or undone because the store failed.
         await self._writer.between_groups(_nothing)
         there = engine.placement(name).regime
         if made.regime is None or there != made.regime:
@@ -227,7 +227,7 @@ class Rebuilder:
         return Replacement(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
 
     async def _compile_control(self, name: str, learner: Learner) -> None:
-        """Compile what a learner runs beside the holdout of a placement, in another thread."""
+        """Compile, in a thread, a learner's code for a placement's control group, if there is a holdout."""
         if self._engine.placement(name).control.coin is not None:
             await asyncio.to_thread(getattr, learner.loops, "impose")
 
@@ -235,7 +235,7 @@ class Rebuilder:
         return list(islice(self._engine.store.events(fold.behind), ROWS))
 
     async def _keep(self, name: str) -> str:
-        """Keep what a placement has learned by now; return its name."""
+        """Store the current learned state of a placement; return the state's name."""
         engine, drafts = self._engine, list[Draft]()
 
         async def copy() -> None:
@@ -252,7 +252,7 @@ class Rebuilder:
         return state_name(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
 
     async def _switch(self, config: Any, fold: _Fold, regime: Regime, who: str | None) -> None:
-        """Put what was folded in the place of what there was."""
+        """Let the new placement catch up with the log, and replace the old one by it."""
         engine, made = self._engine, fold.placement
         name = made.name
         if engine.config.placements.get(name) != config:
@@ -265,11 +265,11 @@ class Rebuilder:
         await self._writer.frozen(catch_up)
         if regime.what == REBUILD:
             fold.check_learned()
-        # From here on nothing waits, so that nothing comes between.
+        # No await from here on, so that no request comes between.
         self._put(made, regime, who)
 
     def _put(self, made: Placement, regime: Regime, who: str | None) -> None:
-        """Put a placement that has taken in the whole log in the place of what there was."""
+        """Replace a placement by one that has learned from the whole log, and log its policy version."""
         pending, placements = self._writer.pending, self._engine.placements
         now, seq = pending.time.advance(), pending.seq + 1
         aside = [(after, before or seq, closed) for after, before, closed in regime.aside]
@@ -288,7 +288,7 @@ async def _nothing() -> None:
 
 
 class _Fold:
-    """A placement that follows the log."""
+    """A placement into which the log is folded in steps."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
@@ -297,7 +297,7 @@ class _Fold:
         self._without, self._first = 0, ""
 
     def take(self, rows: list[Event]) -> None:
-        """Take in the next rows."""
+        """Apply the next rows."""
         take_in({self.placement.id: self.placement}, rows)
         if self._weighs:
             mine = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
@@ -312,13 +312,13 @@ class _Fold:
         return row.placement == self.placement.id and row.mode not in UNLEARNED
 
     def check_learned(self) -> None:
-        """Check that the policy could learn from all that it was given.
+        """Check that the policy could learn from all rows.
 
         Raises
         ------
         InvalidValue
-            If it weighs by propensities, and there were decisions without; or if what it has
-            learned is no numbers, for whatever reason.
+            If the policy weights by propensities and some decisions have none, or if its state has
+            values that are not numbers.
         """
         policy, state = self.placement.config.policy, self.placement.learner.state
         if self._without:
@@ -334,15 +334,15 @@ class _Fold:
 
 
 def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
-    """Return the policy that is asked for, over the arms that a placement began with.
+    """Return the requested policy, over the first arms of a placement.
 
     Parameters
     ----------
     placement : Placement
     configured : PlacementConfig
-        As the configuration says it.
+        The placement's configuration.
     spec : str or dict
-        As the configuration would say it; nothing is imported for it.
+        The policy as in a configuration, but without imports.
 
     Raises
     ------
@@ -364,7 +364,7 @@ def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
 
 
 def _promising_the_same(policy: Policy, before: Policy) -> Policy:
-    """Return a policy that keeps the shares that are promised to arms, unless it promises others itself."""
+    """Return a policy with the minimum shares of arms of the policy before, unless it has its own."""
     shares: Any = getattr(before, "at_least", None)
     if not shares or getattr(policy, "at_least", None):
         return policy
@@ -377,7 +377,7 @@ def _promising_the_same(policy: Policy, before: Policy) -> Policy:
 
 
 def as_begun(policy: Policy, before: Policy) -> Policy:
-    """Return a policy over the arms that its placement began with."""
+    """Return a policy with the arms of the policy before."""
     if getattr(policy, "arms", None) == getattr(before, "arms", None):
         return policy
     return policy.with_arms(before.arms)

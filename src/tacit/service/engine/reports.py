@@ -1,9 +1,9 @@
-"""Reading what placements know, without making a decision wait: counts, health, keys, whole learners."""
+"""Reports on placements that do not delay decisions: counts, health, keys, and learners as files."""
 
-# 1. Counts of plays and rewards, found in policies' states.
-# 2. How the engine, its store and its shards are.
-# 3. What a placement knows of its keys, as a copy, so that nobody waits.
-# 4. Whole learners as files, made once for all who ask at about the same time.
+# 1. Counts of plays and rewards in policies' states.
+# 2. Health of the engine, its store and its shards.
+# 3. Learned states of keys: one key, the busiest keys, a search.
+# 4. Learners as files for replicas, made once for all requests at about the same time.
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import Busy
 from tacit.service.placements.placement import Placement
 
-# ---- Plays and rewards as policies count them, found in their states
+# ---- Counts of plays and rewards in policies' states
 
 BetaState = Thompson.State
 
 
 def parts_of(state: Any) -> Iterator[Any]:
-    """Yield a policy's state and, where it holds those of others, theirs."""
+    """Yield a policy's state, and the states nested in it."""
     yield state
     if isinstance(state, tuple):
         for part in state:
@@ -45,20 +45,20 @@ def parts_of(state: Any) -> Iterator[Any]:
 
 
 def counts_of(state: Any) -> Counts | BetaState | PositionCounts | Hypotheses | None:
-    """Return plays and rewards as a policy counts them; None where it counts otherwise."""
+    """Return the counts of plays and rewards in a policy's state; None if it has none of a known type."""
     kinds = (Counts, BetaState, PositionCounts, Hypotheses)
     return next((part for part in parts_of(state) if isinstance(part, kinds)), None)
 
 
 def rounds_of(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Floats:
-    """Return how many impressions each lane counts."""
+    """Return the number of counted impressions of each lane."""
     if isinstance(counts, Thompson.State):
         return counts.successes.sum(axis=1) + counts.failures.sum(axis=1)  # type: ignore[no-any-return]
     return counts.rounds.astype(np.float64)
 
 
 def believed_of(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
-    """Return by what a lane decides between its arms: what the policy believes, or else its counts."""
+    """Return a lane's beliefs about its arms, from the policy or else from counts; None without both."""
     counts = counts_of(state)
     if hasattr(policy, "beliefs") and isinstance(counts, (Counts, Thompson.State, Hypotheses)):
         return policy.beliefs(state, lane)  # type: ignore[no-any-return]
@@ -67,11 +67,11 @@ def believed_of(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
     return ArmBeliefs.of_counts(counts.plays[lane], counts.rewards[lane])
 
 
-# ---- How the engine, its store and its shards are
+# ---- Health of the engine, its store and its shards
 
 
 class Health(NamedTuple):
-    """How the engine and its store are.
+    """Health of the engine and its store.
 
     Attributes
     ----------
@@ -80,19 +80,19 @@ class Health(NamedTuple):
     events : int
         Rows of the log.
     bytes : int
-        What the store takes.
+        Size of the store.
     rate : float
-        Events per second over the last 10 seconds.
+        Rows per second over the last 10 seconds.
     committed : int or None
         Time of the last commit since the start, in microseconds since 1970.
     commit_seconds : float
-        How long it took.
+        Duration of the last commit.
     buffered : int
-        Rows that are in memory only.
+        Rows in memory only.
     recovery_seconds : float
-        How long it took at the start to read what was learned from the store.
+        Duration of the recovery from the store at the start.
     wall_ahead : float
-        By how many seconds this machine's clock is ahead of the log's time; negative if behind.
+        Seconds by which this machine's clock is ahead of the log's time; negative if behind.
     """
 
     ready: bool
@@ -107,23 +107,23 @@ class Health(NamedTuple):
 
 
 class ShardHealth(NamedTuple):
-    """How one of several shards is.
+    """Health of one shard.
 
     Attributes
     ----------
     number : int
     pid : int or None
-        Of its process, on the machine where it is.
+        Id of its process, on its machine.
     up : bool
         Whether it answers.
     losses : int
-        How often it was lost since the start.
+        Number of times that it was lost since the start.
     recovery_seconds : float or None
-        How long it took to come back the last time.
+        Duration of its last recovery.
     waiting : int
-        Requests on their way to it.
+        Number of requests on their way to it.
     health : Health or None
-        As it said last.
+        Its last report.
     """
 
     number: int
@@ -135,7 +135,7 @@ class ShardHealth(NamedTuple):
     health: Health | None
 
 
-# ---- What a placement knows of its keys: a copy of what was learned of one, the busiest, a search
+# ---- Learned states of keys: one key, the busiest keys, a search
 
 Result = TypeVar("Result")
 
@@ -143,28 +143,28 @@ MOST_KEYS = 10
 MOST_FOUND = 20
 MOST_LOOKED = 100_000
 MANY = 50_000
-"""Counts that are looked through at once."""
+"""Numbers of counts and keys up to which reports run in the event loop."""
 COPY_SECONDS = 30.0
 
 
 class KeyFacts(NamedTuple):
-    """What was learned of a key.
+    """The learned state of a key.
 
     Attributes
     ----------
     name : str
     rounds : float
-        Impressions learned from since it last restarted; 0 where the policy counts none.
+        Impressions learned from since the key's last restart; 0 if the policy does not count them.
     epoch : int
     believed : ArmBeliefs or None
-        What decides between the arms, where the policy counts their plays and rewards.
+        Beliefs about the arms, if the policy counts plays and rewards.
     placed : tuple of array or None
-        Shows and clicks of each arm at each position, and how likely positions are examined, where
-        the policy models that.
+        Shows and clicks of each arm at each position, and examination probabilities of positions, if the
+        policy models positions.
     restarts : list or None
-        As the policy keeps them; None where it does not.
+        Restarts as the policy records them; None if it does not.
     plays : array of float64
-        How often each arm was shown and learned from, ever; NaN where that is not known.
+        Number of impressions of each arm learned from, over all time; NaN if unknown.
     """
 
     name: str
@@ -177,14 +177,14 @@ class KeyFacts(NamedTuple):
 
 
 class KeysFound(NamedTuple):
-    """Keys in which a text occurs.
+    """The keys that contain a text.
 
     Attributes
     ----------
     text : str
     keys : list of str
     looked, of : int
-        How many keys were looked through, of how many; the one of this very name always is.
+        Number of searched keys, and of all keys; a key equal to the text is always found.
     """
 
     text: str
@@ -194,12 +194,12 @@ class KeysFound(NamedTuple):
 
 
 def key_facts(placement: Placement, key: str) -> KeyFacts:
-    """Return what was learned of a key.
+    """Return the learned state of a key.
 
     Raises
     ------
     UnknownName
-        If nothing was ever decided for it.
+        If the key has no decisions.
     """
     learner = placement.learner
     lane, epoch = learner.lane(key), learner.epoch(key)
@@ -220,9 +220,9 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
 
 
 async def busiest(placement: Placement) -> list[KeyFacts]:
-    """Return the busiest keys; nothing where the policy counts no impressions of a key.
+    """Return the keys with the most impressions; none if the policy does not count impressions by key.
 
-    Of many keys they are as old as :data:`COPY_SECONDS` at most.
+    With many keys, the result is up to :data:`COPY_SECONDS` old.
     """
     then, kept = _kept.get(placement, (0.0, []))
     if placement.key_count > MANY and monotonic() - then < COPY_SECONDS:
@@ -237,9 +237,9 @@ _kept: WeakKeyDictionary[Placement, tuple[float, list[KeyFacts]]] = WeakKeyDicti
 
 
 async def _beside(placement: Placement, function: Callable[..., Result], *given: Any) -> Result:
-    """Call a function; of many keys and arms on a thread, or decisions would wait for it.
+    """Call a function; for many keys and arms in a thread, so that decisions do not wait.
 
-    What is decided meanwhile may be counted or not.
+    The result may or may not count decisions that are made meanwhile.
     """
     if placement.key_count * len(placement.arms) <= MANY:
         return function(*given)
@@ -247,19 +247,19 @@ async def _beside(placement: Placement, function: Callable[..., Result], *given:
 
 
 def _busiest_names(placement: Placement) -> list[str]:
-    # One after the other, so that every lane that is counted has its key.
+    # Counts first, keys second: so every counted lane has its key.
     counts, keys = counts_of(placement.learner.state), list(placement.learner.lanes.of)
     if counts is None or not keys:
         return []
     rounds = rounds_of(counts)[: len(keys)]
-    # Of a million keys, sorting all would take long.
+    # Sorting a million keys would be slow.
     most = np.argpartition(-rounds, min(MOST_KEYS, len(rounds)) - 1)[:MOST_KEYS]
     most = most[np.lexsort((most, -rounds[most]))]
     return [keys[lane] for lane in most.tolist() if rounds[lane]]
 
 
 async def find_keys(placement: Placement, text: str) -> KeysFound:
-    """Return keys in which a text occurs, among the first ones that there were."""
+    """Return the keys that contain a text, among the oldest :data:`MOST_LOOKED` keys."""
     keys = placement.learner.lanes.of
     looked = list(islice(keys, MOST_LOOKED))
     found = await _beside(placement, _having, looked, text)
@@ -274,13 +274,13 @@ def _having(keys: Sequence[str], text: str) -> list[str]:
 
 
 def busiest_of(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
-    """Return the busiest keys of those of shards."""
+    """Return the busiest keys of all shards, from the busiest keys of each."""
     every = [facts for part in parts for facts in part]
     return sorted(every, key=lambda facts: -facts.rounds)[:MOST_KEYS]
 
 
 def found_in(parts: Sequence[KeysFound]) -> KeysFound:
-    """Return what was found in shards, each of which has other keys or the same."""
+    """Merge the results of key searches in shards, which may have keys in common."""
     text = parts[0].text
     keys = dict.fromkeys(key for part in parts for key in part.keys)
     first = [text] if text in keys else []
@@ -289,25 +289,25 @@ def found_in(parts: Sequence[KeysFound]) -> KeysFound:
     return KeysFound(text, [*first, *others][:MOST_FOUND], looked, of)
 
 
-# ---- What placements have learned, as learners' files: made once for all who ask at about a time
+# ---- Learners as files for replicas in clients, made once for all requests at about the same time
 
 LARGE = 2**20
-"""Bytes of a file from which on it is given to those, too, who ask soon after."""
+"""Size in bytes from which on a file is reused for later requests."""
 KEPT_SECONDS = 5.0
-"""For so long."""
+"""How long such a file is reused."""
 MOST_BYTES = 2**26
-"""Beyond them, files of two states are sent at once, and no third one is made."""
+"""Total size in bytes of the files that are being sent above which no third file is made."""
 
 
 class Lent(list[bytes | memoryview]):
-    """A learner's file in parts, which many may send at once.
+    """A learner's file in parts, which several answers may send at once.
 
     Attributes
     ----------
-    of : object
-        The placement as it was.
+    placement : object
+        The placement object from which it was made.
     seq : int
-        The last row of the log that it knows.
+        Last row of the log that it includes.
     size : int
         Bytes.
     """
@@ -318,10 +318,10 @@ class Lent(list[bytes | memoryview]):
 
 
 class Lending:
-    """Makes the files, one at a time for a placement.
+    """Makes learners' files, one at a time for each placement.
 
-    Memory holds a copy of what was learned for each state that somebody is still being sent: of
-    what is huge, two of a placement.
+    Memory holds a copy of the learned state for each file that is being sent: at most two for a placement
+    with a large state.
 
     Parameters
     ----------
@@ -336,20 +336,20 @@ class Lending:
         self.fresh: dict[str, Lent] = {}
 
     async def of(self, name: str, seq: int) -> Lent:
-        """Return the file of a placement.
+        """Return the learner's file of a placement, made now or reused.
 
         Parameters
         ----------
         name : str
         seq : int
-            The end of the log: what is the same up to there is the same.
+            The end of the log; a file that includes this row is up to date.
 
         Raises
         ------
         UnknownName, Unavailable
             If there is no such placement, or the store fails.
         Busy
-            If those who are still being sent earlier states take too much memory.
+            If earlier files that are still being sent take too much memory.
         """
         placement = self._engine.placement(name)
         sent = [lent for known in self._sent.get(name, ()) if (lent := known()) is not None]
@@ -365,11 +365,11 @@ class Lending:
             self._sent[name] = list(map(ref, sent))
             making = self._making[name] = asyncio.create_task(self._make(name))
             making.add_done_callback(partial(self._ended, name))
-        # Who asked first may leave first.
+        # The task must go on if the first caller is cancelled.
         return await asyncio.shield(making)
 
     def row(self, name: str, seq: int) -> int:
-        """Return the last row that the file knows which is given now, where the log ends at ``seq``."""
+        """Return the last row that a file requested now would include, if the log ends at ``seq``."""
         fresh = self.fresh.get(name)
         return seq if fresh is None else fresh.seq
 
@@ -379,7 +379,7 @@ class Lending:
         await asyncio.to_thread(deque, room.touched(), 0)
 
         async def copy() -> None:
-            # Another one may have taken its place meanwhile.
+            # The placement may have been replaced meanwhile.
             of = self._engine.placement(name)
             copies.append(await self._writer.frozen(lambda seq, _: (of, seq, of.copied(room))))
 
@@ -394,7 +394,7 @@ class Lending:
 
     def _ended(self, name: str, task: asyncio.Task[Lent]) -> None:
         del self._making[name]
-        # What went wrong is for the caller, who may have left.
+        # Mark the error as retrieved: the caller raises it, unless the caller was cancelled.
         _ = task.cancelled() or task.exception()
 
     def _age(self, name: str, made: Lent) -> None:

@@ -1,9 +1,9 @@
-"""For whom: which users a placement shows what, by what is known of them, and why; worked out when asked."""
+"""Segment reports: which arms a placement shows to which segments of users, and why."""
 
-# 1. Users who are alike: segments of a field.
-# 2. What is believed: means and bands of each arm.
-# 3. ``_Picture``: how much each field matters, and for the most telling which segment gets which arm.
-# 4. ``Pictures``: of the placements of an engine, made on a thread, and shown again for a while.
+# 1. Segments of users by a field of the context.
+# 2. Believed rewards of arms: means and 95 % intervals.
+# 3. ``_SegmentReport``: how much each field matters, and the arms shown to each segment.
+# 4. ``SegmentReports``: reports of all placements, made on request in a thread, and reused for a while.
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from tacit.wire.lift import LATEST, ArmForAll, ArmForThem, FieldForWhom, ForWhom
 
 READS_NONE = "its policy reads nothing of who is asking; configure its context"
 
-# ---- Users who are alike: those with the same category, or numbers of one band
+# ---- Segments of users: with the same category, or with numbers in the same interval
 
 MOST_VALUES, BANDS = 8, 4
 BETWEEN = "\N{EN DASH}"
 
 Seen = Mapping[tuple[int, float], Sequence[str]]
-"""Values of open categories, by the column and the sign to which they are hashed."""
+"""Values of open categories, by the column and the sign to which they were hashed."""
 Segment = tuple[str, Booleans]
-"""What users have in common, and which of all are meant."""
+"""The common value of a segment, and a mask of its users."""
 
 
 class ContextField(NamedTuple):
-    """A field of the context and its columns."""
+    """A field of the context: its name, its type or categories, and its columns."""
 
     name: str
     holds: str | tuple[str, ...]
@@ -55,7 +55,7 @@ class ContextField(NamedTuple):
 
 
 def fields_of(schema: Declared, dim: int) -> list[ContextField]:
-    """Return the fields of a context; without a schema each number is one."""
+    """Return the fields of a context; without a schema, each number is a field."""
     if not schema:
         return [ContextField(f"context[{j}]", NUMBER, slice(j, j + 1)) for j in range(dim)]
     found, first = [], 0
@@ -67,7 +67,7 @@ def fields_of(schema: Declared, dim: int) -> list[ContextField]:
 
 
 def segments_of(field: ContextField, contexts: Floats, seen: Seen) -> list[Segment]:
-    """Return the users who are alike in a field, those whose value is missing last."""
+    """Return the segments of users by a field, the one with missing values last."""
     own, first = contexts[:, field.columns], field.columns.start
     missing = own[:, -1] != 0.0 if own.shape[1] > 1 else np.zeros(len(own), np.bool_)
     if field.holds == NUMBER:
@@ -92,12 +92,12 @@ def segments_of(field: ContextField, contexts: Floats, seen: Seen) -> list[Segme
 
 
 def _bands(numbers: Floats, known: Booleans) -> Iterator[Segment]:
-    """Yield bands of numbers with about as many users each; of few numbers each one."""
+    """Yield segments by intervals of a number with about equal numbers of users, or by its few values."""
     distinct = np.unique(numbers[known])
     if len(distinct) <= BANDS:
         yield from ((f"{value:.4g}", known & (numbers == value)) for value in distinct.tolist())
         return
-    # As people read them: rounded, and distinct so.
+    # Rounded for readers; rounding may make edges equal.
     quartiles = np.quantile(numbers[known], np.arange(1, BANDS) / BANDS)
     edges = sorted({float(f"{edge:.3g}") for edge in quartiles})
     for low, high in zip([-np.inf, *edges], [*edges, np.inf], strict=True):
@@ -107,16 +107,16 @@ def _bands(numbers: Floats, known: Booleans) -> Iterator[Segment]:
         yield name, known & (low < numbers) & (numbers <= high)
 
 
-# ---- What is believed, as means and bands of rewards
+# ---- Believed rewards of arms: means and 95 % intervals
 
 POINTS = 101
-"""Quantiles of each normal distribution that a band is found from."""
+"""Number of quantiles that approximate each normal distribution."""
 TAIL = 0.025
 NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS)])
 
 
 class Bands(NamedTuple):
-    """Mean rewards that are believed, each with an interval that holds it with 95 %."""
+    """Believed mean rewards with their 95 % credible intervals."""
 
     means: Floats
     lows: Floats
@@ -124,7 +124,7 @@ class Bands(NamedTuple):
 
 
 def bands_of(found: ContextBeliefs) -> Bands:
-    """Return means and bands of the rewards of each arm in each context; of shape (contexts, arms)."""
+    """Return believed means and intervals of each arm's reward in each context; shape (contexts, arms)."""
     spread = np.sqrt(found.variances)[..., None] * NORMAL
     values = logistic(found.logits[..., None] + spread).reshape(*found.logits.shape[:2], -1)
     shares = np.repeat(found.weights / POINTS, POINTS)
@@ -140,29 +140,29 @@ def bands_of(found: ContextBeliefs) -> Bands:
     return Bands(means, np.minimum(quantile(TAIL), means), np.maximum(quantile(1.0 - TAIL), means))
 
 
-# ---- The whole picture
+# ---- The report of one placement
 
 MOST_FIELDS, MOST_ARMS, MOST_IN_SEGMENT = 12, 50, 10
 LITTLE = 0.1
-"""Log-odds by which arms are moved apart, below which all users are about alike."""
+"""Spread of log-odds between arms, over all fields, below which the context hardly matters."""
 HARDLY = 0.1
-"""A field that moves them by a smaller share of what the first one does is said to do so hardly."""
+"""A field hardly matters if its spread is below this share of the first field's."""
 UNSURE = 0.2
-"""From this weight of the hypothesis that contexts say hardly anything on, it is said."""
+"""Weight from which on the hypothesis that contexts hardly matter is mentioned."""
 
 
 class Sample(NamedTuple):
-    """The latest decisions, and a copy of what was learned by then, for another thread.
+    """The latest decisions and a copy of the learned state, for another thread.
 
     Attributes
     ----------
     policy : Policy
     state : named tuple
-        Of one key, and of what all share.
-    seen : Seen
+        State of one key, and the state that all keys share.
+    open_values : OpenValues
     offer : Offer
     key : str or None
-        Whose decisions they are, where each key has models of its own.
+        The key of the decisions, if each key has its own models.
     rows : list of DecisionRow
     size : int
         Bytes of the whole state.
@@ -180,7 +180,7 @@ class Sample(NamedTuple):
 
 
 class _Picture:
-    """Works out who is shown what, and why."""
+    """Computes which arms are shown to which segments, and why."""
 
     def __init__(self, sample: Sample) -> None:
         dim = sample.policy.context_dim
@@ -193,7 +193,7 @@ class _Picture:
         self._slots = {name: slot for slot, name in enumerate(sample.offer.names)}
         self._believes = hasattr(sample.policy, "beliefs_in") and bool(self._rows)
         self._says_nothing: float | None = None
-        # Of each field, what it adds to the log-odds of each arm for each user.
+        # For each field, its contribution to the log-odds of each arm for each user.
         self._added: list[Floats] = []
         self._matter: list[float | None] = [None] * len(self._fields)
         if self._believes:
@@ -205,18 +205,18 @@ class _Picture:
 
     def _add_up(self, found: ContextBeliefs) -> None:
         self._says_nothing = found.says_nothing
-        # Signals follow, which are not about who is asking.
+        # The later columns are signals, which do not describe users.
         self._fields = [field for field in self._fields if field.columns.stop <= found.scaled.shape[1]]
         offered = self._sample.offer.slots
         for place, field in enumerate(self._fields):
             added = found.scaled[:, field.columns] @ found.slopes[:, field.columns].T
             self._added.append(added)
-            # What moves all arms alike decides nothing.
+            # A contribution that is equal for all arms does not change the choice.
             apart = added[:, offered] - added[:, offered].mean(axis=1, keepdims=True)
             self._matter[place] = float(np.sqrt(apart.var(axis=0).mean()))
 
     def answer(self) -> ForWhom:
-        """Return it as it is given to all who ask."""
+        """Return the report for the wire."""
         order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
         most = order[:MOST_FIELDS]
         segments = {i: segments_of(self._fields[i], self._contexts, self._sample.seen) for i in most}
@@ -279,14 +279,14 @@ class _Picture:
 
 
 def verdict_of(decisions: int, says_nothing: float | None, fields: Sequence[FieldForWhom]) -> str:
-    """Return in words whether who is asking matters, and what of it.
+    """Return a sentence on whether the context matters, and which fields of it.
 
     Examples
     --------
     >>> age, zip = FieldForWhom("age", 1.5, []), FieldForWhom("zip", 0.01, [])
-    >>> verdict_of(900, 0.001, [age, zip])
+    >>> describe_effect(900, 0.001, [age, zip])
     'Who is asking matters. age decides most; zip hardly does.'
-    >>> verdict_of(900, 0.64, [zip])
+    >>> describe_effect(900, 0.64, [zip])
     'Who is asking says hardly anything so far: all are shown about the same.'
     """
     if not decisions:
@@ -309,36 +309,36 @@ def verdict_of(decisions: int, says_nothing: float | None, fields: Sequence[Fiel
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as a text has them; of many the first three."""
+    """Join names for a sentence; of more than four, the first three."""
     if len(names) > 4:
         return f"{', '.join(names[:3])} and {len(names) - 3} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-# ---- Pictures of the placements of an engine, made when somebody asks, and shown again for a while
+# ---- Reports of the placements of an engine, made on request, and reused for a while
 
 ROWS = 500
-"""Rows of the log that are read at once, so that no commit waits long."""
+"""Rows per read, so that no commit waits long."""
 FARTHEST = 20_000
-"""Rows of the log that are looked through, at most."""
+"""Greatest number of rows that are read."""
 FRESH, REST = 2.0, 10.0
-"""Seconds for which a picture is shown again, and for how many times as long as it took."""
+"""Time for which a report is reused: in seconds, and as a multiple of the time to make it."""
 
 
 def reads_who_asks(policy: Policy) -> bool:
-    """Whether a policy learns from who is asking, and not from signals of a shift alone."""
+    """True if a policy learns from contexts that describe users, and not only from signals of shifts."""
     return bool(policy.context_dim) and (hasattr(policy, "beliefs_in") or any(policy.feature_dims))
 
 
 def of_shards(found: Sequence[ForWhom]) -> ForWhom:
-    """Return the picture of the shard that decides most, as its own: each has learned of users of its own.
+    """Return the report of the shard with the most decisions, since each shard has its own model.
 
     Parameters
     ----------
-    found : sequence of ForWhom
-        What each shard says of its latest decisions, as many as were asked for or all that it has.
+    reports : sequence of ForWhom
+        Reports of all shards.
     """
-    # Of as many decisions, those that began later were made in less time.
+    # With equal numbers of decisions, the later first decision means more decisions per time.
     shard, most = max(enumerate(found), key=lambda pair: (pair[1].decisions, pair[1].since or "", -pair[0]))
     if len(found) == 1:
         return most
@@ -347,7 +347,7 @@ def of_shards(found: Sequence[ForWhom]) -> ForWhom:
 
 
 class Pictures:
-    """Pictures of the placements of an engine.
+    """Segment reports of the placements of an engine.
 
     Parameters
     ----------
@@ -362,20 +362,20 @@ class Pictures:
         self._one = asyncio.Lock()
 
     async def of(self, name: str, limit: int = LATEST) -> ForWhom:
-        """Return which users a placement shows what.
+        """Return the segment report of a placement, made now or reused.
 
         Parameters
         ----------
         name : str
         limit : int
-            How many of the latest decisions are looked at.
+            Number of the latest decisions to read.
 
         Raises
         ------
         UnknownName, Unavailable
             If there is no such placement, or the store fails.
         InvalidValue
-            If its policy does not learn from who is asking.
+            If its policy does not learn from contexts.
         """
         placement = self._engine.placement(name)
         if not reads_who_asks(placement.learner.policy):
@@ -392,7 +392,7 @@ class Pictures:
             return self._known[name, limit][1]
 
     async def _latest(self, placement: Placement, end: int, limit: int) -> list[DecisionRow]:
-        """Return the latest decisions that the policy made, in order, by reading the log backwards."""
+        """Return the latest decisions of the placement's policy, in order, by reading the log backwards."""
         found: list[DecisionRow] = []
         last = max(end - FARTHEST, 0)
         while end > last and len(found) < limit:
@@ -404,7 +404,7 @@ class Pictures:
 
 
 def _is_own(row: Event, placement: Placement, end: int) -> TypeGuard[DecisionRow]:
-    """Whether a row up to an end is a decision of the placement's policy, and known for whom it was."""
+    """True if a row up to ``end`` is a decision by the placement's policy with a context."""
     return (
         isinstance(row, DecisionRow)
         and row.seq <= end
@@ -416,7 +416,7 @@ def _is_own(row: Event, placement: Placement, end: int) -> TypeGuard[DecisionRow
 
 
 def sampled(placement: Placement, rows: list[DecisionRow]) -> Sample:
-    """Return decisions with a copy of what was learned, of all keys or of the one with most of them."""
+    """Return decisions with a copy of the learned state, for all keys or for the busiest key."""
     learner, key, lane = placement.learner, None, 0
     if any(learner.lanes.rows) and hasattr(learner.policy, "beliefs_in") and rows:
         key = Counter(row.key for row in rows).most_common(1)[0][0]

@@ -1,7 +1,7 @@
-"""What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one."""
+"""The interface between HTTP, the page and the metrics, and the engine or the ingress of shards."""
 
-# 1. ``Service``: what HTTP, pages and metrics ask for; an engine and an ingress have it.
-# 2. ``Verbs``: one decision, one piece of feedback, by the calls for many.
+# 1. ``Service``: the protocol that an engine and an ingress implement.
+# 2. ``Verbs``: methods for one decision or one piece of feedback, by the methods for many.
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
 from tacit.wire.lift import LATEST, ForWhom
 
-# ---- What HTTP, the page and the metrics need from whatever decides: an engine, or many behind one
+# ---- The protocol of an engine and of the ingress of shards
 
 NO_REBUILD_IN_SHARDS = (
     "in shards a log is not folded anew; begin a placement of another name with that policy"
@@ -33,7 +33,9 @@ NO_REBUILD_IN_SHARDS = (
 
 @runtime_checkable
 class Service(Protocol):
-    """What answers requests: :class:`~tacit.service.engine.engine.Engine` says what each does.
+    """Protocol of the service that answers requests, an engine or an ingress of shards.
+
+    :class:`~tacit.service.engine.engine.Engine` documents the methods.
 
     Attributes
     ----------
@@ -45,7 +47,7 @@ class Service(Protocol):
     config: Config
     clock: Callable[[], int]
 
-    # What there is to see, answered from memory.
+    # Reads from memory.
 
     @property
     def placements(self) -> Mapping[str, Placement]:
@@ -53,63 +55,63 @@ class Service(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Return how many requests wait for a group."""
+        """Return the number of requests that wait for a group."""
 
     def placement(self, name: str) -> Placement:
-        """Return a placement, or raise UnknownName."""
+        """Return a placement by its name, or raise UnknownName."""
 
     def health(self) -> Health:
-        """Return how the service and its store are."""
+        """Return the health of the service and its store."""
 
     def shards(self) -> list[ShardHealth]:
-        """Return how each shard is; none where all is in this process."""
+        """Return the health of each shard; an empty list without shards."""
 
     def shared_seconds(self, placement: str) -> float | None:
-        """Return how old what shards of a placement know of each other is, at most."""
+        """Return the age of the oldest sums that shards of a placement have of each other, in seconds."""
 
-    # What it does.
+    # Reads and changes that may wait.
 
     @property
     def commits(self) -> Commits:
-        """Return how long commits take, for metrics and traces."""
+        """Return the counts and times of commits, for metrics and traces."""
 
     async def start(self) -> None:
         """Begin to serve."""
 
     async def stop(self) -> None:
-        """Finish what waits, and end."""
+        """Answer the waiting requests, and end."""
 
     async def reload(self, config: Config) -> None:
-        """Take over another configuration."""
+        """Apply another configuration."""
 
     def durability(self, placement: str) -> str:
-        """Return what answers of a placement promise."""
+        """Return the durability of a placement: ``committed`` or ``buffered``."""
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Choose for many impressions."""
+        """Decide for many impressions."""
 
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
-        """Record much feedback."""
+        """Record many pieces of feedback."""
 
     async def serve(self, request: Decide | Record) -> Any:
-        """Return what :meth:`decide_many` or :meth:`record_many` does."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`."""
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
-        """Change a placement; return what is so then."""
+        """Change a placement; return its new setting."""
 
     async def lend(self, placement: str, shard: int | None = None) -> Lent:
-        """Return what a placement has learned, for those who decide elsewhere with it."""
+        """Return a placement's learner as a file, for replicas in clients."""
 
     async def lends(self, placement: str) -> list[int | None]:
-        """Return how far what each shard lends is: the last row that it knows."""
+        """Return, for each shard, the last row that its learner for replicas includes."""
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Forget somebody: blank what rows tell of them."""
+        """Blank the data of a user in all rows."""
 
     async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return what was learned of a key."""
+        """Return the learned state of a key."""
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
         """Return the busiest keys of a placement."""
@@ -118,7 +120,7 @@ class Service(Protocol):
         """Return keys in which a text occurs."""
 
     async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return which users a placement shows what."""
+        """Return which arms a placement shows to which segments of users."""
 
     async def verdict(
         self,
@@ -128,51 +130,51 @@ class Service(Protocol):
         *,
         patience: float = PATIENCE,
     ) -> ReadVerdict:
-        """Return what the searches of a placement of duels say by now."""
+        """Return the verdict on the rankers of a placement of duels."""
 
     async def states(self, placement: str) -> list[State]:
-        """Return what a placement can go back to."""
+        """Return the states to which a placement can be rolled back."""
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
-        """Fold the log of a placement into another policy, and go on with that."""
+        """Replace the policy of a placement by another one that has learned from its log."""
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Go back to what was learned before."""
+        """Restore an earlier learned state of a placement."""
 
     async def history(self, placement: str) -> list[LoggedChange]:
-        """Return who changed what of a placement, in order."""
+        """Return the changes of a placement, in order."""
 
 
-# ---- One decision, one piece of feedback: what every service does with its many at once
+# ---- Methods for one decision or one piece of feedback, by the methods for many
 
 
 class Verbs:
-    """Requests for one decision or with one piece of feedback."""
+    """Methods for one decision and one piece of feedback, for every service."""
 
     def placement(self: Service, name: str) -> Placement:
-        """Return a placement.
+        """Return a placement by its name.
 
         Raises
         ------
         UnknownName
-            If there is none of this name.
+            If no placement has this name.
         """
         try:
             return self.placements[name]
         except KeyError:
-            # Who asks may not know of all.
+            # The message does not list the names: the caller may not be allowed to see them.
             raise UnknownName(
                 f"placement: none is called {name!r}; GET /v1/placements lists those that there are"
             ) from None
 
     async def serve(self: Service, request: Decide | Record) -> Any:
-        """Return what :meth:`decide_many` or :meth:`record_many` does."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`."""
         if isinstance(request, Decide):
             return await self.decide_many(*request)
         return await self.record_many(*request)
 
     def durability(self: Service, placement: str) -> str:
-        """Return what answers of a placement promise."""
+        """Return the durability of a placement: ``committed`` or ``buffered``."""
         return self.config.placements[placement].durability
 
     async def decide(
@@ -186,19 +188,19 @@ class Verbs:
     ) -> DecisionRow:
         """Choose an arm for one impression; returns when the decision is durable.
 
-        In a placement of ``durability = "buffered"`` it returns at once.
+        For a placement with ``durability = "buffered"`` it returns at once.
 
         Parameters
         ----------
         placement : str
         key : str
-            What the decision is for; at most 512 bytes.
+            Key of the impression; at most 512 bytes.
         arms : sequence of arms, optional
-            The arms on offer; by default all.
+            The offered arms; by default all.
         context : sequence of float, optional
             Signals about the key.
         id : str, optional
-            The decision's id, from which its draws come; the same request again gets the same
+            The decision's id, which seeds its random draws; a repeated request with the id gets the same
             answer. By default a new UUID.
         deferred : bool
             Whether the decision counts only once it is activated.
@@ -210,9 +212,9 @@ class Verbs:
         Raises
         ------
         UnknownName, InvalidValue
-            If the placement or an arm is unknown, or a value does not fit.
+            If the placement or an arm is unknown, or a value is invalid.
         Conflict
-            If the id stands for another decision.
+            If another decision has the id.
         Unavailable
             If the decision could not be made durable.
         """
@@ -225,7 +227,7 @@ class Verbs:
     async def feedback(
         self: Service, placement: str, decision: str, reward: float, id: str | None = None
     ) -> str:
-        """Record what came back for a decision; returns when it is durable.
+        """Record a reward for a decision; returns when it is durable.
 
         Parameters
         ----------
@@ -235,12 +237,12 @@ class Verbs:
         reward : float
             In [0, 1].
         id : str, optional
-            The feedback's id; the same feedback again changes nothing.
+            The feedback's id; repeated feedback with the id changes nothing.
 
         Returns
         -------
         str
-            What became of it, one of :data:`tacit.wire.decisions.OUTCOMES`.
+            The outcome, one of :data:`tacit.wire.decisions.OUTCOMES`.
 
         Raises
         ------
@@ -249,20 +251,20 @@ class Verbs:
         UnknownDecision
             If the placement never made the decision.
         Conflict
-            If the id stands for other feedback.
+            If other feedback has the id.
         RepeatedFeedback
-            If the decision has had 100 already.
+            If the decision has 100 pieces of feedback already.
         Unavailable
             If the feedback could not be made durable.
         """
         return await _one(self, placement, FeedbackRequest(decision, REWARD, reward, id))
 
     async def examined(self: Service, placement: str, decision: str, id: str | None = None) -> str:
-        """Record that what was shown was looked at; otherwise as :meth:`feedback`."""
+        """Record that the shown arms were looked at; otherwise like :meth:`feedback`."""
         return await _one(self, placement, FeedbackRequest(decision, EXAMINED, None, id))
 
     async def activate(self: Service, placement: str, decision: str, id: str | None = None) -> str:
-        """Let a deferred decision count from now on; otherwise as :meth:`feedback`."""
+        """Activate a deferred decision, so that it counts; otherwise like :meth:`feedback`."""
         return await _one(self, placement, FeedbackRequest(decision, ACTIVATE, None, id))
 
 

@@ -1,8 +1,8 @@
-"""A log in PostgreSQL: into how many shards it is dealt out, where each is, and who may own it."""
+"""The shard layout of a log in PostgreSQL: the number of shards, their schemas, and ownership."""
 
-# 1. ``FencedStore``: the process that opens it next owns it; the one before notices at the next commit.
-# 2. ``LayoutStore``: into how many shards a log is dealt out, and in which schema each of them is.
-# 3. ``ReadStore``, ``stores_of``: the log as it is, in one place or in several.
+# 1. ``FencedStore``: the process that opens it takes ownership; the previous owner's next commit fails.
+# 2. ``LayoutStore``: the number of shards of a log, and the schema of each.
+# 3. ``ReadStore``, ``list_stores``: read-only views, and the stores of a log.
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tacit.service.errors import Fenced, StoreError
 from tacit.service.log.postgres import NEXT, VERSION, PostgresStore
 from tacit.service.log.store import End
 
-# ---- A store that is taken from the owner before, even one that believes to own it still
+# ---- A store that takes ownership from another process, even from a running one
 #
-# The advisory lock of the connection, which the next owner takes away, makes the one before notice
-# early; what nobody can write past is the epoch.
+# Ending the other connection, which holds the advisory lock, lets its process notice early; the epoch fences
+# off its writes.
 
 __all__ = ["Fenced", "FencedStore"]
 
@@ -37,14 +37,14 @@ EVICT = (
 
 
 class FencedStore(PostgresStore):
-    """A :class:`~tacit.service.log.postgres.PostgresStore` that is taken from the owner before.
+    """A :class:`~tacit.service.log.postgres.PostgresStore` that takes ownership from another process.
 
-    Parameters are the same.
+    It has the same parameters.
 
     Raises
     ------
     StoreError
-        As there, but not because it is in use.
+        As there, but not because the store is in use.
     """
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
@@ -52,25 +52,25 @@ class FencedStore(PostgresStore):
         if made and not self.epoch:
             self._check_version(self._one(connection, "SELECT version FROM store"), VERSION)
             number = (self._lock_number,)
-            # A transaction that hangs must end before the epoch can change, and the process that comes
-            # back before it has changed has the lock again.
+            # A hanging transaction must end before the epoch can change; and a process that reconnects
+            # before the change has the lock again, and is ended a second time.
             for statement, values in (EVICT, number), (NEXT, ()), (EVICT, number):
                 connection.execute(statement, values)
         super()._lock(connection)
 
 
-# ---- Into how many shards a log in PostgreSQL is dealt out, and where each of them is
+# ---- The number of shards of a log in PostgreSQL, and their schemas
 #
-# The schema of the configuration holds the layout, the placements with their seeds, and no rows; each
-# shard has a schema of its own beside it, a whole store: ``tacit_g1s0`` is shard 0 of generation 1.
-# Dealing the log out anew makes the next generation and leaves the one before as it was.
+# The configured schema contains the layout, and the placements with their seeds, but no rows. Each shard has
+# its own schema with a complete store: ``tacit_g1s0`` is shard 0 of generation 1. Resharding creates the next
+# generation and leaves the previous one unchanged.
 
 LONGEST_SCHEMA = 44
-"""So that the number of a generation and of a shard find room after it."""
+"""Longest schema name that leaves room for the numbers of a generation and a shard."""
 
 
 class Layout(NamedTuple):
-    """How a log is dealt out.
+    """The generation and the number of shards of a log.
 
     Attributes
     ----------
@@ -84,13 +84,13 @@ class Layout(NamedTuple):
 
 
 class LayoutStore(PostgresStore):
-    """The schema that holds a layout. The process that has it open runs the shards, or deals them out.
+    """The schema with the layout; the process that opens it runs or reshards the log.
 
     Parameters and errors are those of :class:`~tacit.service.log.postgres.PostgresStore`.
     """
 
     def layout(self) -> Layout | None:
-        """Return the latest layout; None if the log is in one place."""
+        """Return the latest layout; None for the log of a single server."""
         with self._reading() as connection:
             if connection.execute("SELECT to_regclass('shards')").fetchone() == (None,):
                 return None
@@ -100,7 +100,7 @@ class LayoutStore(PostgresStore):
         return None if row is None else Layout(*row)
 
     def begin(self, layout: Layout) -> None:
-        """Let a layout be the latest one.
+        """Store a layout as the latest one.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class LayoutStore(PostgresStore):
             writer.execute("INSERT INTO shards VALUES (%s, %s)", layout)
 
     def clear(self, layout: Layout) -> None:
-        """Remove the stores of a layout, if there are any."""
+        """Delete the shards' stores of a layout, if they exist."""
         for shard in range(layout.shards):
             with self._transaction() as writer:
                 writer.execute(
@@ -129,19 +129,19 @@ class LayoutStore(PostgresStore):
                 )
 
     def begun(self, shards: int | None, default: int) -> Layout:
-        """Return the layout to serve with; a new one if nothing was logged yet.
+        """Return the layout to serve with; create it if the log is empty.
 
         Parameters
         ----------
         shards : int or None
-            How many there must be; None for as many as there are.
+            Required number of shards; None for any.
         default : int
-            How many a new log has then.
+            Number of shards of a new log if ``shards`` is None.
 
         Raises
         ------
         ConfigError
-            If the log is dealt out to another number of shards, or is that of a single server.
+            If the log has another number of shards, or is that of a single server.
         """
         found = self.layout()
         wanted = shards or (found.shards if found else default)
@@ -161,7 +161,7 @@ class LayoutStore(PostgresStore):
         return made
 
     def seeded(self, config: Config, new_seed: Callable[[], int]) -> Config:
-        """Return the configuration with the policies and seeds that all shards share.
+        """Return the configuration with the stored policies and seeds, which all shards share.
 
         Raises
         ------
@@ -179,12 +179,12 @@ class LayoutStore(PostgresStore):
 
 
 def check_starts(config: Config) -> None:
-    """Check that all placements can be dealt out.
+    """Check that no placement starts from a learner, which shards cannot.
 
     Raises
     ------
     ConfigError
-        If one starts from a learner.
+        If a placement starts from a learner.
     """
     for name, each in config.placements.items():
         if each.start is not None:
@@ -194,37 +194,37 @@ def check_starts(config: Config) -> None:
 
 
 def schema_of(schema: str, layout: Layout, shard: int) -> str:
-    """Return the schema of a shard.
+    """Return the name of a shard's schema.
 
     Examples
     --------
-    >>> schema_of("tacit", Layout(generation=2, shards=3), shard=0)
+    >>> name_schema("tacit", Layout(generation=2, shards=3), shard=0)
     'tacit_g2s0'
     """
     return f"{schema}_g{layout.generation}s{shard}"
 
 
 def shard_store(config: StoreConfig, layout: Layout, shard: int) -> StoreConfig:
-    """Return where the log of a shard is, and a folder of its own for what is too old."""
+    """Return the configuration of a shard's store, with its own schema and archive folder."""
     schema = schema_of(config.schema, layout, shard)
     archive = config.archive and str(Path(config.archive) / schema)
     return msgspec.structs.replace(config, schema=schema, archive=archive)
 
 
 class ReadStore(LayoutStore):
-    """The log as it is at one moment, served or not: it is neither taken over nor written.
+    """A read-only view of the log at one moment, also while a service writes it.
 
     Parameters are those of :class:`~tacit.service.log.postgres.PostgresStore`.
 
     Raises
     ------
     StoreError
-        If there is no log, or one of another version; by whatever would write.
+        If there is no log, or one of another version; by all writing methods.
     """
 
     def _open(self) -> None:
         with contextlib.ExitStack() as cleanup, self._named_errors():
-            # All that is read is of one transaction, which begins with the first statement.
+            # All reads are in one transaction, which begins with the first statement.
             self._reader = cleanup.enter_context(psycopg.connect(self._conninfo))
             self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             self._reader.read_only = True
@@ -245,20 +245,24 @@ class ReadStore(LayoutStore):
         yield
 
     def end(self) -> End:
-        """Return where the log ends."""
+        """Return the number and the time of the last row."""
         with self._reading() as connection:
             return self._last(connection)
 
     def renew(self) -> None:
-        """Let it be as it is at the next look."""
+        """End the read transaction, so that the next read sees the current log."""
         with self._named_errors():
             self._reader.rollback()
 
 
 def stores_of(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
-    """Return where the log is: in one place, or in that of each shard.
+    """Return the configurations of the stores of a log: of a single server, or of each shard.
 
-    Where it is only to be read, it may be served meanwhile.
+    Parameters
+    ----------
+    config : StoreConfig
+    reading : bool
+        Whether to use a read-only view, which is possible while the log is served.
 
     Raises
     ------

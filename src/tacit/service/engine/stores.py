@@ -1,4 +1,4 @@
-"""Which store a configuration names: opened to write, or to read what another process writes."""
+"""Open the store that a configuration names, to write it, or to read it while another process writes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def open_store(config: StoreConfig) -> Store:
     Raises
     ------
     MissingExtra
-        If a package that it needs is not installed.
+        If a package for the store is not installed.
     StoreError
-        If it cannot be opened, or the log is dealt out to shards.
+        If the store cannot be opened, or its log is distributed over shards.
     """
     if config.url is not None:
         from tacit.service.engine.shard_layout import LayoutStore
@@ -38,12 +38,12 @@ def open_store(config: StoreConfig) -> Store:
 
 
 def open_to_read(config: StoreConfig) -> Store:
-    """Open the store that a configuration names as it is at the moment, without owning it.
+    """Open a read-only view of the store that a configuration names, without owning the store.
 
     Raises
     ------
     StoreError
-        If there is none, or one of another version.
+        If there is no store, or one of another version.
     """
     if config.url is not None:
         from tacit.service.engine.shard_layout import ReadStore

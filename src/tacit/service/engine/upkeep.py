@@ -1,12 +1,12 @@
-"""Upkeep between groups, by threads that may block: snapshots, and rows that are old enough.
+"""Upkeep between groups, on a thread that may block: snapshots are written and old rows dropped.
 
-From top to bottom: a thread that does what blocks; retention, which says what may be dropped and drops some
-of it; and the upkeep itself. After each group (:meth:`Upkeep.step`) it does one thing at most:
+From top to bottom: ``Worker``, a thread for blocking calls; ``Retention``, which drops old rows in steps; and
+``Upkeep``. After each group (:meth:`Upkeep.step`) it does at most one thing:
 
-- a placement that has learned much since its last snapshot is copied, while no group is served, and the copy
-  is written in pieces, while groups are;
-- else, once an hour, old rows are looked for. Before the first of a placement may go it gets a *base*: what
-  all of them taught, from which the fold begins from then on. Then they go a thousand at a time.
+- it copies a placement that has learned much since its last snapshot, while no group is served, and writes
+  the copy in pieces while groups are served;
+- or, once an hour, it looks for old rows. Before the first rows of a placement are dropped, it writes a
+  *base*, the learned state from which later folds begin. Then rows are dropped a thousand at a time.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ from tacit.service.log.sql import Store
 from tacit.service.log.store import BASES, SNAPSHOTS, Draft, Old
 from tacit.service.placements.placement import Placement
 
-# ---- A thread that does what blocks, one call after the other
+# ---- A thread for blocking calls, one after the other
 #
-# It does less for each call than an executor of the standard library, whose locks cost as much as a
-# small commit.
+# An executor of the standard library has more overhead per call: its locks cost as much as a small commit.
 
 Result = TypeVar("Result")
 _Call = tuple["asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
 
 class Worker:
-    """A thread that belongs to the event loop of its first call.
+    """A thread that runs blocking calls for an event loop, that of its first call.
 
     Parameters
     ----------
@@ -49,15 +48,15 @@ class Worker:
     Attributes
     ----------
     calls : int
-        How many have not been done yet.
+        Number of unfinished calls.
 
     Examples
     --------
     >>> async def session():
     ...     worker = Worker("example")
-    ...     found = await worker.do(max, 1, 2)
+    ...     result = await worker.do(max, 1, 2)
     ...     worker.stop()
-    ...     return found
+    ...     return result
     >>> asyncio.run(session())
     2
     """
@@ -70,7 +69,7 @@ class Worker:
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def do(self, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
-        """Call a function there; await what it returns or raises.
+        """Call a function on the thread; the returned future gets its result or error.
 
         Raises
         ------
@@ -88,7 +87,7 @@ class Worker:
         return done
 
     def stop(self) -> None:
-        """Wait for all calls, and end."""
+        """Wait for all calls, and end the thread."""
         self._stopped = True
         if self._loop is not None:
             self._calls.put(None)
@@ -103,7 +102,7 @@ class Worker:
             except BaseException as error:
                 outcome = done.set_exception, error
             self._loop.call_soon_threadsafe(self._settle, done, *outcome)
-            # Nothing of a call may live until the next one.
+            # Release the call's objects before waiting for the next call.
             del call, done, function, arguments, outcome
 
     def _settle(self, done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
@@ -112,37 +111,37 @@ class Worker:
             settle(outcome)
 
 
-# ---- Retention: rows that are old enough are dropped, once what they taught is kept elsewhere
+# ---- Retention: old rows are dropped once a base holds the state learned from them
 #
-# A placement's log then begins at a *base*: a snapshot of all that was learned up to some row. What
-# was learned is a fold over the log from there on, so the log can be verified as before. A decision
-# goes with all that came back for it, and not while its window is open; the last row stays.
+# A placement's log then begins at its *base*: a snapshot of the learned state up to some row. The learned
+# state is a fold over the later rows, so the log can still be verified. A decision is dropped together with
+# its feedback, and not while its window is open; the last row of the log stays.
 
 DAY = 86_400_000_000
 EVERY = HELD = 3_600_000_000
-"""Microseconds between two looks for old rows, and without one after the clock has jumped."""
+"""Microseconds between two searches for old rows, and without one after a jump of the clock."""
 JUMP = 60_000_000
-"""By so many microseconds the wall and the log's time come apart where a clock was set."""
+"""Microseconds of difference between the wall clock and the log's time that mean that the clock was set."""
 ROWS = 1000
-"""Decisions that go at once, so that no commit waits long."""
+"""Decisions that are dropped per step, so that no commit waits long."""
 
 
 def check_clock(config: Config, last: int, wall: int) -> int:
-    """Return by how much the wall is further ahead of the log than a pause explains.
+    """Return how far the wall clock is ahead of the log, in microseconds; 0 if a pause can explain it.
 
     Parameters
     ----------
     config : Config
     last : int
-        The time of the last row; 0 where there is none.
+        Time of the last row; 0 for an empty log.
     wall : int
-        Microseconds since 1970.
+        Wall time in microseconds since 1970.
 
     Raises
     ------
     ConfigError
-        If rows would go by a clock that nobody has confirmed: it is ahead of the last row by more
-        than a day, and more than half of what the rows are kept for.
+        If rows would be dropped by an unconfirmed clock: it is ahead of the last row by more than a day,
+        and by more than half of the shortest retention.
     """
     ahead = wall - last if last else 0
     configured = [placement.retention for placement in config.placements.values()]
@@ -170,7 +169,7 @@ class Retention:
     busy : bool
         Whether there may be more to drop now.
     next : int
-        When it is looked for rows to drop again.
+        Time of the next search for old rows.
     """
 
     def __init__(self, store: Store) -> None:
@@ -180,46 +179,46 @@ class Retention:
         self._before: dict[int, int] = {}
 
     def due(self, now: int) -> bool:
-        """Whether there may be something to drop."""
+        """True if it is time to search for old rows."""
         return now >= max(self.next, self._held)
 
     def hold(self, now: int) -> None:
-        """Drop nothing for an hour: the clock has jumped, and somebody may set it back."""
+        """Drop nothing for an hour, since the clock has jumped and may be set back."""
         self._held = now + HELD
 
     def step(
         self, placements: Sequence[Placement], seq: int, now: int, archive: str | None
     ) -> Placement | None:
-        """Drop some rows, or return a placement that needs a base before any of its rows may go.
+        """Drop some old rows, or return a placement that needs a base before any of its rows are dropped.
 
         Parameters
         ----------
         placements : sequence of Placement
-            All of the service.
+            All placements of the service.
         seq : int
             The end of the log, up to which the placements have learned.
         now : int
             Microseconds since 1970.
         archive : str or None
-            Folder to which the rows are written before.
+            Folder to which the rows are written before they are dropped.
 
         Returns
         -------
         Placement or None
-            To :meth:`rest` as soon as there is a base of what it has learned by now.
+            Call :meth:`allow_drops` with it once its base is written.
 
         Raises
         ------
         StoreError
             If the store fails, or the rows cannot be written; then they are not dropped.
         """
-        # What fails is tried again at the next look.
+        # A failed step is repeated at the next search.
         self.next, self.busy = now + EVERY, False
         for placement in placements:
             if placement.config.retention is None:
                 continue
             time = int(max(now - placement.config.retention * DAY, 0))
-            # Nothing may go before a base of this look covers it.
+            # Rows are dropped only up to a base that was written since this search began.
             before = self._before.get(placement.id)
             if before is None:
                 if self._store.old(placement.id, seq, time, 1).size:
@@ -230,14 +229,14 @@ class Retention:
                 self._drop(old, archive, placement.name)
                 self.next, self.busy = now, True
                 return None
-            # All that this base covers is gone: what was freed is overwritten once, not by every step.
+            # All rows up to the base are dropped: their data are overwritten once, not by every step.
             del self._before[placement.id]
             self._store.scrub()
         self._drop_ticks()
         return None
 
     def rest(self, placement: Placement, before: int) -> None:
-        """Let the rows of a placement before ``before`` go, which its base now covers."""
+        """Allow the rows of a placement before ``before`` to be dropped, which its base now includes."""
         self._before[placement.id] = before
         self.next, self.busy = 0, True
 
@@ -252,7 +251,7 @@ class Retention:
         self._store.drop(old)
 
     def _drop_ticks(self) -> None:
-        """Drop the marks of all placements that the bases of all of them cover."""
+        """Drop old ticks, the change events of all placements, up to the earliest base."""
         bases = [self._store.begins(stored.id) for stored in self._store.placements().values()]
         known = [base for base in bases if base is not None]
         if known and len(known) == len(bases):
@@ -260,7 +259,7 @@ class Retention:
             self._store.drop(self._store.old(None, before, time, ROWS))
 
 
-# ---- Upkeep between groups: snapshots are written, and rows that are old enough are dropped
+# ---- Upkeep between groups: snapshots are written, and old rows are dropped
 
 Rooms = Mapping[str, CopyRoom] | None
 
@@ -268,11 +267,11 @@ logger = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Keeps a log short.
+    """Writes snapshots and drops old rows between groups of requests.
 
-    No group is served while a placement is copied or old rows are looked for. While memory for a
-    large copy is touched and while a copy is written groups are: every step is one of the store's
-    thread, which commits them in between.
+    No group is served while a placement is copied or old rows are searched. Groups are served while the
+    memory for a large copy is touched, and while a copy is written: both run in short steps on the store's
+    thread, with commits in between.
 
     Parameters
     ----------
@@ -288,7 +287,7 @@ class Upkeep:
     Attributes
     ----------
     spared : collection of str
-        Names of placements whose log stays as it is for now, as it is being folded anew.
+        Names of placements whose rows are not dropped, since a rebuild is reading them.
     """
 
     def __init__(
@@ -307,12 +306,11 @@ class Upkeep:
         self._writing: asyncio.Task[None] | None = None
 
     def confirmed(self) -> None:
-        """Drop nothing for an hour, as at a start whose clock was confirmed."""
+        """Drop nothing for an hour, as after a jump of the clock or a start with a confirmed clock."""
         self._retention.hold(self._pending.time.surely())
 
     def watch_clock(self) -> None:
-        """Notice that the wall's clock was set: the log's time goes on as before, and nothing is
-        dropped for a while."""
+        """If the wall clock was set, log a warning and drop nothing for an hour; the log's time continues."""
         ahead = self._pending.time.wall_ahead
         if abs(ahead - self._ahead) > JUMP:
             logger.warning(
@@ -325,21 +323,21 @@ class Upkeep:
 
     @property
     def due(self) -> bool:
-        """Whether :meth:`step` has something to do at once."""
+        """True if :meth:`step` can drop more rows now."""
         return self._retention.busy and self._writing is None
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is under way and nothing old is left."""
+        """True if nothing is running and no old rows are left."""
         return not (self._pending.frozen or self._writing or self._retention.busy)
 
     @property
     def _idle(self) -> bool:
-        # One at a time: memory holds one copy of what was learned at most.
+        # One at a time: memory holds at most one copy of a learned state.
         return not self._pending.waiting and self._writing is None
 
     async def step(self, archive: str | None) -> None:
-        """Begin the snapshot that is needed most, or drop some old rows, if nothing else waits.
+        """Begin the most overdue snapshot, or drop some old rows, unless rows are waiting.
 
         Parameters
         ----------
@@ -353,7 +351,7 @@ class Upkeep:
         if due and self._idle:
             neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)
             await self._begin(neediest, self._save_snapshot)
-        # By the time of the group, which is no later than now.
+        # The time of the last group, which is not later than the current time, is precise enough here.
         if pending.time.last >= self._retention.next and self._idle:
             await self._drop_old(archive)
 
@@ -371,7 +369,7 @@ class Upkeep:
             await asyncio.wait([self._writing])
 
     async def _begin(self, placement: Placement, save: Callable[[Placement, Rooms], Awaitable[None]]) -> None:
-        """Save a placement: at once, or when the memory for a large copy was touched."""
+        """Save a placement: at once, or after the memory for a large copy was touched."""
         rooms = placement.rooms()
         if rooms is None:
             await save(placement, None)
@@ -385,7 +383,7 @@ class Upkeep:
         save: Callable[[Placement, Rooms], Awaitable[None]],
     ) -> None:
         async def begin() -> None:
-            # Another one may have taken its place meanwhile.
+            # The placement may have been replaced meanwhile.
             if self._pending.placements.get(placement.name) is placement:
                 await save(placement, rooms)
 
@@ -394,7 +392,7 @@ class Upkeep:
                 await self._in_steps(room.touched())
             await self._between_groups(begin)
         except NotDurable:
-            # All is saved at the end.
+            # The service is stopping, and saves all placements at the end.
             pass
         except Exception as error:
             logger.warning("no snapshot of placement %s: %s", placement.name, error)
@@ -427,7 +425,7 @@ class Upkeep:
         await self._save(placement.name, copy, BASES, saved)
 
     async def _save(self, name: str, copy: Callable[[], Draft], what: str, saved: Callable[[], None]) -> None:
-        """Copy what a placement has learned by now, and begin to write the copy."""
+        """Copy the learned state of a placement, and begin to write the copy."""
         with self._pending.freeze():
             draft = await self._worker.do(copy)
         self._writing = asyncio.create_task(self._write(name, draft, what, saved))
@@ -436,15 +434,15 @@ class Upkeep:
         try:
             await self._in_steps(self._store.saving(draft, what))
             saved()
-        # The log is the truth, so this costs time at the next start and nothing else.
+        # The log has all rows, so a missing snapshot only costs time at the next start.
         except Exception as error:
             logger.warning("no snapshot of placement %s: %s", name, error)
         finally:
-            # Nobody is woken: an empty group would close windows at a moment of its own.
+            # The writer is not woken: an empty group would close windows at an additional time.
             self._writing = None
 
     async def _drop_old(self, archive: str | None) -> None:
-        """Drop some of the rows that are older than their placements keep them."""
+        """Drop some rows past their placement's retention, or begin the base that they need."""
         now = self._pending.time.surely()
         if not self._retention.due(now):
             return

@@ -1,7 +1,7 @@
-"""Verdicts on duels, from the searches that the log tells, read when somebody asks."""
+"""Verdicts on duels of rankers, from the searches in the log, which is read on request."""
 
-# 1. ``DuelLog``: the searches of one placement, followed through its log, added up.
-# 2. ``Verdicts``: the log is read when somebody asks, from where the last reading ended.
+# 1. ``DuelLog``: sums over the searches in the log of one placement.
+# 2. ``Verdicts``: on a request, the log is read from the end of the last reading.
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ from tacit.service.placements.duels import DuelOptions, duel_of
 from tacit.uplift.boundary import ANY_TIME
 from tacit.uplift.sentences import open_sentence
 
-# ---- The searches of a duel placement, as its log tells them, added up for the verdict
+# ---- Sums over the searches in the log of a duel placement
 
 MOST_UNITS = 100_000
 MOST_VALUES = 200
-"""So many values of a segment are kept apart, those that came first."""
+"""Number of values of a segment that are counted separately: the first ones in the log."""
 
 
 class DuelLog:
-    """Follows the log of a placement, part by part: the sums are those of ``tacit duel``.
+    """Sums over the searches of a placement, updated row by row; they equal those of ``tacit duel``.
 
-    Searches count once their windows have closed, in the order in which they were decided,
-    whenever that is: so the sums depend on the log alone. Memory is that of the open windows, and
-    a bound.
+    A search counts once its window has closed, in the order of decisions: so the sums depend on the log
+    alone. Memory grows with the open windows, and is bounded otherwise.
 
     Parameters
     ----------
     placement : Placement
-        Of duels; its number, its rule and its options are read.
+        A placement of duels; its number, its rule and its options are read.
 
     Attributes
     ----------
     seq, time : int
-        The last row that was taken in; 0 before the first.
+        Number and time of the last row that was read; 0 before the first.
     since : int or None
-        When the first decision was made.
+        Time of the first decision.
     beyond : dict of str to int
-        Per segment, searches whose value is not kept apart, since so many came before.
+        For each segment, the number of searches whose value is not counted separately.
     """
 
     def __init__(self, placement: Any) -> None:
@@ -60,7 +59,7 @@ class DuelLog:
         self._fold = Fold(CreditRule(options.worth), options.segments, most_units=MOST_UNITS)
         self._values: dict[str, set[str]] = {name: set() for name in options.segments}
         self._rankers: set[str] = set()
-        # Decisions that are not counted yet, each with when it is given up at the latest.
+        # Decisions that are not counted yet, each with its latest closing time.
         self._waiting: deque[tuple[int, int]] = deque()
         self._closed: dict[int, Search | None] = {}
         self.seq = self.time = 0
@@ -69,16 +68,16 @@ class DuelLog:
 
     @property
     def open(self) -> int:
-        """How many decisions are not counted yet."""
+        """Number of decisions that are not counted yet."""
         return len(self._waiting)
 
     @property
     def closes(self) -> int | None:
-        """When the last of them counts, at the latest."""
+        """Latest time at which the last open decision is counted; None without open decisions."""
         return max((end for _, end in self._waiting), default=None)
 
     def take(self, events: Sequence[Event]) -> None:
-        """Take in the next rows of the log, of whatever placement."""
+        """Read the next rows of the log, which may belong to other placements."""
         for rows in stretches(events):
             self._close(self._windows.advance(rows.column("time")[0]))
             if rows.column("placement")[0] != self._id:
@@ -95,12 +94,12 @@ class DuelLog:
         self._count()
 
     def report(self, confidence: float, false_share: float) -> InterleavedReport | None:
-        """Return what all searches so far say; None before two rankers have dueled.
+        """Return the report on all counted searches; None before two rankers have dueled.
 
         Raises
         ------
         InvalidValue
-            If a value is out of its range.
+            If a parameter is out of its range.
         """
         found = self._fold.found(sorted(self._rankers))
         if not found.tally.sums:
@@ -122,7 +121,7 @@ class DuelLog:
             self._closed[row.seq] = self._search(row, came)
 
     def _search(self, row: DecisionRow, came: Any) -> Search | None:
-        """Return a search; None of what a control showed, or what no log of searches can hold."""
+        """Return a decision and its feedback as a search; None for the control group or an invalid search."""
         if row.control:
             return None
         duel = duel_of(row, came)
@@ -134,7 +133,7 @@ class DuelLog:
         return search._replace(unit=duel["user"] or search.unit, segments=segments)
 
     def _count(self) -> None:
-        """Count all that are closed, up to the first that may still be."""
+        """Count the closed searches, up to the first decision that may still be open."""
         while self._waiting:
             seq, end = self._waiting[0]
             if seq not in self._closed and end > self._windows.time:
@@ -146,7 +145,7 @@ class DuelLog:
                 self._fold.add(search._replace(segments=self._apart(search)))
 
     def _apart(self, search: Search) -> dict[str, str]:
-        """Return the segments of a search that are kept apart."""
+        """Return the segments of a search whose values are counted separately."""
         kept = {}
         for name, value in search.segments.items():
             known = self._values[name]
@@ -159,18 +158,18 @@ class DuelLog:
         return kept
 
 
-# ---- Verdicts on duels, read from the log when somebody asks, and not before
+# ---- Verdicts on duels, read from the log on request
 #
-# A log is read on from where it was read to before, in the background, a part at a time, one log at
-# a time: a caller waits a moment, gets what is known by then, and whether that is all. What
-# is known of a part of the log is an earlier look at the same test, and as safe as any.
+# A log is read in the background from the end of the last reading, in parts, and one log at a time. A caller
+# waits for a moment, and gets the verdict on the rows read so far, and whether they are all. A verdict on a
+# part of the log is an earlier look at the same sequential test, so its confidence level holds.
 
 ROWS = 500
-"""Rows that are read at once, so that no commit waits long, and no decision either."""
+"""Rows per read, so that neither commits nor decisions wait long."""
 PATIENCE = 2.0
-"""Seconds for which somebody who asks waits for the log to be read."""
+"""Seconds for which a caller waits for the log to be read."""
 MOST_SAID = 10
-"""So many questions are remembered with their answers, until more is read."""
+"""Number of verdicts that are cached until more rows are read."""
 TOO_EARLY = "Too early:"
 NO_DUEL = f"{TOO_EARLY} no two rankers have dueled."
 NOT_READ = "The log is being read; ask again."
@@ -178,25 +177,25 @@ NOT_IN_SHARDS = "in shards each has a part of the log; export the logs of all, a
 
 
 class ReadVerdict(NamedTuple):
-    """What the searches of a placement say by now.
+    """The verdict on the rankers of a placement, from the rows read so far.
 
     Attributes
     ----------
     verdict : str
         In words.
     report : dict or None
-        As :class:`~tacit.evaluate.interleaved.InterleavedReport` gives it; None before two rankers
+        Report as :class:`~tacit.evaluate.interleaved.InterleavedReport` returns it; None before two rankers
         have dueled.
     since : int or None
-        When the first decision that the log has was made, in microseconds since 1970.
+        Time of the first decision in the log, in microseconds since 1970.
     until : int
-        The time of the last row that was read; 0 before the first.
+        Time of the last row that was read; 0 before the first.
     open : int
-        Decisions that were read and are not counted yet, as their windows are open.
+        Number of decisions that are not counted yet, since their windows are open.
     whole : bool
-        Whether the log was read to its end; else ask again.
+        Whether the log was read to its end; if not, request the verdict again.
     beyond : dict of str to int
-        Per segment, searches whose value is not kept apart.
+        For each segment, the number of searches whose value is not counted separately.
     """
 
     verdict: str
@@ -224,7 +223,7 @@ class Verdicts:
     async def of(
         self, name: str, confidence: float, false_share: float, patience: float = PATIENCE
     ) -> ReadVerdict:
-        """Return what the searches of a placement say by now.
+        """Return the verdict on the rankers of a placement.
 
         Parameters
         ----------
@@ -232,14 +231,14 @@ class Verdicts:
         confidence : float
             0.9, 0.95 or 0.99.
         false_share : float
-            Of the segments that are found, so much is wrong at most, on average; in (0, 1].
+            False discovery rate of the differences between segments; in (0, 1].
         patience : float
-            Seconds to wait for what is not read yet.
+            Seconds to wait for the log to be read.
 
         Raises
         ------
         UnknownName, InvalidValue
-            If there is no such placement, it is none of duels, or a value is out of its range.
+            If there is no such placement, it is not one of duels, or a parameter is out of its range.
         Unavailable
             If the store fails.
         """
@@ -253,17 +252,17 @@ class Verdicts:
             known = self._logs[name] = _Reading(placement)
         if known.task is None or known.task.done():
             known.task = asyncio.create_task(self._read(name, known))
-            # Nobody may be there to see what went wrong.
+            # Mark the error as retrieved: the caller may have stopped waiting.
             known.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.wait([known.task], timeout=patience)
         if known.task.done():
-            # What went wrong is for the caller.
+            # Raises the error of the reading, if it failed.
             known.task.result()
         async with known.busy:
             return await asyncio.to_thread(known.verdict, confidence, false_share)
 
     def begin_anew(self) -> None:
-        """Read every log from its beginning again, as rows of it have changed."""
+        """Forget all sums, so that every log is read from its beginning, since old rows have changed."""
         self._logs.clear()
 
     async def _read(self, name: str, reading: _Reading) -> None:
@@ -276,13 +275,13 @@ class Verdicts:
                     await asyncio.to_thread(reading.take, rows)
                 if len(rows) < ROWS:
                     break
-                # Half of the time is for those who decide.
+                # Half of the time is left for decisions.
                 await asyncio.sleep(clocks.monotonic() - begun)
             reading.whole = True
 
 
 class _Reading:
-    """A log that is read, and what was said of it."""
+    """The log of one placement as far as it is read, with its cached verdicts."""
 
     def __init__(self, placement: Any) -> None:
         self.means, self.log = _means(placement), DuelLog(placement)
@@ -291,12 +290,12 @@ class _Reading:
         self._said: dict[tuple[float, float], ReadVerdict] = {}
 
     def take(self, rows: Sequence[Event]) -> None:
-        """Take in the next rows."""
+        """Read the next rows, and clear the cache."""
         self.log.take(rows)
         self._said.clear()
 
     def verdict(self, confidence: float, false_share: float) -> ReadVerdict:
-        """Return the verdict on what was read; the same question is answered once."""
+        """Return the verdict on the rows read so far, from the cache if possible."""
         asked = confidence, false_share
         if asked not in self._said:
             if len(self._said) == MOST_SAID:
@@ -319,5 +318,5 @@ class _Reading:
 
 
 def _means(placement: Any) -> Any:
-    """Return what the sums depend on besides the log."""
+    """Return the placement's number, rule and options, on which the sums depend besides the log."""
     return placement.id, placement.config.rule, placement.config.options

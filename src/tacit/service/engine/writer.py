@@ -1,18 +1,18 @@
 """The writer: a loop that serves requests in groups, and makes each group durable.
 
-Whatever changes a placement goes through here, one group after the other. A turn of the loop:
+All changes of placements go through the writer, one group after the other. One iteration of the loop:
 
-1. it sleeps until requests come, a window closes, or a failed store is due to be tried again (``_woken``);
-2. what waits is a group, at most 1024 requests or 2²⁰ numbers of candidates (``_next_group``);
-3. the group is applied in memory, and its rows wait (:mod:`tacit.service.engine.group`);
-4. the rows are appended in one commit, by the store's thread or, as far as that takes less time, here
-   (``_appended``);
-5. the answers are released: before the commit where a placement is ``buffered``, else after it;
-6. upkeep and other steps that need a log at rest have their turn (``_run_steps``).
+1. wait until requests arrive, a window closes, or a failed store is to be tried again (``_wait``);
+2. the waiting requests form a group, of at most 1024 requests or 2²⁰ numbers of candidates (``_next_group``);
+3. the group is applied in memory, and its rows become pending (:mod:`tacit.service.engine.group`);
+4. the rows are appended in one commit, by the store's thread or, if that is faster, in the event loop's
+   (``_append``);
+5. requests are answered: before the commit if their placement is ``buffered``, else after it;
+6. upkeep and other steps that need all rows in the log run (``_run_steps``).
 
-When the store fails, nothing of the group is acknowledged, and learners have learned what the log does not
-hold. Then ``_mend`` appends what was answered already and makes the placements anew from the store. Where the
-store refuses single rows, the group is halved until they are alone (``_serve``).
+If the store fails, no request of the group is confirmed, but learners have learned from rows that are not in
+the log. Then ``_mend`` appends the rows of answered requests, and loads placements from the store again. If
+the store refuses single rows, the group is halved until these are alone (``_serve``).
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from tacit.service.log.rows import Event, Rows
 from tacit.service.log.sql import Store
 from tacit.service.placements.placement import Placement
 
-# ---- How many rows commits write, and how long they take
+# ---- Counts and times of commits
 
 RATE_SECONDS = 10
 
 
 class Commits:
-    """Counts commits, and how long they take.
+    """Counts and times of commits.
 
     Attributes
     ----------
     span : function
         Returns, for a number of rows, the context in which their commit runs.
-    observed : function
-        Called with the rows of each commit and its seconds.
+    on_commit : function
+        Called with the number of rows and the seconds of each commit.
     last : int or None
         Time of the last commit, in microseconds since 1970.
     seconds : float
-        How long it took.
+        Duration of the last commit.
     """
 
     def __init__(self) -> None:
@@ -66,13 +66,14 @@ class Commits:
         self._recent: deque[list[int]] = deque()
 
     def count(self, rows: int, seconds: float, now: int) -> None:
-        """Count a commit of so many rows that has worked.
+        """Count a successful commit.
 
         Parameters
         ----------
         rows : int
+            Number of its rows.
         seconds : float
-            How long it took.
+            Its duration.
         now : int
             Microseconds since 1970.
         """
@@ -87,7 +88,7 @@ class Commits:
             self._recent.popleft()
 
     def rate(self, now: int) -> float:
-        """Return how many rows were committed per second, over the last 10 seconds."""
+        """Return the number of committed rows per second, over the last 10 seconds."""
         since = now // 1_000_000 - RATE_SECONDS
         return sum(rows for second, rows in self._recent if second > since) / RATE_SECONDS
 
@@ -96,15 +97,15 @@ class Commits:
 
 LARGEST_GROUP = 1024
 MOST_NUMBERS = 2**20
-"""Numbers of candidates that a group reads, if it has more than one request: 10 to 20 ms of processor."""
+"""Limit of the numbers of candidates that a group of several requests reads: 10 to 20 ms of computing."""
 SMALL_GROUP = 16
-"""Rows that may be committed in the loop's own thread."""
+"""Greatest number of rows that are committed in the event loop's thread."""
 QUICK_SECONDS = 0.001
-"""How long the last commit may have taken for that."""
+"""Greatest duration of the last commit for that."""
 LONE, LONE_SECONDS = 2, 0.01
-"""The same of so few rows: requests that come meanwhile would wait for that commit anyway."""
+"""Greatest duration for so few rows: requests that arrive meanwhile would wait for the commit anyway."""
 SPLIT_ROWS = 1024
-"""Rows that are inserted in the loop's own thread, while only their commit is the store's thread's."""
+"""Greatest number of rows that are inserted in the event loop's thread and committed in the store's."""
 RETRY_SECONDS = 1.0
 TICK_SECONDS = 1.0
 WATCH_SECONDS = 1.0
@@ -115,14 +116,14 @@ logger = logging.getLogger(__name__)
 
 
 class Serving(Protocol):
-    """An engine, as those who work beside its writer know it.
+    """Protocol of an engine for its background tasks and reports.
 
     Attributes
     ----------
     config : Config
     store : Store
     shard : Shard or None
-        Which of several it is.
+        None without shards.
     placements : dict of str to Placement
     """
 
@@ -132,26 +133,26 @@ class Serving(Protocol):
     placements: dict[str, Placement]
 
     def placement(self, name: str) -> Placement:
-        """Return a placement, or raise UnknownName."""
+        """Return a placement by its name, or raise UnknownName."""
 
     async def logged(self, placement: str, after: int, count: int) -> list[Event]:
-        """Return the next rows of the log that concern a placement."""
+        """Return up to ``count`` rows of the log after row ``after``, if the placement exists."""
 
     async def logged_by_now(self, names: Sequence[str]) -> None:
-        """Wait until all that happened to placements is durable."""
+        """Wait until all changes of placements so far are durable."""
 
 
 class Waiter(Protocol):
-    """What is given the result of a request, or the error that it met: a future, or what acts at once."""
+    """Receiver of a request's result or error, such as a future."""
 
     def done(self) -> bool:
-        """Whether something was given, or nobody waits for it any more."""
+        """True if a result or error was set, or the request was cancelled."""
 
     def set_result(self, result: Any) -> None:
-        """Take the result."""
+        """Receive the result."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Take the error."""
+        """Receive the error."""
 
 
 Result = TypeVar("Result")
@@ -166,17 +167,17 @@ class Writer:
     ----------
     store : Store
     pending : PendingLog
-    opened : function
-        Returns placements of some names, made anew from the store.
-    mended : function
-        Called when some were made anew.
+    load_placements : function
+        Loads placements from the store by their names.
+    on_reload : function
+        Called after placements were loaded again.
     archive : function
         Returns the folder to which old rows are written before they are dropped, if any.
 
     Attributes
     ----------
     failure : Exception or None
-        Why nothing can be made durable at present.
+        Error because of which nothing can be made durable at present.
     stopping : bool
     """
 
@@ -193,7 +194,7 @@ class Writer:
         self.commits = Commits()
         self.worker = Worker("tacit-store")
         self._store, self.pending = store, pending
-        # A file's appends in two steps, of which only the second waits.
+        # A store in a file appends in two steps, of which only the second waits for the disk.
         self._local: Any = store if store.local else None
         self._opened, self._made_anew, self._archive = opened, mended, archive
         self._arrived = asyncio.Event()
@@ -209,7 +210,7 @@ class Writer:
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
-        """Serve what waits, write snapshots, and end."""
+        """Serve the waiting requests, write snapshots, and end."""
         self.stopping = True
         self.wake()
         await self._serving
@@ -227,32 +228,31 @@ class Writer:
         self.worker.stop()
 
     def wake(self) -> None:
-        """See what there is to do."""
+        """Wake the loop, to check for work."""
         self._arrived.set()
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a group."""
+        """Number of requests that wait for a group."""
         return len(self._waiting)
 
     async def ask(self, request: Request) -> Any:
-        """Return the result of a request, once it is durable."""
+        """Serve a request, and return its result once it is durable."""
         reply = asyncio.get_running_loop().create_future()
         self.begin(request, reply)
         return await reply
 
     def begin(self, request: Request, reply: Waiter) -> None:
-        """Give the reply the result of a request: at once where a placement may be ahead of the log.
+        """Start to serve a request; its result is set in ``reply``, at once if its placement is buffered.
 
         Raises
         ------
         NotDurable
-            If the service is stopping, or has as many rows in memory as it may.
+            If the service is stopping, or the limit of rows in memory is reached.
         """
         if self.stopping:
             raise NotDurable(STOPPING)
-        # Nearly always it waits for the next group. Only what is buffered is applied here, and answered at
-        # once.
+        # Most requests wait for the next group. Only those to buffered placements are served at once.
         if self.pending.frozen or not (self.pending.buffering and self.pending.runs_ahead(request)):
             self._waiting.append((request, reply))
             self._arrived.set()
@@ -263,10 +263,10 @@ class Writer:
         self.wake()
         give(reply, result)
 
-    # Between groups, and beside them ---------------------------------------------------------
+    # Steps between groups, and calls of the store --------------------------------------------
 
     async def between_groups(self, step: _Step) -> None:
-        """Run a step when all rows are in the log, and raise what it raises.
+        """Run a step when all rows are in the log, and raise its error.
 
         Raises
         ------
@@ -281,12 +281,12 @@ class Writer:
         await reply
 
     async def frozen(self, read: Callable[[int, int], Result]) -> Result:
-        """Call what takes the end of the log and its time, while nothing changes; for a step."""
+        """Call a function with the end of the log and the time, while placements do not change; for steps."""
         with self.pending.freeze():
             return await self.of_store(read, self.pending.seq, self.pending.time.now())
 
     async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call the store outside of any group."""
+        """Call a function on the store's thread, outside of groups; raise NotDurable if the store fails."""
         if self.stopping:
             raise NotDurable(STOPPING)
         try:
@@ -303,7 +303,7 @@ class Writer:
         pending = self.pending
         while not self.stopping or self._waiting or (pending.waiting and self.failure is None):
             await self._woken()
-            # Whatever else has arrived by now belongs to the group; who is alone does not wait for it.
+            # Let requests that arrive at the same time join the group; a single request does not wait.
             if len(self._waiting) != 1:
                 await asyncio.sleep(0)
             group, began = self._next_group(), clocks.monotonic()
@@ -311,16 +311,16 @@ class Writer:
                 group = self._ready(group)
                 if self.failure is not None:
                     await self._heal()
-                # An empty group would close windows at a moment of the step's own.
+                # Without this condition, a step would serve an empty group, and close windows at its time.
                 if group or pending.waiting or not self._steps:
                     await self._serve(group)
                     await self.upkeep.step(self._archive())
                 if self._steps:
                     await self._run_steps()
-            # Whatever broke, nothing of the group may be acknowledged and the writer must go on.
+            # After any error, no request of the group may be confirmed, and the writer must go on.
             except Exception as error:
                 if clocks.monotonic() - began > RETRY_SECONDS:
-                    # Requests that came meanwhile have waited as long, and none shall wait twice.
+                    # Requests that arrived meanwhile have waited as long; they must not wait again.
                     group += self._waiting
                     self._waiting.clear()
                 self._refuse([reply for _, reply in group], error)
@@ -329,7 +329,7 @@ class Writer:
                 self._arrived.clear()
 
     def _next_group(self) -> list[_Waiting]:
-        """Return the requests of the next group, which is applied without giving others the loop."""
+        """Return the requests of the next group, which is applied without yielding to the event loop."""
         group: list[_Waiting] = []
         numbers, waiting = 0, self._waiting
         while waiting and len(group) < LARGEST_GROUP:
@@ -340,10 +340,10 @@ class Writer:
         return group
 
     async def _woken(self) -> None:
-        """Wait for requests, for windows to close, or for the time to try the store again."""
+        """Wait for requests, for the next window to close, or for the time to try the store again."""
         timeout: float | None = RETRY_SECONDS
         if self.failure is not None:
-            # Rows that wait for the store must not keep the writer busy.
+            # Pending rows must not make the loop spin while the store fails.
             if not self._waiting and not self.stopping:
                 self._arrived.clear()
         elif self._arrived.is_set():
@@ -358,7 +358,7 @@ class Writer:
         await self._arrived.wait()
 
     def _wake_within(self, seconds: float) -> None:
-        """Set the alarm, if it does not ring in time."""
+        """Set the alarm to wake the loop within some seconds, unless it is set to an earlier time."""
         loop = asyncio.get_running_loop()
         if self._alarm is not None:
             if self._alarm.when() <= loop.time() + seconds:
@@ -371,13 +371,13 @@ class Writer:
         self.wake()
 
     def _ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Return what needs the store; answer what does not, and refuse what is asked of what has gone."""
+        """Return the requests that need the store; answer buffered ones, refuse unknown placements."""
         pending, ready = self.pending, []
         for request, reply in group:
             if request.placement not in pending.placements:
                 give(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
             elif pending.buffering and pending.runs_ahead(request):
-                # It came while placements were copied.
+                # It arrived while the placements were frozen.
                 with undoing(pending.forget):
                     (result,) = apply(pending, [request], {})
                 give(reply, result)
@@ -386,8 +386,8 @@ class Writer:
         return ready
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
-        """Serve a group; if the store refuses some of it, in halves until that is alone."""
-        # Rows of earlier groups may wait, too: then it may be one of those that is refused.
+        """Serve a group; if the store refuses a row, serve its halves, until the refused request is alone."""
+        # Rows of earlier groups may be pending, too: then the refused row may be one of those.
         alone = len(group) == 1 and not self.pending.waiting
         try:
             await self._serve_together(group)
@@ -395,14 +395,14 @@ class Writer:
             await self._mend()
             if self.pending.waiting:
                 await self._commit()
-            # Who was answered before the commit keeps what was answered.
+            # Requests that were answered before the commit keep their answers.
             left = [(request, reply) for request, reply in group if not reply.done()]
             if alone:
                 logger.warning("a request was refused: %s", error)
                 lost = NotDurable("store: what it has of the decision is damaged")
                 give(group[0][1], error if isinstance(error, Refused) else lost)
                 return
-            # One refused row fails the whole commit; halves find it in log₂ steps, and all others are served.
+            # One refused row fails the whole commit; halving finds it in log₂ steps, and serves all others.
             half = (len(left) + 1) // 2
             for part in filter(None, (left[:half], left[half:])):
                 await self._serve(part)
@@ -412,18 +412,18 @@ class Writer:
         requests = [request for request, _ in group]
         unknown = pending.unknown(requests)
         found = await self.worker.do(self._store.find, unknown) if unknown else {}
-        # How far a group came that fails is not known: no placement is trusted, but made anew from the log.
+        # A failed group may be half applied: then all placements are loaded from the log again.
         with undoing(pending.forget):
             results = apply(pending, requests, found)
         answers = list(zip(group, results, strict=True))
-        # Before the commit, on purpose: that is what ``buffered`` means.
+        # Before the commit, as the durability ``buffered`` means.
         for (request, reply), result in answers if pending.buffering else ():
             if request.placement in pending.buffering:
                 give(reply, result)
         if pending.waiting:
             await self._commit()
         elif group:
-            # Of what was committed before, too, nothing may be confirmed that is lost by now.
+            # An answer may confirm earlier rows, which must still be there.
             await self.worker.do(self._store.check)
         for (_, reply), result in answers:
             give(reply, result)
@@ -439,16 +439,16 @@ class Writer:
         pending.end_commit(failed=False)
 
     async def _appended(self, rows: Rows, size: int) -> float:
-        """Append rows; return how many seconds that took, without the way to the store's thread."""
+        """Append rows; return the seconds that it took, without the switch to the store's thread."""
         local, began = self._local, clocks.perf_counter()
         if local is not None and not self.worker.calls:
-            # As long as a commit takes less time here than the other thread takes to wake up.
+            # A quick commit takes less time than to wake the other thread.
             most = LONE_SECONDS if size <= LONE else QUICK_SECONDS
             if size <= SMALL_GROUP and 0.0 < self._append_seconds < most:
                 local.append(rows)
                 return clocks.perf_counter() - began
             if size <= SPLIT_ROWS:
-                # In the other thread, each row would wait for the interpreter.
+                # In the other thread, each row would wait for the interpreter's lock.
                 local.insert(rows)
                 return clocks.perf_counter() - began + await self.worker.do(_timed, local.commit)
         return await self.worker.do(_timed, self._store.append, rows)
@@ -477,7 +477,7 @@ class Writer:
                 )
 
     async def _heal(self) -> None:
-        """See whether commits work again."""
+        """Try whether commits work again; raise NotDurable if it is too early to try."""
         if clocks.monotonic() < self._heal_after:
             raise NotDurable("store: it failed a moment ago")
         self._heal_after = clocks.monotonic() + RETRY_SECONDS
@@ -485,11 +485,11 @@ class Writer:
         self.failure = None
 
     async def _mend(self) -> None:
-        """Undo what the failed group did to the learners, and write what may not be undone."""
+        """Load placements that learned from lost rows again, and append the rows of answered requests."""
         pending = self.pending
         pending.begin_commit()
         with undoing(pending.end_commit, failed=True):
-            # The log is the truth: what a failed group taught is undone by folding the log again.
+            # Folding the log again undoes the learning of a failed group.
             anew = await self.worker.do(self._mended, pending.in_flight, sorted(pending.broken))
         pending.end_commit(failed=False)
         pending.placements |= anew
@@ -498,7 +498,7 @@ class Writer:
         self._made_anew()
 
     def _mended(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
-        # A commit that seemed to fail may have worked: its rows are not to be written twice.
+        # A commit that seemed to fail may have worked: its rows must not be written twice.
         last = self._store.end().seq
         rows = rows.where(lambda row: row.seq > last)
         lost: list[Any] = []
@@ -506,13 +506,13 @@ class Writer:
             lost = list(self._refused(rows))
         else:
             self._store.probe(self.pending.time.clock())
-        # Placements that learned from rows that are lost are ahead of the log, too.
+        # Placements that learned from refused rows are ahead of the log, too.
         behind = {row.placement for row in lost}
         ahead = [name for name, p in self.pending.placements.items() if p.id in behind]
         return self._opened([*broken, *ahead])
 
     def _refused(self, rows: Rows) -> Iterator[Any]:
-        """Append rows; yield those that the store refuses, which are lost."""
+        """Append rows; yield the rows that the store refuses, which are lost."""
         try:
             self._store.append(rows)
         except Refused as error:
@@ -526,11 +526,11 @@ class Writer:
             yield from self._refused(rows.where(lambda row: row.seq >= middle))
 
     async def _watch(self) -> None:
-        """See every second whether commits would last; without requests nothing else would."""
+        """Check every second whether the store works, which without requests nothing else does."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.upkeep.watch_clock()
-            # What is under way shows it, too, and might hang: nothing shall wait behind that.
+            # A running call shows the same, and may hang: no check may queue behind it.
             if self.failure is None and not self.worker.calls:
                 try:
                     await self.worker.do(self._store.check)
@@ -541,14 +541,14 @@ class Writer:
 
 
 def _timed(step: Callable[..., None], *arguments: Any) -> float:
-    """Do a step; return how many seconds it took."""
+    """Call a function; return the seconds that it took."""
     began = clocks.perf_counter()
     step(*arguments)
     return clocks.perf_counter() - began
 
 
 def give(reply: Waiter, result: Any) -> None:
-    """Give a reply its result; where that fails, the others of the group get theirs all the same."""
+    """Set a reply's result or error; log a failure, so that the other requests are still answered."""
     if reply.done():
         return
     try:

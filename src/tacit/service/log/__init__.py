@@ -1,1 +1,1 @@
-"""The rows of the log, and what becomes a row: impressions, requests, ids."""
+"""The log: its rows, the stores that keep them, and the requests and ids from which rows are made."""

@@ -1,4 +1,4 @@
-"""Copies of the log beside the store: rows as Parquet tables, the archive of rows let go, backups."""
+"""Copies of the log outside the store: rows as Parquet tables, the archive of dropped rows, backups."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def table_of(name: str, rows: Any) -> pa.Table:
     return pa.table(columns, schema=SCHEMAS[name])
 
 
-# ---- The archive: rows that a store lets go are written to Parquet files first
+# ---- The archive: rows are written to Parquet files before a store drops them
 
 
 def write_old(old: Old, folder: Path) -> None:
-    """Write rows that are about to be dropped to a folder, a file of its own for each kind.
+    """Write rows that are about to be dropped to a folder, one file for each kind of row.
 
-    Their names tell the first row, so that the files of a folder follow one another.
+    The file names contain the number of the first row, so that sorting them sorts the rows.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     parts: tuple[Sequence[Any], ...] = old.rows
@@ -87,9 +87,9 @@ def write_old(old: Old, folder: Path) -> None:
 def forget_archived(
     folder: Path, subject: Subject, placements: Mapping[str, StoredPlacement]
 ) -> dict[str, BlankedRows]:
-    """Blank what archived rows tell of somebody; return how many rows it was, by placement.
+    """Blank a user's data in archived rows; return the numbers of blanked rows by placement.
 
-    Every file is replaced as a whole, so whatever is interrupted can be done again.
+    Every file is replaced as a whole, so an interrupted call can be repeated.
     """
     done = {}
     for name, of in placements.items():
@@ -112,7 +112,7 @@ def _without(subject: Subject, content: str) -> str:
 
 
 def _blanked(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) -> int:
-    """Change a column of the files of a kind; return how many rows have changed."""
+    """Apply a function to a column of all archive files of a kind; return the number of changed rows."""
     rows = 0
     for path in sorted(folder.glob(f"{kind}-*.parquet")):
         table = pq.read_table(path)
@@ -128,7 +128,7 @@ def _blanked(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) 
 
 
 def write_whole(table: pa.Table, path: Path) -> None:
-    """Write a table to a file that is there as a whole or not at all, for nobody else to read."""
+    """Write a table to a private file atomically: the file is complete, or unchanged."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "wb", opener=private) as file:
         pq.write_table(table, file, write_page_checksum=True)
@@ -141,29 +141,29 @@ def write_whole(table: pa.Table, path: Path) -> None:
 
 
 def _gives_way(path: Path) -> bool:
-    """Whether a file is empty, or a backup: where its application is named in every file of SQLite."""
+    """True if a backup may replace a file: if it is empty, or an SQLite file with tacit's application id."""
     with path.open("rb") as file:
         begun = file.read(72)
     return not begun or begun[68:] == APPLICATION_ID.to_bytes(4)
 
 
 def backup(path: str | Path, target: str | Path) -> int:
-    """Copy an SQLite store, as it is at one moment, to a file; return its size in bytes.
+    """Copy an SQLite store at one moment to a file; return the size of the copy in bytes.
 
-    The store may be in use: reading takes no lock that its writer would wait for. The copy holds
-    all that was committed when it began.
+    The store may be in use: reading takes no lock that its writer would wait for. The copy contains
+    all rows that were committed when it began.
 
     Parameters
     ----------
     path : path
         The store.
     target : path
-        Replaced only by a whole copy.
+        Replaced only by a complete copy.
 
     Raises
     ------
     StoreError
-        If there is no store, the target is the store itself or no backup, or the copy cannot be written.
+        If there is no store, the target is the store itself or not a backup, or the copy cannot be written.
     """
     path, target = Path(path), Path(target)
     part = target.with_name(f".{target.name}.part")

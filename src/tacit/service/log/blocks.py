@@ -1,4 +1,4 @@
-"""Blocks: many rows of one kind as columns, for where a Python object for each would cost most."""
+"""Blocks: many rows of one kind as columns, where one Python object per row would be too slow."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def _places(kind: Any) -> dict[str, int]:
 
 
 class Block(Sequence[Row], Generic[Row]):
-    """A sequence of named tuples that is kept as columns.
+    """A sequence of named tuples that is stored as columns.
 
     Parameters
     ----------
     kind : type
-        The named tuple.
+        The class of the named tuples.
     columns : sequence of list
-        A list for each of its fields, all of one length.
+        A list for each field, all of the same length.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Block(Sequence[Row], Generic[Row]):
     >>> block = Block(End, [[1, 2, 3], [100, 100, 200]])
     >>> block[1], block.column("time")
     (End(seq=2, time=100), [100, 100, 200])
-    >>> list(Block.of(End, [End(4, 300)]).tuples())
+    >>> list(Block.from_rows(End, [End(4, 300)]).tuples())
     [(4, 300)]
     """
 
@@ -44,7 +44,7 @@ class Block(Sequence[Row], Generic[Row]):
 
     @classmethod
     def of(cls, kind: Any, rows: Iterable[Row]) -> Block[Row]:
-        """Return rows as a block; a block as it is."""
+        """Return rows as a block; return a block unchanged."""
         if type(rows) is Block:
             return rows
         columns = list(map(list, zip(*rows, strict=True)))
@@ -52,7 +52,7 @@ class Block(Sequence[Row], Generic[Row]):
 
     @classmethod
     def joined(cls, kind: Any, parts: Sequence[Sequence[Row]]) -> Block[Row]:
-        """Return the rows of all parts, in order."""
+        """Return a block of the rows of all parts, in order."""
         if len(parts) == 1:
             return cls.of(kind, parts[0])
         if not parts or any(type(part) is not Block for part in parts):
@@ -72,7 +72,7 @@ class Block(Sequence[Row], Generic[Row]):
         return len(self.columns[0])
 
     def __iter__(self) -> Iterator[Row]:
-        # In C: a loop in Python would cost more than all else that is done with a row.
+        # map and zip run in C; a Python loop would dominate the time of a row.
         return map(self.kind._make, zip(*self.columns, strict=True))
 
     @overload
@@ -86,13 +86,13 @@ class Block(Sequence[Row], Generic[Row]):
         return row
 
     def with_column(self, field: str, values: list[Any]) -> Block[Row]:
-        """Return the rows with other values of a field."""
+        """Return the block with the values of a field replaced."""
         columns = list(self.columns)
         columns[_places(self.kind)[field]] = values
         return Block(self.kind, columns)
 
     def take(self, places: Sequence[int]) -> Block[Row]:
-        """Return the rows at some places."""
+        """Return the rows at some indices."""
         return Block(self.kind, [[column[i] for i in places] for column in self.columns])
 
 
@@ -124,7 +124,7 @@ class BlockList(Sequence[Row], Generic[Row]):
         self.extend([row])
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows as tuples, which may be plain ones."""
+        """Yield the rows as tuples, plain or named."""
         return chain.from_iterable(map(tuples, self._parts))
 
     def __len__(self) -> int:
@@ -142,18 +142,18 @@ class BlockList(Sequence[Row], Generic[Row]):
 
 
 def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
-    """Return rows as tuples: of a block as plain ones, which are made faster."""
+    """Return rows as tuples; those of a block are plain tuples, which are created faster."""
     return rows.tuples() if isinstance(rows, Block | BlockList) else rows
 
 
 def distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
-    """Yield stretches of rows in none of which a value of a field comes twice.
+    """Split a block into consecutive parts, each with distinct values of a field.
 
     Examples
     --------
     >>> from tacit.service.log.store import End
     >>> block = Block(End, [[1, 1, 2], [100, 100, 200]])
-    >>> [part.column("seq") for part in distinct(block, "seq")]
+    >>> [part.column("seq") for part in split_distinct(block, "seq")]
     [[1], [1, 2]]
     """
     values = rows.column(field)
@@ -172,5 +172,5 @@ def distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
 
 def values(rows: Sequence[Any], field: str) -> list[Any]:
     """Return one field of each row."""
-    # Of an abstract class, isinstance() takes longer than all the rest.
+    # isinstance() with an abstract class would take most of the time.
     return rows.column(field) if type(rows) is Block else [getattr(row, field) for row in rows]

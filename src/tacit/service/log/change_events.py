@@ -1,7 +1,8 @@
-"""Marks: what a placement's log says besides decisions and feedback.
+"""Change events: rows of a placement's log besides decisions and feedback.
 
-Starts and regimes, each with how a mark holds it; last what a change is that marks tell. What marks say of an
-aspect of a placement is said there (:mod:`tacit.service.placements.aspects`).
+This module has the values of two kinds of change events, the learner that a placement starts from and its
+policy versions, and a change of a placement as users see it. The values of other kinds are in
+:mod:`tacit.service.placements.aspects`.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from tacit.policies.spec import name_in
 from tacit.service.log import rows
 from tacit.service.log.ids import as_text
 
-# ---- What a placement began with: a learner that was fitted elsewhere
+# ---- The learner that a placement starts from
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A learner's file, as a mark of the log names it. What it held is where the log begins.
+    """The file of a learner from which a placement starts, as a change event records it.
 
     Attributes
     ----------
     file : str
         Its name, without the folder.
     sha256 : str
-        Of all that was in it.
+        Hash of its content.
     decisions, keys : int
-        How many it had learned.
+        Numbers of decisions and keys that the learner had learned.
     """
 
     file: str
@@ -39,59 +40,59 @@ class Start(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """It as the value of a mark."""
+        """JSON for the value of a change event."""
         return rows.text_of(self)
 
 
 def start_of(plan: str) -> Start | None:
-    """Return what the fold began with that a snapshot's plan describes.
+    """Return the learner file in the plan of a snapshot; None without one.
 
     Examples
     --------
-    >>> start_of('{"start": {"file": "a.tacit", "sha256": "…", "decisions": 9, "keys": 1}}').file
+    >>> read_plan_start('{"start": {"file": "a.tacit", "sha256": "…", "decisions": 9, "keys": 1}}').file
     'a.tacit'
-    >>> start_of('{"rule": {}}')
+    >>> read_plan_start('{"rule": {}}')
     """
     start = json.loads(plan).get("start")
     return None if start is None else msgspec.convert(start, Start)
 
 
 def marked_start(marks: Iterable[rows.MarkRow]) -> Start | None:
-    """Return what a placement began with, by its marks."""
+    """Return the learner file in the change events of a placement; None without one."""
     found = (mark.value for mark in marks if mark.kind == rows.START)
     return next((msgspec.json.decode(value, type=Start) for value in found), None)
 
 
-# ---- Regimes: which policy folds the log, and what of it teaches that policy
+# ---- Policy versions: the policy that folds the log, and the rows that it does not learn from
 
 REBUILD, ROLLBACK = "rebuild", "rollback"
 
 
 class Regime(msgspec.Struct, frozen=True):
-    """From when on a placement has which policy, as a mark of the log holds it.
+    """A policy that replaced a placement's policy by a rebuild or rollback, as a change event records it.
 
     Attributes
     ----------
     what : str
         ``rebuild`` or ``rollback``.
     policy : dict
-        As :func:`tacit.policies.policy_to_spec` gives it, over the arms that the placement began
-        with.
+        The policy as :func:`tacit.policies.policy_to_spec` returns it, over the placement's first arms.
     number : int
-        The store's for it.
+        Number of the policy in the store.
     left : str
-        The name of the state that was left.
+        Name of the state that was replaced.
     state : str or None
-        The name of the state that was gone back to.
+        Name of the state that was restored by a rollback.
     origin : int or None
-        The last row that this state had taken in.
+        Last row that the restored state had learned from.
     aside : list of (int, int, int)
-        Rows between the first two of each teach the policy nothing; 0 stands for the row of the
-        mark, while there is none yet. The third is the time until which windows had closed before.
+        Ranges of rows that the policy does not learn from: the rows strictly between the first two
+        numbers, where 0 stands for the row of this change event before it is logged. The third number is
+        the time up to which windows had closed before the range.
     approximate : list of str
-        What of the log could not be taken in as it was.
+        Parts of the log that could only be learned approximately, in words.
     seq : int
-        The row of the mark; 0 while there is none yet.
+        Row of the change event; 0 before it is logged.
     """
 
     what: str
@@ -106,16 +107,18 @@ class Regime(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """It as the value of a mark."""
+        """JSON for the value of a change event."""
         return rows.text_of(msgspec.structs.replace(self, seq=0))
 
     def sets_aside(self, seq: int) -> int | None:
-        """Return, of a row that teaches nothing, until when windows had closed before it.
+        """Return, for a row that the policy does not learn from, the time up to which windows had closed.
+
+        Returns None for all other rows.
 
         Examples
         --------
-        >>> regime = Regime("rollback", {}, 1, "", aside=[(5, 9, 1_700_000_000_000_000)])
-        >>> [seq for seq in range(12) if regime.sets_aside(seq) is not None]
+        >>> version = PolicyVersion("rollback", {}, 1, "", aside=[(5, 9, 1_700_000_000_000_000)])
+        >>> [seq for seq in range(12) if version.find_skip_time(seq) is not None]
         [6, 7, 8]
         """
         for after, before, closed in self.aside:
@@ -125,18 +128,18 @@ class Regime(msgspec.Struct, frozen=True):
 
 
 def regimes_of(marks: list[rows.MarkRow]) -> list[Regime]:
-    """Return the regimes that marks of a placement tell, in order."""
+    """Return the policy versions in the change events of a placement, in order."""
     return [regime_of(mark) for mark in marks if mark.kind == rows.POLICY]
 
 
 def regime_of(mark: rows.MarkRow) -> Regime:
-    """Return the regime that a mark tells."""
+    """Return the policy version in a change event."""
     regime = msgspec.json.decode(mark.value, type=Regime)
     return msgspec.structs.replace(regime, seq=mark.seq)
 
 
 def state_name(time: int, policy: Mapping[str, Any]) -> str:
-    """Return the name of what a policy had learned at a time.
+    """Return the name of a policy's learned state at a time.
 
     Examples
     --------
@@ -146,18 +149,18 @@ def state_name(time: int, policy: Mapping[str, Any]) -> str:
     return f"{as_text(time).removesuffix('+00:00')}Z-{name_in(policy)}"
 
 
-# ---- Who changed what of a placement, and when, by the marks of its log
+# ---- A change of a placement, as its history shows it
 
 
 class LoggedChange(NamedTuple):
-    """A change of a placement.
+    """A change of a placement: when it was made, by whom, and its content.
 
     Attributes
     ----------
     time : int
         Microseconds since 1970.
     who : str or None
-        The name of the key with which it was made, or ``configuration``; None without keys.
+        Name of the API key that made it, or ``configuration``; None without keys.
     what : str
     detail : dict
     """

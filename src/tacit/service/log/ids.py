@@ -1,7 +1,7 @@
 """Ids, times and draws of decisions.
 
-An id holds the time and the partition of its decision, and every draw comes from the id: so the order of
-the log, the owner of a key and what was drawn are known from the id alone.
+An id contains the time and the partition of its decision, and seeds every random draw of the decision. So the
+order of decisions, the shard of a key and the draws follow from the id alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.errors import InvalidValue
 
-# ---- Decision ids: UUIDs of version 7, so that ids sort by time and indices grow at one end
+# ---- Decision ids: UUIDs of version 7, so that ids sort by time and database indexes grow at one end
 
 SUB_MILLISECONDS = 4096
 VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
@@ -27,7 +27,7 @@ VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 def decision_id(time: int) -> str:
     """Return a new id for a decision made at ``time``.
 
-    Its 62 random bits come from the system; they name the decision and take no part in it.
+    Its 62 random bits come from the operating system.
 
     Parameters
     ----------
@@ -37,34 +37,34 @@ def decision_id(time: int) -> str:
     Returns
     -------
     str
-        RFC 9562, version 7, with the fraction of the millisecond after it (its method 3).
+        UUID of version 7 (RFC 9562), with the fraction of the millisecond (its method 3).
 
     Examples
     --------
-    >>> decision_id(1_700_000_000_123_456)[:18]
+    >>> create_decision_id(1_700_000_000_123_456)[:18]
     '018bcfe5-687b-774b'
     """
     return decision_ids(time, 1)[0]
 
 
 def decision_ids(time: int, count: int) -> list[str]:
-    """Return many new ids for decisions made at ``time``; as :func:`decision_id`."""
+    """Return new ids for ``count`` decisions made at ``time``; see :func:`create_decision_id`."""
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
     digits = f"{milliseconds << 16 | 0x7 << 12 | fraction:016x}"
     head = f"{digits[:8]}-{digits[8:12]}-{digits[12:]}-"
-    # Of 12 bytes the first 4 only make room, so that a dash comes where it must, in C.
+    # Each id takes 8 of 12 random bytes: so bytearray.hex, which runs in C, sets the dashes.
     random = bytearray(urandom(12 * count))
     random[4::12] = random[4::12].translate(VARIANT)
     tail = random.hex("-", 6)
     return [head + tail[i : i + 17] for i in range(8, 26 * count, 26)]
 
 
-# ---- The log's clock: it agrees with the wall's at the start, and never jumps
+# ---- The log's clock: set by the wall clock at the start, it never jumps
 
 
 def as_text(time: int) -> str:
-    """Return a time of the log, in microseconds since 1970, in ISO 8601.
+    """Return a time in microseconds since 1970 as text in ISO 8601.
 
     Examples
     --------
@@ -75,21 +75,21 @@ def as_text(time: int) -> str:
 
 
 def moment(time: int) -> datetime:
-    """Return a time of the log as a moment, of UTC."""
+    """Return a time in microseconds since 1970 as a datetime in UTC."""
     return datetime.fromtimestamp(time / 1e6, UTC)
 
 
 def as_time(field: str, text: str) -> int:
-    """Return a time in ISO 8601 in microseconds since 1970; without a zone it is one of UTC.
+    """Parse a time in ISO 8601, by default of UTC, into microseconds since 1970.
 
     Raises
     ------
     InvalidValue
-        If it is none.
+        If the text is not a time.
 
     Examples
     --------
-    >>> as_time("until", "2023-11-14T22:13:20.123456Z")
+    >>> parse_time("until", "2023-11-14T22:13:20.123456Z")
     1700000000123456
     """
     try:
@@ -102,17 +102,17 @@ def as_time(field: str, text: str) -> int:
 
 
 class LogClock:
-    """Give the time in microseconds since 1970, by what has passed since the start.
+    """Clock in microseconds since 1970 that ignores changes of the wall clock after the start.
 
-    A wall clock that is set forward would close every window at once, one that is set back would
-    keep them open for as long; this one goes on as before, until the next start.
+    A wall clock that is set forward would close every window at once, and one that is set back would
+    keep them open for as long; this clock adds the elapsed time to the wall time of the start.
 
     Parameters
     ----------
     wall : function, optional
-        Nanoseconds since 1970, read once.
+        Returns nanoseconds since 1970; called once.
     passed : function, optional
-        Nanoseconds since any moment, never going back.
+        Returns nanoseconds since any fixed moment, never decreasing.
 
     Examples
     --------
@@ -137,34 +137,34 @@ def wall_time() -> int:
 
 
 def _boot_time() -> Callable[[], int]:
-    """Return what gives the time since the machine started, its sleep included where that is known."""
+    """Return a function that returns the nanoseconds since the machine started, with its sleep if known."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
     return time.monotonic_ns
 
 
 class LogTime:
-    """The time of the log, which never goes back.
+    """The time of the log, which never decreases.
 
     Parameters
     ----------
     clock : function
         Returns microseconds since 1970.
     last : int
-        The time of the last row.
+        Time of the last row.
     wall : function, optional
-        Returns microseconds since 1970 as this machine says at the moment; by default ``clock``.
+        Returns the current wall time in microseconds since 1970; by default ``clock``.
 
     Attributes
     ----------
     last : int
-        The time of the last group, or of the last row before it.
+        Time of the last group of requests, or of the last row at the start.
 
     Examples
     --------
     >>> clock = iter([90, 91, 89])
     >>> time = LogTime(lambda: next(clock), last=100)
-    >>> time.advance(), time.now()
+    >>> time.advance(), time.get_time()
     (101, 101)
     """
 
@@ -172,45 +172,45 @@ class LogTime:
         self.clock = clock
         self._wall = wall or clock
         self.last = last
-        # A wall that lags behind the log must not make the log's time stand still.
+        # A wall clock behind the log must not stop the log's time.
         self._ahead = max(last - clock(), 0)
 
     def now(self) -> int:
-        """Return the time of a row that is logged now."""
+        """Return the current time of the log."""
         return max(self.clock() + self._ahead, self.last)
 
     @property
     def wall_ahead(self) -> int:
-        """By how many microseconds the wall is ahead of the log's time, or behind it."""
+        """Microseconds by which the wall clock is ahead of the log's time; negative if behind."""
         return self._wall() - self.now()
 
     def surely(self) -> int:
-        """Return the time that has come by the log and by the wall."""
+        """Return the earlier of the log's time and the wall time."""
         return min(self.now(), self._wall())
 
     def advance(self) -> int:
-        """Return the time of a group that begins now."""
+        """Set the time of the last group to the current time, and return it."""
         self.last = self.now()
         return self.last
 
 
-# ---- Where a decision's draws come from: its id and the placement's seed, and nothing else
+# ---- Random draws of a decision: seeded by its id and the placement's seed, and nothing else
 #
-# So the same request with the same id draws the same, on any machine and after any crash, and a
-# decision in the log can be made again from the state before it.
+# So the same request with the same id draws the same numbers, on any machine and after any crash, and a
+# decision in the log can be reproduced from the state before it.
 
 KEY_BYTES = 16
 
 
 class Draws:
-    """Sets a generator for each decision.
+    """Seeds a random generator for each decision.
 
     Parameters
     ----------
     seed : int
-        The placement's.
+        The placement's seed.
     purpose : str, default ""
-        Draws for another purpose are independent.
+        Draws for different purposes are independent.
 
     Examples
     --------
@@ -247,11 +247,11 @@ class Draws:
         }
 
 
-# ---- Partitions: which shard decides for a key, and how a decision's id tells it
+# ---- Partitions: a hash of the key assigns each decision to a shard, and the decision's id contains it
 #
-# Every key of a placement has one of 65,536 partitions, a hash of both. Shards hold stretches of partitions
-# of the same length, so a partition leads to its shard whatever their number: an id that holds the partition
-# of its decision leads feedback to the shard that knows it, also after the log was dealt out anew.
+# Every key of a placement has one of 65,536 partitions, a hash of both. Each shard has a range of partitions,
+# so a partition determines its shard for any number of shards. An id contains the partition of its decision,
+# so feedback reaches the right shard even after the log was distributed over another number of shards.
 
 PARTITIONS = 65_536
 PLACES = 4096
@@ -262,7 +262,7 @@ _VERSION, _VARIANT = 8, 0b10
 
 
 def partition_of(placement: str, key: str) -> int:
-    """Return the partition of a key.
+    """Return the partition of a key of a placement.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def partition_of(placement: str, key: str) -> int:
 
     Examples
     --------
-    >>> partition_of("home", "independence day")
+    >>> hash_partition("home", "independence day")
     16836
     """
     hashed = hashlib.blake2b(key.encode(), digest_size=2, person=_person(placement))
@@ -283,22 +283,22 @@ def _person(placement: str) -> bytes:
 
 
 def shard_of(partition: int, shards: int) -> int:
-    """Return the shard that holds a partition.
+    """Return the number of the shard that has a partition.
 
     Examples
     --------
-    >>> [shard_of(partition, 3) for partition in (0, 21_845, 21_846, 65_535)]
+    >>> [find_shard(partition, 3) for partition in (0, 21_845, 21_846, 65_535)]
     [0, 0, 1, 2]
     """
     return partition * shards // PARTITIONS
 
 
 def partitions_of(shard: int, shards: int) -> range:
-    """Return the partitions that a shard holds.
+    """Return the partitions of a shard.
 
     Examples
     --------
-    >>> partitions_of(1, 3)
+    >>> list_partitions(1, 3)
     range(21846, 43691)
     """
     return range(-(-shard * PARTITIONS // shards), -(-(shard + 1) * PARTITIONS // shards))
@@ -313,17 +313,18 @@ def id_within(time: int, partition: int, place: int) -> str:
         Microseconds since 1970.
     partition : int
     place : int
-        In the log; 4096 ids of one moment differ by it, and all others by 34 random bits.
+        Sequence number of the decision; it distinguishes up to 4096 ids of one moment, and 34 random bits
+        distinguish all others.
 
     Returns
     -------
     str
-        A UUID of version 8 (RFC 9562), which sorts by time as those of version 7 do.
+        UUID of version 8 (RFC 9562), which sorts by time like those of version 7.
 
     Examples
     --------
-    >>> id = id_within(1_700_000_000_123_456, partition=12345, place=7)
-    >>> id[:18], partition_in(id)
+    >>> id = create_partition_id(1_700_000_000_123_456, partition=12345, place=7)
+    >>> id[:18], parse_partition(id)
     ('018bcfe5-687b-874b', 12345)
     """
     milliseconds, microseconds = divmod(time, 1000)
@@ -336,11 +337,11 @@ def id_within(time: int, partition: int, place: int) -> str:
 
 
 def partition_in(id: str) -> int | None:
-    """Return the partition that an id tells; None of an id of another form, as clients may give.
+    """Return the partition in an id; None for ids of another form, which clients may choose.
 
     Examples
     --------
-    >>> partition_in("order 66") is None
+    >>> parse_partition("order 66") is None
     True
     """
     if len(id) != 36 or id[14] != "8" or id[19] not in "89ab":
@@ -352,32 +353,32 @@ def partition_in(id: str) -> int | None:
 
 
 class Shard(NamedTuple):
-    """One of several shards: which, and of how many."""
+    """A shard's number, and the number of all shards."""
 
     number: int
     shards: int
 
     @property
     def partitions(self) -> range:
-        """The partitions that it holds."""
+        """The shard's partitions."""
         return partitions_of(self.number, self.shards)
 
 
 class DecisionNames:
-    """Names the decisions of a placement in a shard.
+    """Creates the ids of a placement's decisions in a shard.
 
     Parameters
     ----------
     placement : str
     shard : Shard
     spread : bool
-        Whether the keys of the placement are in all shards: then a decision has a partition of its
-        own, any one of the shard's.
+        Whether all shards decide for every key: then the partition of a decision is any one of the
+        shard's.
 
     Examples
     --------
-    >>> names = DecisionNames("home", Shard(0, 1), spread=False)
-    >>> partition_in(names(1_700_000_000_123_456, ["independence day"], 7)[0])
+    >>> create_ids = DecisionIdGenerator("home", Shard(0, 1), spread=False)
+    >>> parse_partition(create_ids(1_700_000_000_123_456, ["independence day"], 7)[0])
     16836
     """
 
@@ -386,7 +387,7 @@ class DecisionNames:
         self._spread = shard.partitions if spread else None
 
     def __call__(self, time: int, keys: Sequence[str], place: int) -> list[str]:
-        """Return new ids for decisions for these keys, from a place in the log on."""
+        """Return new ids of decisions for keys, for consecutive sequence numbers from ``place`` on."""
         return [id_within(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
 
     def _partition(self, key: str, place: int) -> int:
@@ -396,13 +397,13 @@ class DecisionNames:
 
 
 def partition_asked(placement: str, key: str, id: str | None, spread: bool) -> int | None:
-    """Return the partition of a decision that is asked for; None where any will do."""
+    """Return the partition of a requested decision; None if any shard may decide."""
     if not spread:
         return partition_of(placement, key)
     return None if id is None else partition_by_id(placement, id)
 
 
 def partition_by_id(placement: str, id: str) -> int:
-    """Return the partition of a decision whose key says nothing: the id's own, or that of its text."""
+    """Return the partition of a decision by its id: the one that the id contains, or a hash of the id."""
     partition = partition_in(id)
     return partition_of(placement, id) if partition is None else partition

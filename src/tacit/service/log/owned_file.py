@@ -1,8 +1,8 @@
-"""A database file that one process owns, and that must stay where it was.
+"""Exclusive ownership of a database file, and checks that the file is not moved, replaced or cut.
 
-Ownership goes with the file, whatever name it was opened by: a byte of it is locked, beside those
-that SQLite locks itself. The lock file beside it keeps two processes from opening it at the same moment,
-and by its content tells that there was a store.
+A lock on one byte of the file, next to the bytes that SQLite locks, marks ownership under any name of the
+file. A lock file next to it keeps two processes from opening it at the same moment; its content shows that a
+store existed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from tacit.service.errors import InUse, StoreError
 
 LOCKED_BYTE = 2**30 - 1
-"""SQLite locks the bytes from 2**30 on, in this file and by the same means."""
+"""SQLite locks the bytes from 2**30 on, with the same kind of lock."""
 SIDES = "-wal", "-shm"
 PRIVATE = 0o600
-"""What the log holds is nobody's business: neither it nor a copy of it is for others to read."""
+"""Permissions of the log and its copies: only the owner may read them."""
 MARK = b"The store beside this file is tacit's. To begin a new one, remove this file with it.\n"
 
 _Identity = tuple[int, int]
@@ -35,21 +35,21 @@ class OwnedFile:
     Parameters
     ----------
     path : path
-        Made if missing, with its folder.
+        Created if missing, with its folder.
 
     Attributes
     ----------
     path : Path
-        Where it is, symbolic links followed.
+        The file's path, with symbolic links resolved.
     close : function
-        Gives it up. Call it when every connection to the file is closed: what closes a file
-        releases all locks that its process holds on it, SQLite's too.
+        Releases the file. Call it after every connection to the file is closed: closing a file releases
+        all locks that the process has on it, SQLite's too.
 
     Raises
     ------
     StoreError
-        If another process owns it, it has several names, it cannot be written, or it is missing
-        although there was a store.
+        If another process owns the file, it has several names, it cannot be written, or it is missing
+        although a store existed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +75,7 @@ class OwnedFile:
         return InUse(f"store.path: {self._given} is in use by another process; stop it, or give another path")
 
     def _check_there(self) -> None:
-        """Check that no store was here which is missing now."""
+        """Raise StoreError if the file is missing or empty although other files show that a store existed."""
         if _size(self.path):
             return
         signs = [name for name in (f"{self.path}-wal", f"{self.path}.lock") if _size(name)]
@@ -94,7 +94,7 @@ class OwnedFile:
                     f"store.path: {self.path} is one of {found.st_nlink} names (hard links) of a "
                     "file, and its write-ahead log goes by one; remove the others"
                 )
-            # Opening and closing it again would release the locks of the one that has it.
+            # Opening and closing the file again would release the locks of this process's other store.
             if (found.st_dev, found.st_ino) in _owned:
                 raise self._in_use()
         self._file = _opened(self.path, cleanup)
@@ -106,42 +106,42 @@ class OwnedFile:
         cleanup.callback(_owned.pop, identity, None)
 
     def _take(self) -> None:
-        # Some systems say that it is locked by another error than others.
+        # Systems differ in the error that reports a lock.
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, LOCKED_BYTE)
         except (BlockingIOError, PermissionError):
             raise self._in_use() from None
 
     def settle(self) -> None:
-        """Note that there is a store by now, with the files that SQLite keeps beside it.
+        """Lock the file again, protect SQLite's side files, and record in the lock file that a store exists.
 
-        To be called when SQLite is in write-ahead mode.
+        Call it once SQLite is in write-ahead mode.
 
         Raises
         ------
         StoreError
-            If another process has it.
+            If another process owns the file.
         """
-        # Whenever SQLite has no lock left it releases the whole file, as it does while it opens
-        # one; in write-ahead mode it always has one.
+        # SQLite releases the whole file, this lock too, whenever it has no lock left, as while it opens
+        # a file; in write-ahead mode it always has one.
         self._take()
         for name in (f"{self.path}{side}" for side in SIDES):
             if os.path.exists(name):
                 found = os.stat(name)
                 if found.st_uid == os.geteuid():
-                    # Not by opening it: what closes a file releases the locks that SQLite has.
+                    # By name: opening and closing the file would release SQLite's locks.
                     os.chmod(name, PRIVATE)
                 self._known[name] = found.st_dev, found.st_ino
         if not os.fstat(self._lock).st_size:
             os.pwrite(self._lock, MARK, 0)
 
     def check(self) -> None:
-        """Check that the names still lead to what was opened.
+        """Check that the file and its side files are still the ones that were opened.
 
         Raises
         ------
         StoreError
-            If a file was removed, replaced or cut: what is written to it now would be lost.
+            If a file was removed, replaced or cut: rows written to it would be lost.
         """
         for name, known in self._known.items():
             try:
@@ -163,16 +163,16 @@ class OwnedFile:
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file that nobody but its owner may read, as an ``opener`` does."""
+    """Open a file that only its owner may read; usable as the ``opener`` of :func:`open`."""
     file = os.open(path, flags, PRIVATE)
     if os.fstat(file).st_uid == os.geteuid():
-        # One that was there before may be wider.
+        # An existing file may have wider permissions.
         os.fchmod(file, PRIVATE)
     return file
 
 
 def _opened(path: Path, cleanup: contextlib.ExitStack) -> int:
-    """Open a file for writing, made if missing, until the end."""
+    """Open a file for writing, created if missing, and close it at cleanup."""
     file = private(path, os.O_RDWR | os.O_CREAT)
     cleanup.callback(os.close, file)
     return file

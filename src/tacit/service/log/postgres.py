@@ -1,13 +1,12 @@
 """The store in PostgreSQL.
 
-One connection writes. It holds an advisory lock for as long as it lives, so that there is one
-writer at any time, and after a cut the next connection gets the lock only when the server is done
-with whatever the one before had begun: then it is known whether a commit took effect.
+One connection writes. It holds an advisory lock while it is open, so that there is one writer at any
+time. After a lost connection the next one gets the lock only when the server has ended the previous
+transaction: then it is known whether its commit took effect.
 
-What nobody can write past is the epoch. Each process that opens a store takes the next one, kept in the
-database. Every transaction that writes looks, before anything else, whether the epoch is still its
-own, and keeps it from changing until the transaction ends: so a commit of the owner before is
-either seen by the next one or refused.
+The epoch fences off earlier owners. Each process that opens a store increments the epoch in the database.
+Every writing transaction first checks that the epoch is still its own, and locks it until the transaction
+ends: so the commit of an earlier owner is either seen by the next owner or refused.
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ WORDS = {
     "any": "text", "strict": "",
 }  # fmt: skip
 VERSION = 10
-"""The version of a store's tables, as the table ``store`` says it."""
-# A number belongs to one row of all tables. OFFSET 0 keeps the look-ups at one row each,
-# whatever the planner thinks of the tables.
+"""Version of the tables, stored in the table ``store``."""
+# The trigger refuses a number that another table has. OFFSET 0 makes the planner look up single rows.
 CREATE_TABLES = (
     create_tables(WORDS)
     + """
@@ -84,7 +82,7 @@ CREATE_TABLES = (
 
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 COPIED_FROM = 8
-"""Rows from which on COPY costs less than an INSERT for each."""
+"""Number of rows from which on COPY is faster than INSERT."""
 START_SECONDS, LOCK_SECONDS = 3.0, 10.0
 SIZE_SECONDS = 10.0
 ROWS_AT_ONCE = 5000
@@ -95,12 +93,12 @@ SETTINGS: dict[str, Any] = {
     "client_encoding": "UTF8",
 }
 STATEMENT_TIMEOUT, LOCK_TIMEOUT = "30s", "5s"
-"""How long a statement may take, and how long of it may be spent on waiting for another's lock."""
+"""Time limits of a statement, and of its waiting for a lock."""
 
 _encoded = msgspec.json.encode
 _decoded = msgspec.json.decode
 
-# Every name in these is a constant.
+# The inserted names are constants.
 # ruff: noqa: S608
 COPIES = [f"COPY {t} ({columns(k)}, checksum) FROM STDIN" for t, k in TABLES]
 NAMED = (
@@ -109,7 +107,7 @@ NAMED = (
     "ON d.id = w.id AND d.placement = w.placement"
 )
 FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
-# Rows are read from their table and, as there is no other way left, looked up by the index.
+# With these settings, the planner can look rows up only by the index.
 BY_INDEX = [
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL jit = off",
@@ -118,7 +116,7 @@ BY_INDEX = [
 UNFOUND = (
     "SELECT count(*) FROM {} t WHERE num_nulls({}) = 0 AND NOT EXISTS (SELECT 1 FROM {} i WHERE {} OFFSET 0)"
 )
-# A table that was dropped and made again has another number, whatever it holds.
+# A table that was dropped and created again has another tableoid.
 OWNER = "SELECT epoch, tableoid FROM owner FOR SHARE"
 NEXT = "UPDATE owner SET epoch = epoch + 1 RETURNING epoch, tableoid"
 SIZE = (
@@ -133,18 +131,18 @@ class PostgresStore(Store):
     Parameters
     ----------
     url : str
-        As libpq takes it, such as ``postgresql://user@host/database``.
+        Address for libpq, such as ``postgresql://user@host/database``.
     schema : str, default "tacit"
-        Made if missing.
+        Created if missing.
 
     Raises
     ------
     MissingExtra
         If psycopg is not installed.
     StoreError
-        If the database cannot be reached, is in use by another process, or of another version.
+        If the database cannot be reached, is in use by another process, or has another version.
     Fenced
-        By whatever writes, as soon as somebody else has opened the store.
+        By writing methods, once another process has opened the store.
     """
 
     def __init__(self, url: str, schema: str = "tacit") -> None:
@@ -169,7 +167,7 @@ class PostgresStore(Store):
         self._open()
 
     def _open(self) -> None:
-        """Take the store and prepare it."""
+        """Take ownership of the store, create its tables if missing, and open connections that read."""
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(self._disconnect)
             with self._transaction() as writer:
@@ -218,9 +216,9 @@ class PostgresStore(Store):
         return int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
-        """Become the writer, once the one before has ended."""
+        """Take the advisory lock, once the previous writer has released it."""
         self._check_owner(connection)
-        # The server takes a moment to notice the end of a connection, our own or a dead process's.
+        # The server takes a moment to notice the end of a connection of this or a dead process.
         deadline = time.monotonic() + (LOCK_SECONDS if self.epoch else START_SECONDS)
         while not self._one(connection, "SELECT pg_try_advisory_lock(?)", self._lock_number):
             if time.monotonic() >= deadline:
@@ -256,7 +254,7 @@ class PostgresStore(Store):
                     self._check_owner(connection)
                     yield connection
             except (psycopg.OperationalError, psycopg.InterfaceError):
-                # Whatever state it is in, a new one finds out what was committed.
+                # The connection's state is unknown; a new connection sees what was committed.
                 self._disconnect()
                 raise
 
@@ -321,7 +319,7 @@ class PostgresStore(Store):
         return made._replace(arm=_decoded(str(made.arm)), would=would)
 
     def append(self, rows: Rows) -> None:
-        """Make a group durable: all of it, or nothing."""
+        """Append rows in one durable transaction."""
         super().append(rows)
         self._committed = max([self._committed, *(row.seq for row in rows.all())])
 
@@ -350,21 +348,21 @@ class PostgresStore(Store):
             self._size = self._one(writer, SIZE, self.schema)
 
     def end(self) -> End:
-        """Return where the log ends."""
-        # Asked of the writer: having its lock means that all before it has ended.
+        """Return the number and the time of the last row."""
+        # Read by the writer: with its lock, all earlier transactions have ended.
         with self._transaction() as writer:
             return self._last(writer)
 
     def check(self) -> None:
-        """Raise StoreError if what is committed from now on would be lost, or is another's."""
+        """Raise StoreError if new commits would be lost, or another process owns the store."""
         with self._transaction():
             pass
 
     def scrub(self) -> None:
-        """Do nothing: the database keeps rows as they were until it vacuums its tables."""
+        """Do nothing: the database overwrites old versions of rows when it vacuums its tables."""
 
     def unsound(self) -> list[str]:
-        """Return which indexes do not find all rows of their tables."""
+        """Return a message for each index that does not find all rows of its table."""
         wrong = []
         with self._reading() as connection, connection.transaction():
             for setting in BY_INDEX:
@@ -381,31 +379,31 @@ class PostgresStore(Store):
         return wrong
 
     def check_end(self) -> None:
-        """Do nothing: after whatever end, the server itself brings indexes and tables together."""
+        """Do nothing: the server itself repairs indexes after a crash."""
 
     def size(self) -> int:
-        """Return the bytes that the store takes, as of some seconds ago."""
+        """Return the size of the store in bytes, up to 10 seconds old."""
         return self._size
 
 
 def _is_about_data(error: Exception) -> bool:
-    """Whether a store that is well has refused what it was given."""
+    """True if an error is about invalid data, not about the state of the store."""
     if not isinstance(error, psycopg.Error):
         return False
     if isinstance(error, psycopg.IntegrityError):
-        # A number that is taken tells of another writer, not of the data.
+        # A duplicate sequence number means another writer, not invalid data.
         name = error.diag.constraint_name
         return name is not None and not name.endswith("_pkey")
     return isinstance(error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded)
 
 
 def _with_marks(statement: str) -> Any:
-    """Return a statement with the marks for values that psycopg knows."""
+    """Return a statement with psycopg's placeholders for values."""
     return statement.replace("?", "%s")
 
 
 def _without_password(url: str) -> str:
-    """Return what of a database's address may stand in a message."""
+    """Return the host, port and name in a database's address, for messages."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:

@@ -1,8 +1,8 @@
-"""Requests to the engine: impressions and clicks are checked, then wait for their group."""
+"""Requests to the engine: impressions, feedback and changes, and the checks of their values."""
 
-# 1. What callers ask for: impressions and clicks, checked once, at the edge.
-# 2. What the engine is given: ``Decide``, ``CheckDecisions``, ``Record`` and so on; many make a group.
-# 3. Feedback, checked as a block.
+# 1. Requests of callers: impressions and clicks, checked once on arrival.
+# 2. Requests to the engine: ``Decide``, ``CheckDecisions``, ``Record`` and so on; many form a group.
+# 3. Checks of feedback, for a whole block.
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.rows import CLICKS, MODE, REWARD, DecisionRow, text_of
 from tacit.service.log.search_records import without_unit
 
-# ---- What callers ask for and report, checked: impressions to decide for, clicks in a list
+# ---- Requests of callers: impressions to decide for, clicks in a list
 
 LONGEST_ID = 256
 
@@ -30,30 +30,30 @@ FeatureRows = Sequence[Sequence[float]]
 
 
 class DecisionRequest(NamedTuple):
-    """What a caller wants decided, as it came.
+    """A request for one decision, not yet checked.
 
     Attributes
     ----------
     key : str
     arms : sequence of arms, optional
-        Those on offer; by default all, or numbers from 0 where they are known by their features.
+        The offered arms; by default all, or numbers from 0 if arms are described by features.
     context : sequence of float or mapping, optional
     id : str, optional
-        The decision's.
+        The decision's id.
     deferred : bool
-        Whether it counts only once it is activated.
+        Whether the decision counts only once it is activated.
     relevance, examination : sequence of sequence of float, optional
-        A row of features for each arm on offer, as the policy reads them.
+        A row of features for each offered arm, as the policy reads them.
     session : str, optional
-        Whose visit it is, where signals are computed.
+        The session, for placements that compute signals.
     user : str, optional
-        Who it is, where that decides what belongs to the holdout.
+        The user, for placements whose holdout assigns users.
     rankings : mapping, optional
         From every ranker's name to its list of items, best first; None for a pair alone.
     segments : mapping, optional
-        What else is known of a search, by the names that its placement tells apart.
+        Segments of a search, by the names that the placement configures.
     segment : str, optional
-        Of the catalogue: without arms, all items of it are on offer.
+        Segment of the catalogue: without arms, all its items are offered.
     unknown : str, optional
         ``skip`` arms that are not in the catalogue; by default they are refused.
     """
@@ -74,19 +74,19 @@ class DecisionRequest(NamedTuple):
 
 
 class Impression(NamedTuple):
-    """What a caller wants decided; checked.
+    """A checked request for one decision.
 
     Attributes
     ----------
     key, arms, context, id, deferred
         As in a :class:`DecisionRequest`.
     asked : str or None
-        What else was said, as the log keeps it.
-    given : object
-        The same, as the placement uses it.
+        The other fields of the request as text, for the log.
+    details : object
+        The other fields of the request, for the placement.
     session, user : str or None
-        As in a :class:`DecisionRequest`: either may stay in its group of a holdout that begins before the
-        decision.
+        As in a :class:`DecisionRequest`; needed if sessions or users stay in their group of a holdout, also
+        for a holdout that begins before the decision is made.
     """
 
     key: str
@@ -100,23 +100,23 @@ class Impression(NamedTuple):
     user: str | None = None
 
     def asks_for(self, row: DecisionRow, context: str | None) -> bool:
-        """Whether a decision answers this very impression; its context is as it was asked."""
+        """True if a logged decision, whose context was ``context``, answers this impression."""
         asked = self.key, as_json(self.arms), as_json(self.context), int(self.deferred), self.asked
         kept = row.key, row.offered, context, row.deferred, row.asked
-        # Of somebody who was forgotten the log does not know any more whose it was.
+        # The log has no unit for decisions of a forgotten user.
         return kept in (asked, (*asked[:-1], without_unit(self.asked)))
 
 
 class Made(NamedTuple):
-    """How an impression was decided elsewhere.
+    """A decision that a client made with a replica of the learner.
 
     Attributes
     ----------
     arm : int or str
     propensity : float or None
-        In (0, 1]; None where the policy is deterministic.
+        In (0, 1]; None if the policy is deterministic.
     epoch : int
-        How often the key has restarted here.
+        Number of restarts of the key on the server.
     """
 
     arm: Arm
@@ -125,9 +125,9 @@ class Made(NamedTuple):
 
 
 class Clicked(NamedTuple):
-    """What was clicked in a list, as a client reports it: positions from 0, or items.
+    """Clicks in a list as a client reports them, by positions from 0 or by items.
 
-    Another action than a click, such as a purchase, is named.
+    ``action`` may name another action than a click, such as a purchase.
     """
 
     positions: Sequence[int] | None = None
@@ -136,12 +136,12 @@ class Clicked(NamedTuple):
 
 
 def checked_id(field: str, id: str) -> str:
-    """Return an id that a client gave.
+    """Check an id from a client, and return it.
 
     Raises
     ------
     InvalidValue
-        If it is empty, too long, or holds what cannot be stored or printed.
+        If it is empty, too long, or has unprintable characters.
     """
     if not 0 < len(id) <= LONGEST_ID or not id.isprintable():
         raise InvalidValue(field, id, f"give 1 to {LONGEST_ID} printable characters")
@@ -151,27 +151,28 @@ def checked_id(field: str, id: str) -> str:
 def clicked_positions(
     feedback: FeedbackRequest, items: Sequence[Arm], actions: Collection[str] = ()
 ) -> str | None:
-    """Return clicked positions in a list of items as the log keeps them; None of feedback of another kind.
+    """Return the clicked positions in a shown list as JSON for the log; None for other kinds of feedback.
 
     Parameters
     ----------
     feedback : FeedbackRequest
     items : sequence of arms
+        The shown list.
     actions : collection of str
-        Those that are known besides clicks.
+        Known actions besides clicks.
 
     Raises
     ------
     InvalidValue
-        If a position or an item is not in the list, the action is not known, or it is a reward.
+        If a position or an item is not in the list, the action is unknown, or the feedback is a reward.
 
     Examples
     --------
-    >>> clicked = FeedbackRequest("d", CLICKS, None, None, Clicked(items=["c", "a"]))
-    >>> clicked_positions(clicked, ["a", "b", "c"])
+    >>> clicks = FeedbackRequest("d", CLICKS, None, None, Clicked(items=["c", "a"]))
+    >>> encode_clicks(clicks, ["a", "b", "c"])
     '[0,2]'
-    >>> bought = clicked._replace(clicks=Clicked([1], action="purchase"))
-    >>> clicked_positions(bought, ["a", "b"], ["purchase"])
+    >>> purchase = clicks._replace(clicks=Clicked([1], action="purchase"))
+    >>> encode_clicks(purchase, ["a", "b"], ["purchase"])
     '[{"position":1,"action":"purchase"}]'
     """
     if feedback.kind == REWARD:
@@ -200,31 +201,31 @@ def clicked_positions(
 
 
 def action_of(done: int | Mapping[str, Any]) -> tuple[int, str]:
-    """Return the position and the action that one of :func:`clicked_positions` tells.
+    """Return the position and the action of one element that :func:`encode_clicks` encoded.
 
     Examples
     --------
-    >>> action_of(3), action_of({"position": 1, "action": "purchase"})
+    >>> parse_action(3), parse_action({"position": 1, "action": "purchase"})
     ((3, 'click'), (1, 'purchase'))
     """
     return (done, CLICK) if isinstance(done, int) else (done["position"], done["action"])
 
 
 def clicks_in(done: Sequence[int | Mapping[str, Any]]) -> list[int]:
-    """Return the positions that were clicked, without those of other actions."""
+    """Return the clicked positions, without those of other actions."""
     return [action for action in done if isinstance(action, int)]
 
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
-    """Return a list as the log keeps it."""
+    """Return a list as JSON for the log; None for None."""
     return None if values is None else text_of(values)
 
 
-# ---- Requests to the engine; many make a group
+# ---- Requests to the engine; many form a group
 
 
 class FeedbackRequest(NamedTuple):
-    """Feedback as a client sends it.
+    """A request to record feedback on one decision.
 
     Attributes
     ----------
@@ -233,13 +234,13 @@ class FeedbackRequest(NamedTuple):
     kind : str
         ``reward``, ``clicks``, ``examined`` or ``activate``.
     reward : float or None
-        In [0, 1] where the kind is ``reward``.
+        In [0, 1] if the kind is ``reward``.
     id : str or None
-        Sent again, it is the same feedback.
+        The feedback's id; the same id again is a repetition.
     clicks : Clicked or None
-        Where the kind is ``clicks``.
+        If the kind is ``clicks``.
     metrics : str or None
-        JSON of the metrics that come with it, by name.
+        JSON of metrics by name.
     """
 
     decision: str
@@ -251,11 +252,11 @@ class FeedbackRequest(NamedTuple):
 
 
 def as_content(metrics: Mapping[str, float] | None) -> str | None:
-    """Return metrics as the log keeps them; None for none.
+    """Return metrics as JSON for the log; None without metrics.
 
     Examples
     --------
-    >>> as_content({"seconds": 12.5, "revenue": 3.0})
+    >>> encode_metrics({"seconds": 12.5, "revenue": 3.0})
     '{"revenue":3.0,"seconds":12.5}'
     """
     return msgspec.json.encode(metrics, order="sorted").decode() if metrics else None
@@ -264,19 +265,20 @@ def as_content(metrics: Mapping[str, float] | None) -> str | None:
 def rewards(
     decisions: Sequence[str], values: Sequence[float], ids: Sequence[str | None] | None = None
 ) -> Block[FeedbackRequest]:
-    """Return a reward for each of many decisions, for :meth:`Engine.record_many`.
+    """Return feedback with a reward for each decision, as a block for :meth:`Engine.record_many`.
 
     Parameters
     ----------
     decisions : sequence of str
-        Their ids.
+        Ids of the decisions.
     values : sequence of float
+        Rewards.
     ids : sequence of str or None, optional
-        The ids of the feedback.
+        Ids of the feedback.
 
     Examples
     --------
-    >>> rewards(["a", "b"], [1.0, 0.0])[1].reward
+    >>> make_reward_requests(["a", "b"], [1.0, 0.0])[1].reward
     0.0
     """
     count = len(decisions)
@@ -287,28 +289,28 @@ def rewards(
 
 
 class Decide(NamedTuple):
-    """To decide for impressions: for all, or for none."""
+    """Request to decide for all impressions, or for none if one cannot be decided."""
 
     placement: str
     impressions: Sequence[Impression]
 
 
 class CheckDecisions(NamedTuple):
-    """To check that all impressions can be decided, as :class:`Decide` does, and decide none."""
+    """Request to check that all impressions can be decided, without deciding."""
 
     placement: str
     impressions: Sequence[Impression]
 
 
 class Record(NamedTuple):
-    """To record feedback."""
+    """Request to record feedback."""
 
     placement: str
     feedback: Sequence[FeedbackRequest]
 
 
 class Mark(NamedTuple):
-    """To log a mark as it is; ``who`` does."""
+    """Request to log a change event with this value, made by ``who``."""
 
     placement: str
     value: str
@@ -317,7 +319,7 @@ class Mark(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """To change a placement: ``request`` is of a type in :mod:`tacit.service.placements.placement`."""
+    """Request to change a placement, of a type in :mod:`tacit.service.placements.placement`."""
 
     placement: str
     request: Any
@@ -325,7 +327,7 @@ class Ask(NamedTuple):
 
 
 class Export(NamedTuple):
-    """To return what was learned, for other shards."""
+    """Request to export learned sums for other shards: new ones, or all."""
 
     placement: str
     everything: bool
@@ -335,18 +337,18 @@ Request = Decide | CheckDecisions | Record | Mark | Ask | Export
 
 
 def checked_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
-    """Return feedback, its rewards, metrics and ids checked; a block as a block.
+    """Check the rewards, metrics and ids of feedback, and return it; a block stays a block.
 
     Parameters
     ----------
     feedback : sequence of FeedbackRequest
     placement : Placement
-        Its configuration is read; what is doubted once is not said again.
+        Its configuration is read. It remembers the metrics of which it has warned.
 
     Raises
     ------
     InvalidValue
-        If one does not fit.
+        If a value is invalid.
     """
     config = placement.config
     lowest, learned = config.rule.lowest, config.learned
@@ -373,7 +375,7 @@ def checked_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seq
 
 
 def _worth(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
-    """Return feedback with the worth of a metric's amount as its reward."""
+    """Return feedback whose reward is the value of a metric's amount."""
     if feedback.kind != REWARD:
         return feedback
     amounts = msgspec.json.decode(feedback.metrics) if feedback.metrics else {}
@@ -383,7 +385,7 @@ def _worth(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest
             f"metrics.{name}", None, f"send its amount, or 0, as {such}: it is what is learned"
         )
     worth = metric.worth(amounts[name])
-    # A shard gets what its ingress has worked out.
+    # In a shard, the ingress has already set the reward.
     if feedback.reward not in (None, worth):
         remedy = f"leave it out: what is learned is the worth of metrics.{name}"
         raise InvalidValue("reward", feedback.reward, remedy)

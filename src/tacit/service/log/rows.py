@@ -1,10 +1,10 @@
-"""The rows of the log; before them, what a decision on a list showed, and last, how rows are read again."""
+"""The rows of the log: decisions, feedback, change events and records, and how to read and merge them."""
 
-# 1. A list as one text of a row.
-# 2. ``DecisionRow``, ``FeedbackRow``, ``MarkRow``, ``RecordRow``: the four kinds, and the checksum beside
-#    each.
-# 3. ``Rows``, ``in_order``, ``stretches``: parts of the log, and the whole in its order.
-# 4. How rows are read again: propensities, JSON, decisions.
+# 1. A shown list as the text of one column.
+# 2. ``DecisionRow``, ``FeedbackRow``, ``ChangeRow``, ``RecordRow``: the four kinds of rows, and their
+#    checksums.
+# 3. ``Rows``, ``merge_rows``, ``split_into_blocks``: parts of the log, and the whole log in its order.
+# 4. Helpers to read rows: propensities, JSON, decisions.
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tacit.learning.decisions import NOTHING, Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.service.log.blocks import Block, BlockList, tuples
 
-# ---- What a decision on a list showed, as the log keeps it
+# ---- A shown list, as the log stores it
 
 
 class Slate(NamedTuple):
@@ -34,9 +34,8 @@ class Slate(NamedTuple):
     ----------
     arms : list
         From the top; None at an empty position.
-    prefixes, places : list of float
-        The propensities of its beginnings and of its arms at their positions; empty where they are
-        not known.
+    prefix_propensities, position_propensities : list of float
+        Propensities of the list's prefixes, and of each arm at its position; empty if unknown.
     """
 
     arms: list[Arm | None]
@@ -45,14 +44,14 @@ class Slate(NamedTuple):
 
 
 def slate_text(arms: Sequence[Arm | None], prefixes: Floats, places: Floats) -> str:
-    """Return a list as JSON: its arms alone, or with their propensities.
+    """Return a shown list as JSON: its arms alone, or with their propensities.
 
     Examples
     --------
     >>> import numpy as np
-    >>> slate_text(["b", "a"], np.array([]), np.array([]))
+    >>> encode_list(["b", "a"], np.array([]), np.array([]))
     '["b","a"]'
-    >>> slate_text(["b", "a"], np.array([0.5, 0.25, 0.25]), np.array([0.5, 0.75, 1.0]))
+    >>> encode_list(["b", "a"], np.array([0.5, 0.25, 0.25]), np.array([0.5, 0.75, 1.0]))
     '{"slate":["b","a"],"prefixes":[0.5,0.25],"places":[0.5,0.75]}'
     """
     if not len(prefixes):
@@ -63,12 +62,12 @@ def slate_text(arms: Sequence[Arm | None], prefixes: Floats, places: Floats) -> 
 
 
 def slate_of(shown: str | None) -> Slate:
-    """Return the list of what :func:`slate_text` gave.
+    """Return the list that :func:`encode_list` encoded.
 
     Examples
     --------
-    >>> slate_of('["b","a"]')
-    Slate(arms=['b', 'a'], prefixes=[], places=[])
+    >>> decode_list('["b","a"]')
+    ShownList(arms=['b', 'a'], prefix_propensities=[], position_propensities=[])
     """
     parts = json.loads(shown or "")
     if isinstance(parts, list):
@@ -76,10 +75,9 @@ def slate_of(shown: str | None) -> Slate:
     return Slate(parts["slate"], parts["prefixes"], parts["places"])
 
 
-# ---- The rows of the log: decisions, feedback and marks, under one ascending sequence number
+# ---- The rows of the log: decisions, feedback and change events, with one ascending sequence number
 #
-# They are kept as they came: what they teach is worked out from them, by
-# :mod:`tacit.service.placements.attribution`.
+# Rows are stored as they came; :mod:`tacit.service.placements.attribution` computes rewards from them.
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, MERGE, HOLDOUT = "tick", "mode", "merge", "holdout"
@@ -87,28 +85,28 @@ FEEDBACK_RULE = "feedback-rule"
 ARMS, PIN, POLICY, CONFIGURATION = "arms", "pin", "policy", "configuration"
 START, FORGET, ITEMS, GUARDRAIL, FED = "start", "forget", "items", "guardrail", "fed"
 HISTORY = MODE, HOLDOUT, ARMS, PIN, POLICY, CONFIGURATION, START, FORGET, GUARDRAIL, FEEDBACK_RULE
-"""Marks that say who changed what; they are kept for good."""
+"""Kinds of change events that make up a placement's history; they are never dropped."""
 
 QUERY = "query"
-"""Kind of a record of a query; another record is of an event."""
+"""Kind of a record of a query; all other records are of events."""
 
 READ_ROWS = 4096
 FOLD_ROWS = 4096
 _seq = attrgetter("seq")
-# A store takes a number of NumPy for the number, and so does the checksum.
+# Stores convert NumPy's numbers to Python's, so the checksum does the same.
 _canonical = msgspec.msgpack.Encoder(enc_hook=methodcaller("item")).encode
 
 logger = logging.getLogger(__name__)
 
 ONLINE, FROZEN, SHADOW, CONTROL = MODES = "online", "frozen", "shadow", "control"
 APPRENTICE = "apprentice"
-"""Mode of decisions of 0.3 that showed the first arm on offer; only read from logs."""
+"""Mode of decisions of 0.3 that showed the first offered arm; only read from old logs."""
 PINNED, PINNED_FROZEN = OF_PINS = "pinned", "pinned-frozen"
-"""Modes of decisions that showed what was pinned, while the placement learned or was frozen."""
+"""Modes of decisions that showed a pinned arm, while the placement learned or was frozen."""
 FIXED = (APPRENTICE, CONTROL, PINNED, PINNED_FROZEN)
-"""Modes whose decisions show what is fixed: they say nothing about what else could be shown."""
+"""Modes whose decisions show a fixed arm: their propensities say nothing about other arms."""
 UNLEARNED = (FROZEN, PINNED_FROZEN)
-"""Modes whose decisions teach nothing."""
+"""Modes whose decisions are not learned from."""
 
 
 class DecisionRow(NamedTuple):
@@ -117,47 +115,44 @@ class DecisionRow(NamedTuple):
     Attributes
     ----------
     seq : int
-        Place in the log, from 1; shared with feedback and marks.
+        Sequence number in the log, from 1; shared with feedback and change events.
     id : str
-        Unique among the decisions of its placement. Where the client gave it, every draw behind
-        the decision comes from it and from the placement's seed.
+        Unique among the decisions of its placement. All random draws of the decision come from its id
+        and the placement's seed.
     placement, policy : int
-        The store's numbers for them.
+        Their numbers in the store.
     time : int
-        Microseconds since 1970; never less than that of the row before.
+        Microseconds since 1970; never earlier than the row before.
     key : str
     offered : str or None
-        JSON list of the arms that were on offer; None for all of them. The first one is the
-        baseline.
+        JSON list of the offered arms; None for all arms. The first one is the baseline.
     arm : int or str
-        What was shown.
+        The shown arm.
     propensity : float or None
-        Of what was shown; None where the policy is deterministic and there is no holdout.
+        Propensity of the shown arm; None if the policy is deterministic and there is no holdout.
     epoch : int
     context : str or None
         JSON list of numbers.
     mode : str
-        The placement's mode at the time; ``pinned`` or ``pinned-frozen`` where it showed what was
-        pinned.
+        The placement's mode at the time; ``pinned`` or ``pinned-frozen`` if a pinned arm was shown.
     would : int, str or None
-        What the policy would have shown where something was pinned, or the second one
-        (``shadow``).
+        Counterfactual: the arm that the policy would have shown instead of a pinned one, or the arm that
+        the shadow policy would have shown (mode ``shadow``).
     would_propensity : float or None
-        Its propensity. Where the control of a holdout has a policy of its own, and ``would`` is
-        None: with what probability the one of both that decided chose this; 0 if not known.
+        Propensity of ``would``. If the control group of a holdout has its own policy, and ``would`` is
+        None: the propensity of the shown arm by the policy that decided; 0 if unknown.
     deferred : int
-        1 where it counts only once it is activated.
+        1 if the decision counts only once it is activated.
     asked : str or None
-        What else the request said, as the placement's kind keeps it: the features of the arms, a
-        digest of rankings; of a search with segments or a known user JSON of these.
+        The other fields of the request, as the placement's kind stores them: the features of the arms, a
+        digest of rankings; for a search with segments or a known user, JSON of these.
     shown : str or None
-        JSON of what was shown, where one arm does not say it: a pair and its interleaved list, a
-        slate.
+        JSON of the shown pair and its interleaved list, or of the shown list; None for a single arm.
     control : int or None
-        1 where the control of a holdout decided, 0 where the policy did beside it; None without a
-        holdout. The propensity is that of both together.
+        1 if the control group of a holdout decided, 0 if the policy did; None without a holdout. The
+        propensity is that of both together.
     bucket : int or None
-        Where users or sessions stay in their group: to which of 128 buckets this one belongs.
+        The bucket, of 128, of the user or session, if users or sessions stay in their group.
     """
 
     seq: int
@@ -182,22 +177,22 @@ class DecisionRow(NamedTuple):
 
 
 def by_two(row: DecisionRow) -> bool:
-    """Whether a control with a policy of its own stood beside a decision, or made it."""
+    """True if a decision was part of a holdout whose control group has its own policy."""
     return row.control is not None and row.would is None and row.would_propensity is not None
 
 
 def some_by_two(rows: Block[DecisionRow]) -> bool:
-    """Whether that is so of some of many decisions; most often of none."""
+    """True if :func:`has_control_policy` holds for any of some decisions."""
     own = rows.column("would_propensity")
     return own.count(None) < len(own) and any(map(by_two, rows))
 
 
 Content = tuple[str, float | None, str | None] | tuple[str, float | None, str | None, str]
-"""What feedback says: its kind, its reward, its clicks, and metrics if there are any."""
+"""The content of feedback: its kind, reward and clicks, and metrics if there are any."""
 
 
 class FeedbackRow(NamedTuple):
-    """Feedback in the log: something that happened to what was shown.
+    """Feedback on a decision in the log.
 
     Attributes
     ----------
@@ -206,19 +201,19 @@ class FeedbackRow(NamedTuple):
     decision : int
         ``seq`` of the decision.
     id : str or None
-        Given by the client, unique for the decision: sent again, it is the same feedback.
+        The client's id, unique for the decision: the same id again is a repetition.
     time : int
         Microseconds since 1970.
     kind : str
         ``reward``, ``clicks``, ``examined`` or ``activate``.
     reward : float or None
-        As the client sent it, in [0, 1] or where the placement's rule says so in [−1, 1]; None
-        unless the kind is ``reward``.
+        The client's reward in [0, 1], or in [−1, 1] if the placement's rule allows it; None for other
+        kinds.
     clicks : str or None
-        JSON list of the clicked positions from 0, ascending; of another action than a click, of
-        objects with ``position`` and ``action``. None unless the kind is ``clicks``.
+        JSON list of the clicked positions from 0, ascending; for an action other than a click, of
+        objects with ``position`` and ``action``. None for other kinds.
     metrics : str or None
-        JSON of the metrics that came with it, by name.
+        JSON of metrics by name.
     """
 
     seq: int
@@ -233,29 +228,30 @@ class FeedbackRow(NamedTuple):
 
     @property
     def content(self) -> Content:
-        """What it says, whenever it came."""
+        """The content of the feedback, without its number, id and time."""
         said = self.kind, self.reward, self.clicks
         return said if self.metrics is None else (*said, self.metrics)
 
 
 class MarkRow(NamedTuple):
-    """What else happened: time went by (``tick``), another shard has sent what it learned
-    (``merge``), the catalogue was changed (``items``), or what :data:`HISTORY` lists was changed.
+    """A change event in the log.
+
+    Its kind says what changed: the time (``tick``), sums that another shard learned (``merge``), the
+    catalogue (``items``), a feed's progress (``fed``), or a setting that :data:`HISTORY` lists.
 
     Attributes
     ----------
     seq : int
     placement : int or None
-        None for all.
+        None for all placements.
     time : int
         Microseconds since 1970.
     kind : str
         ``tick``, ``merge``, ``items``, ``fed``, or one of :data:`HISTORY`.
     value : str
-        The new mode, or JSON of what is new.
+        The new mode, or JSON of another new value.
     who : str or None
-        The name of the key with which it was changed, ``configuration`` or ``guardrail``; None without
-        keys.
+        Name of the API key that made the change, ``configuration`` or ``guardrail``; None without keys.
     """
 
     seq: int
@@ -267,7 +263,7 @@ class MarkRow(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """A record of User Behavior Insights that 0.3 kept beside the log; none are added any more.
+    """A record of User Behavior Insights that 0.3 stored besides the log; no new ones are added.
 
     Attributes
     ----------
@@ -277,7 +273,7 @@ class RecordRow(NamedTuple):
     id : str
         Unique for placement and kind.
     time : int
-        When it came, in microseconds since 1970.
+        Time of arrival, in microseconds since 1970.
     content : str
         JSON.
     """
@@ -293,31 +289,31 @@ Event = DecisionRow | FeedbackRow | MarkRow
 
 
 def row_checksum(row: tuple[Any, ...]) -> int:
-    """Return the checksum that stands beside a row in its store.
+    """Return the checksum that a store keeps with a row.
 
     It is the CRC-32 of the row's fields as an array of MessagePack: all bits of a number count, and
     an arm that is a number differs from one with its digits as a name.
 
     Parameters
     ----------
-    row : DecisionRow, FeedbackRow, MarkRow or RecordRow
+    row : DecisionRow, FeedbackRow, ChangeRow or RecordRow
 
     Examples
     --------
-    >>> row_checksum(MarkRow(1, 1, 100, "mode", "frozen"))
+    >>> row_checksum(ChangeRow(1, 1, 100, "mode", "frozen"))
     3660063694
     """
     return crc32(_canonical(row))
 
 
 def with_checksums(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return rows as a table takes them: each with its checksum."""
-    # No function of its own for each: that would cost as much as the checksum.
+    """Return rows as tuples that end with their checksum, for insertion into a table."""
+    # A function call per row would cost as much as the checksum.
     return [(*row, crc32(_canonical(row))) for row in tuples(rows)]
 
 
 class Rows(NamedTuple):
-    """A stretch of the log, each kind in ascending order."""
+    """Consecutive rows of the log by kind, each kind in ascending order."""
 
     decisions: BlockList[DecisionRow] | list[DecisionRow]
     feedback: BlockList[FeedbackRow] | list[FeedbackRow]
@@ -325,12 +321,12 @@ class Rows(NamedTuple):
 
     @classmethod
     def none(cls) -> Rows:
-        """Return an empty stretch, to be extended."""
+        """Return an empty, growable collection of rows."""
         return cls(BlockList(), BlockList(), [])
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.decisions) + len(self.feedback) + len(self.marks)
 
     def all(self) -> Iterator[DecisionRow | FeedbackRow | MarkRow]:
@@ -340,11 +336,11 @@ class Rows(NamedTuple):
         yield from self.marks
 
     def where(self, wanted: Callable[[Any], bool]) -> Rows:
-        """Return some of the rows."""
+        """Return the rows for which a predicate holds."""
         return Rows(*(list(filter(wanted, rows)) for rows in self))  # type: ignore[arg-type]
 
     def and_then(self, more: Rows) -> Rows:
-        """Return these rows and those after them."""
+        """Return these rows followed by more rows."""
         joined = Rows.none()
         for rows in (self, more):
             joined.decisions.extend(rows.decisions)
@@ -354,10 +350,10 @@ class Rows(NamedTuple):
 
 
 def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
-    """Yield the rows of parts of the log, each in ascending order, stretch by stretch.
+    """Merge several ascending iterators of rows into one, by sequence number.
 
-    Rows of a kind come in groups, so that few comparisons tell where each stretch ends. Where a
-    number is there twice, which only two writers can have caused, the log says so.
+    Rows of a kind come in long runs, so a binary search finds the end of each run. A duplicate number,
+    which only two concurrent writers can cause, is logged as an error.
     """
     warned = False
     read: list[list[Event]] = [[] for _ in parts]
@@ -392,34 +388,37 @@ def _kind(event: Event) -> tuple[Any, ...]:
 
 
 class FoundDecision(NamedTuple):
-    """A decision, and what came back for it so far."""
+    """A decision and its feedback so far."""
 
     decision: DecisionRow
     feedback: list[FeedbackRow]
 
 
-# ---- How rows are read again
+# ---- Helpers to read rows
 
 
 def learned_propensities(rows: Block[DecisionRow]) -> list[float | None]:
-    """Return the propensities of decisions to those who learn from them."""
+    """Return the propensities with which a policy learns from decisions; None if unknown.
+
+    They are those of the policy that decided, if the control group of a holdout has its own policy.
+    """
     logged: list[float | None] = rows.column("propensity")
     if not some_by_two(rows):
         return logged
-    # One that rounding made 0 is not known.
+    # 0 stands for an unknown propensity.
     return [(row.would_propensity or None) if by_two(row) else row.propensity for row in rows]
 
 
 def text_of(value: Any) -> str:
-    """Return what a column keeps of a value: JSON, which msgspec reads back as the value's type."""
+    """Return a value as JSON text for a column; msgspec decodes it to the value's type."""
     return msgspec.json.encode(value).decode()
 
 
 def parsed(text: str | None) -> Any:
-    """Return what JSON of the log says; None where there is none."""
+    """Return the value of a JSON column; None for a missing one."""
     return None if text is None else json.loads(text)
 
 
 def read_by(learner: Learner, decision: Decision) -> Decision:
-    """Return a decision without its context where that is not read."""
+    """Return a decision without its context if the learner's policy does not read contexts."""
     return decision if learner.policy.context_dim else decision._replace(context=NOTHING)

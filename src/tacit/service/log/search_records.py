@@ -1,4 +1,4 @@
-"""What the log keeps of a search besides its key: its rankings, whose it is, its segments."""
+"""A search in the log besides its key: a digest of its rankings, a hash of its user, its segments."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ UNIT_BYTES = 8
 SEED_BYTES = 16
 SUBJECTS = USER, SESSION, CLIENT = "user", "session", "client"
 RECORDED = {USER: ("client_id",), SESSION: ("session_id",), CLIENT: ("client_id",)}
-"""The fields of a record of user behavior insights that name somebody."""
+"""Fields that identify a user in a record of User Behavior Insights, for each kind of subject."""
 KEPT = (
     "action_name", "application", "query_id", "query_response_hit_ids", "query_response_id",
     "timestamp",
 )  # fmt: skip
-"""The fields of a record that stay when somebody is forgotten."""
+"""Fields of a record that stay when its user is forgotten."""
 
 
 class AskedSearch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a request said of a search.
+    """The fields of a search request that the log stores.
 
     Attributes
     ----------
     rankings : str or None
-        A digest of what the rankers gave.
+        Digest of the rankers' lists.
     unit : str or None
-        A hash of whose it is.
+        Hash of the user or session.
     segments : dict
-        What else is known of it, by name.
+        Segments by name.
 
     Examples
     --------
-    >>> AskedSearch("ab12").text
+    >>> SearchFields("ab12").text
     'ab12'
-    >>> said = AskedSearch("ab12", segments={"market": "de"})
-    >>> said.text, AskedSearch.read(said.text) == said
+    >>> fields = SearchFields("ab12", segments={"market": "de"})
+    >>> fields.text, SearchFields.read(fields.text) == fields
     ('{"rankings":"ab12","segments":{"market":"de"}}', True)
     """
 
@@ -48,27 +48,27 @@ class AskedSearch(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str | None:
-        """As the log keeps it: the digest alone where there is no more, as ever."""
+        """Text for the log: the digest if there is nothing else, or JSON."""
         if self.unit is None and not self.segments:
             return self.rankings
         return msgspec.json.encode(self, order="sorted").decode()
 
     @classmethod
     def read(cls, text: str | None) -> AskedSearch:
-        """Return what :attr:`text` gave."""
+        """Return the fields that :attr:`text` encoded."""
         if text is None or not text.startswith("{"):
             return cls(text)
         return msgspec.json.decode(text, type=cls)
 
 
 def digest_of(rankings: Mapping[str, Any]) -> str:
-    """Return a hash of rankings: the log need not hold them all to know them again.
+    """Return a hash of rankings, by which the log recognizes a repeated request.
 
     Examples
     --------
-    >>> digest_of({"old": ["a", "b"]}) == digest_of({"old": ["a", "b"]})
+    >>> hash_rankings({"old": ["a", "b"]}) == hash_rankings({"old": ["a", "b"]})
     True
-    >>> digest_of({"old": ["a", "b"]}) == digest_of({"old": ["b", "a"]})
+    >>> hash_rankings({"old": ["a", "b"]}) == hash_rankings({"old": ["b", "a"]})
     False
     """
     content = msgspec.json.encode(rankings)
@@ -76,14 +76,14 @@ def digest_of(rankings: Mapping[str, Any]) -> str:
 
 
 def unit_of(salt: str, placement: int, user: str | None, session: str | None) -> str | None:
-    """Return a hash of whose a search is, the user's or else the session's; None if not known.
+    """Return a hash of the user of a search, or else of its session; None if both are unknown.
 
     Parameters
     ----------
     salt : str
-        The store's, without which nobody can try out names.
+        The store's salt, without which names cannot be guessed from hashes.
     placement : int
-        Its number, so that no other one knows the same user by the same hash.
+        The placement's number, so that the hashes of a user differ between placements.
     user, session : str or None
     """
     kind, id = ("user", user) if user is not None else ("session", session)
@@ -95,28 +95,28 @@ def unit_of(salt: str, placement: int, user: str | None, session: str | None) ->
 
 
 def unit_until_0_2(seed: int, kind: str, id: str) -> str:
-    """Return the hash that rows of versions up to 0.2 hold, in stores that 0.3 has opened since."""
+    """Return the hash of a user or session in rows of versions up to 0.2, in stores that 0.3 has opened."""
     key, content = seed.to_bytes(SEED_BYTES, "little"), f"{kind}\0{id}".encode()
     hashed = hashlib.blake2b(content, digest_size=UNIT_BYTES, key=key, person=b"unit")
     return hashed.hexdigest()
 
 
 class Subject(NamedTuple):
-    """Somebody who is to be forgotten.
+    """A user, session or client whose data are to be blanked.
 
     Attributes
     ----------
     kind : str
         ``user``, ``session`` or ``client``.
     name : str
-        As requests gave it.
+        Its id in requests.
     """
 
     kind: str
     name: str
 
     def units(self, salt: str, placement: int, seed: int) -> list[str]:
-        """Return the hashes by which decisions of a placement know of it."""
+        """Return the hashes of the subject in decisions of a placement."""
         if self.kind == CLIENT:
             return []
         user, session = (self.name if kind == self.kind else None for kind in (USER, SESSION))
@@ -124,10 +124,9 @@ class Subject(NamedTuple):
         return [str(salted), unit_until_0_2(seed, self.kind, self.name)]
 
     def without(self, content: str) -> str | None:
-        """Return a record of user behavior insights without what tells of it; None if none does.
+        """Return a record of User Behavior Insights without the subject's data; None if it has none.
 
-        What stays is what was done, when, and to what: no text that somebody typed, no attributes
-        that somebody added.
+        The action, its time and its objects stay; typed text and additional attributes do not.
         """
         record = msgspec.json.decode(content)
         if not any(record.get(field) == self.name for field in RECORDED[self.kind]):
@@ -138,11 +137,11 @@ class Subject(NamedTuple):
 
 
 def without_unit(asked: str | None) -> str | None:
-    """Return what a decision keeps of its request without whose it was.
+    """Return a decision's ``asked`` field without the hash of the user or session.
 
     Examples
     --------
-    >>> without_unit('{"rankings":"ab12","unit":"ff"}')
+    >>> remove_unit('{"rankings":"ab12","unit":"ff"}')
     'ab12'
     """
     if asked is None or '"unit":' not in asked:

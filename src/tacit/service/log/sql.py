@@ -1,15 +1,14 @@
-"""What the stores in databases share: statements, and what is written and read with them.
+"""SQL statements and methods that the stores in SQLite and PostgreSQL share.
 
-The log is the truth. A store keeps its rows under one ascending sequence number, appends a group of
-them whole or not at all, and gives them back in that order.
+The log is the source of truth. A store keeps its rows under one ascending sequence number, appends a group of
+rows atomically, and returns rows in that order.
 
-Statements mark each value by a question mark. Where two databases need different words, or one has
-a faster way, the method is the store's own.
+Statements have a question mark for each value. Where databases need different statements, or one has a faster
+way, the store's class has its own method.
 
-From top to bottom: the tables and their statements; of :class:`Store` what a database has to bring
-(transactions, reads that stream); who may write (the epoch); placements and records; snapshots; rows that
-are dropped; what is asked of the log while it is served, and at a start; forgetting somebody; rows that are
-damaged, found and left out; and where things end and begin.
+From top to bottom: the tables and their statements; :class:`SqlDatabase`, the methods that each database
+implements; and :class:`Store`: the owner's epoch; placements and records; snapshots; dropped rows; reads
+while the log is served and at a start; forgetting a user; damaged rows; the ends of the log.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from tacit.service.log.store import (
 )
 
 Read = Callable[..., Iterable[Any]]
-"""Reads a statement with its values, ``at_once`` rows at a time."""
+"""Runs a statement with its values and returns its rows, fetched ``at_once`` at a time."""
 
 TABLES: tuple[tuple[str, Any], ...] = (
     ("decisions", DecisionRow),
@@ -75,12 +74,12 @@ NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
 
 
 def columns(kind: Any) -> str:
-    """Return the columns of a kind of row, as a statement lists them."""
+    """Return the columns of a kind of row, separated by commas."""
     return ", ".join(kind._fields)
 
 
 def kept_columns(table: str, of: str = "") -> str:
-    """Return the columns of a table's rows, between their number and their checksum."""
+    """Return the columns to select for a table's rows: their number, their fields, their checksum."""
     return ", ".join(of + name for name in (NUMBERS[table], *KINDS[table]._fields, "checksum"))
 
 
@@ -89,14 +88,14 @@ def _insert(table: str, kind: Any) -> str:
     return f"INSERT INTO {table} ({columns(kind)}, checksum) VALUES ({marks})"
 
 
-# Every name in these is a constant.
+# The inserted names are constants.
 # ruff: noqa: S608
 INSERTS = [_insert(table, kind) for table, kind in TABLES]
 READS = {
     table: f"SELECT {kept_columns(table)} FROM {table} WHERE {number} > ? ORDER BY {number}"
     for table, number in NUMBERS.items()
 }
-"""What reads the rows of a table after one of them."""
+"""Statements that select the rows of a table after a number."""
 FOLLOWING = {t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()}
 LASTS = " UNION ALL ".join(
     f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}" for t, _ in TABLES
@@ -121,7 +120,7 @@ LEAVE_OUT = {
     "feedback": ("DELETE FROM feedback WHERE seq = ?",),
     "records": ("DELETE FROM records WHERE number = ?",),
 }
-"""What takes a damaged row out of its table, and what cannot be without it."""
+"""Statements that delete a damaged row, and the rows that refer to it."""
 OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
 RECORDS_WITH = (
     f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? AND content LIKE ? ESCAPE '!'"
@@ -171,78 +170,78 @@ UNIQUE = (
     ("marks", ("seq",)),
     ("records", ("id", "placement", "kind")),
 )
-"""By what a row is found, and distinguished from all others of its table."""
+"""Unique indexes, as pairs of a table and its columns."""
 
 
 class SqlDatabase(ABC):
-    """What each database does in its own way."""
+    """The operations that each database implements."""
 
     _where: str
-    """The field of the configuration and what it names, to begin a message with."""
+    """Start of messages: the configuration field of the store, and its value."""
 
     @abstractmethod
     def _transaction(self) -> contextlib.AbstractContextManager[Any]:
-        """Enter with the connection that writes, for one transaction of the owner."""
+        """Return a context with the writing connection, for one transaction of the owner."""
 
     @abstractmethod
     def _reading(self) -> contextlib.AbstractContextManager[Any]:
-        """Enter with a connection that reads."""
+        """Return a context with a reading connection."""
 
     @abstractmethod
     def _streaming(self) -> contextlib.AbstractContextManager[Read]:
-        """Enter with what reads any number of rows, of several statements in turn."""
+        """Return a context with a function that streams the rows of statements."""
 
     @abstractmethod
     def _run(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Return the cursor of a statement."""
+        """Run a statement, and return its cursor."""
 
     @abstractmethod
     def _run_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
-        """Run a statement with the values of each row."""
+        """Run a statement for each row of values."""
 
     @abstractmethod
     def _insert(self, writer: Any, rows: Rows) -> None:
-        """Insert rows, of which no two of all tables may have one number."""
+        """Insert rows; sequence numbers must be unique over all tables."""
 
     @abstractmethod
     def _named(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
-        """Yield the rows of those decisions that exist, from their placements and ids."""
+        """Yield the rows of decisions with these placements and ids, as far as they exist."""
 
     @abstractmethod
     def _feedback(self, connection: Any, decisions: Sequence[int]) -> Iterable[Any]:
-        """Yield the rows of the feedback for decisions, for each in order."""
+        """Yield the rows of the feedback on decisions, in order for each decision."""
 
     @abstractmethod
     def scrub(self) -> None:
-        """Overwrite what was dropped or blanked, as far as the store can."""
+        """Overwrite dropped and blanked data, as far as the database can."""
 
     @abstractmethod
     def unsound(self) -> list[str]:
-        """Return where the store itself is damaged, its indexes against its tables too."""
+        """Return a message for each damage of the database, including damaged indexes."""
 
     @abstractmethod
     def check_end(self) -> None:
-        """Raise Damaged if an index is, as far as a start has time to look at them."""
+        """Check the indexes within the time limit of a start, and raise Damaged if one is damaged."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raise StoreError if what is committed from now on would be lost, or is another's."""
+        """Raise StoreError if new commits would be lost, or another process owns the store."""
 
     @abstractmethod
     def size(self) -> int:
-        """Return the bytes that the store takes."""
+        """Return the size of the store in bytes."""
 
     def decision_of(self, row: Any) -> DecisionRow:
-        """Return a decision as it was appended."""
+        """Return a decision from a row of values."""
         return DecisionRow._make(row)
 
     def _one(self, connection: Any, statement: str, *values: Any) -> Any:
-        """Return the first value of the first row; None if there is no row."""
+        """Run a statement, and return the first value of its first row; None without a row."""
         row = self._run(connection, statement, values).fetchone()
         return None if row is None else row[0]
 
     def _check_version(self, version: int, newest: int) -> None:
-        """Raise StoreError if the tables of a store are not of this tacit's version."""
+        """Raise StoreError if the version of the tables is not that of this tacit."""
         if version > newest:
             raise StoreError(
                 f"{self._where} is of version {version}, this tacit reads up to {newest}; update tacit"
@@ -252,20 +251,20 @@ class SqlDatabase(ABC):
 
 
 class Store(SqlDatabase):
-    """A log that survives, in the tables of a database.
+    """A durable log in the tables of a database.
 
-    Writing methods run one at a time, in whatever thread; the others may run beside them, also one
-    at a time. Each raises StoreError if the store fails, and Fenced if it has another owner by now.
-    No sequence number is taken twice, in whatever table.
+    Any thread may call a method, but only one writing method and one reading method may run at a time. All
+    raise StoreError if the store fails, and Fenced if another process owns it. Sequence numbers are unique
+    over all tables.
 
     Attributes
     ----------
     epoch : int
-        How often it was opened. The process that opened it last can write, and no other.
+        Number of times that the store was opened. Only the process that opened it last can write.
     salt : str
-        What hashes of users are keyed with; never shown.
+        Secret key of the hashes of users.
     local : bool
-        Whether it is a file of this machine, and never waits for another one.
+        Whether the store is a file on this machine.
     """
 
     epoch = 0
@@ -274,7 +273,7 @@ class Store(SqlDatabase):
     _cleanup: contextlib.ExitStack
 
     def __init__(self) -> None:
-        # The numbers of snapshots whose pieces are being written.
+        # Numbers of the snapshots whose pieces are being written.
         self._unfinished: set[int] = set()
 
     def _last(self, connection: Any) -> End:
@@ -289,7 +288,7 @@ class Store(SqlDatabase):
             )
 
     def _salted(self, writer: Any) -> str:
-        """Return the salt of the store, which gets one if it has none."""
+        """Return the salt of the store; create it if missing."""
         self._run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
         salt: str = self._one(writer, "SELECT salt FROM store")
         return salt
@@ -297,12 +296,12 @@ class Store(SqlDatabase):
     # Write -----------------------------------------------------------------------------------
 
     def append(self, rows: Rows) -> None:
-        """Make a group durable: all of it, or nothing."""
+        """Append rows in one durable transaction."""
         with self._transaction() as writer:
             self._insert(writer, rows)
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
-        """Return a placement, which gets ``spec`` and ``seed`` if it is new."""
+        """Return a placement by its name; create it with ``spec`` and ``seed`` if it is new."""
         digest = hashlib.sha256(spec.encode()).hexdigest()
         with self._transaction() as writer:
             self._run(writer, NEW_POLICY, (digest, spec, __version__, name))
@@ -313,14 +312,14 @@ class Store(SqlDatabase):
         return self._stored_placement(row)
 
     def _stored_placement(self, row: Any) -> StoredPlacement:
-        """Return a placement from a row of PLACEMENT; raise Damaged if its policy's hash is another."""
+        """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not fit its hash."""
         name, id, policy, spec, seed, digest = row
         if hashlib.sha256(spec.encode()).hexdigest() != digest:
             raise Damaged(f"{self._where}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
         return StoredPlacement(id, policy, spec, seed, self.salt)
 
     def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
-        """Make records durable that are not there yet; return the content of those that are."""
+        """Add new records; return for each the content of an existing record with its id, or None."""
         before: list[str | None] = []
         with self._transaction() as writer:
             for row in records:
@@ -330,16 +329,16 @@ class Store(SqlDatabase):
         return before
 
     def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
-        """Write a snapshot, or a base, step by step; then it is in place of the one before.
+        """Write a snapshot or base in steps, in place of the one before, or a state next to earlier ones.
 
-        A state stands beside those before. Each step is a transaction of its own, so that others may be
-        committed in between. If the steps come to no end, the one before stands.
+        Each step is a transaction of its own, so that other transactions may be committed in between. If
+        not all steps run, the snapshot before remains.
         """
-        # Nobody who reads sees half of it: pieces have a number of their own, and the head that names the
+        # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
         # number is written last, in one statement.
         with self._transaction() as writer:
             number = self._one(writer, NEXT_PIECES)
-        # Another one may be written meanwhile, and sweeps when it is done.
+        # The sweep of another snapshot must spare these pieces.
         self._unfinished.add(number)
         try:
             checksum = Checksum(draft[:4])
@@ -355,7 +354,7 @@ class Store(SqlDatabase):
             yield
 
     def _stand(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
-        """Let a snapshot whose pieces are there be in place of the one before."""
+        """Write the head of a snapshot, after which it replaces the one before."""
         key = "placement, seq" if what == STATES else "placement"
         stands = (
             f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
@@ -366,13 +365,13 @@ class Store(SqlDatabase):
             self._run(writer, stands, (*draft[:4], checksum.value(), number))
 
     def _swept(self) -> int:
-        """Remove some pieces that belong to no snapshot any more; return how many."""
+        """Remove some pieces that belong to no snapshot; return their number."""
         with self._transaction() as writer:
             oldest = min(self._unfinished, default=EVERY_PIECE)
             return len(self._run(writer, SWEEP, (oldest,)).fetchall())
 
     def drop(self, old: Old) -> None:
-        """Remove rows for good: all of them, or none."""
+        """Delete rows in one transaction."""
         with self._transaction() as writer:
             # Feedback refers to decisions, so it goes first.
             for table, rows in (
@@ -386,18 +385,18 @@ class Store(SqlDatabase):
             self._run_many(writer, DROP_RECORD, keys)
 
     def set_aside(self, placement: int, end: int) -> None:
-        """Remove the snapshot and the states of a placement that go beyond a row."""
+        """Delete the snapshot and the states of a placement that include rows after ``end``."""
         with self._transaction() as writer:
             for what in (SNAPSHOTS, STATES):
                 self._run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
 
     def probe(self, time: int) -> None:
-        """Commit something small, to show that commits work."""
+        """Commit a small change, to test that commits work."""
         with self._transaction() as writer:
             self._run(writer, "UPDATE store SET probed = ?", (time,))
 
     def policy(self, spec: str) -> int:
-        """Return the number of a policy, which is kept if it is new."""
+        """Return the number of a policy; add the policy if it is new."""
         digest = hashlib.sha256(spec.encode()).hexdigest()
         with self._transaction() as writer:
             self._run(writer, ADD_POLICY, (digest, spec, __version__))
@@ -405,14 +404,14 @@ class Store(SqlDatabase):
         return number
 
     def configure(self, placement: int, configuration: str) -> None:
-        """Keep how a placement is configured."""
+        """Store the configuration of a placement."""
         with self._transaction() as writer:
             self._run(writer, CONFIGURE, (configuration, placement))
 
     # Read ------------------------------------------------------------------------------------
 
     def configuration(self, placement: int) -> str | None:
-        """Return how a placement was configured when this was kept last."""
+        """Return the configuration of a placement that was stored last."""
         with self._reading() as connection:
             settings: str | None = self._one(connection, CONFIGURED, placement)
         if settings is not None and not _is_configuration(settings):
@@ -420,7 +419,7 @@ class Store(SqlDatabase):
         return settings
 
     def changes(self, placement: int) -> list[MarkRow]:
-        """Return the marks that say who changed what of a placement, in order."""
+        """Return the change events of a placement's history, in order."""
         with self._reading() as connection:
             return list(self._sound("marks", self._run(connection, CHANGES, (placement,))))
 
@@ -431,7 +430,7 @@ class Store(SqlDatabase):
             return {row[0]: self._stored_placement(row) for row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], FoundDecision]:
-        """Return those decisions that exist, from their placements and ids."""
+        """Return the existing decisions with these placements and ids, each with its feedback."""
         with self._reading() as connection:
             decisions = self._sound("decisions", self._named(connection, wanted))
             found = {row.seq: FoundDecision(row, []) for row in decisions}
@@ -441,34 +440,33 @@ class Store(SqlDatabase):
         return {(f.decision.placement, f.decision.id): f for f in found.values()}
 
     def events(self, after: int) -> Iterator[Event]:
-        """Yield the log after a sequence number, in order."""
+        """Yield the rows of the log after a sequence number, in order."""
         with self._streaming() as read:
             yield from in_order([self._sound(table, read(READS[table], (after,))) for table, _ in TABLES])
 
     def records(self) -> Iterator[RecordRow]:
-        """Yield all records that were kept, in the order in which they came."""
+        """Yield all records in order of their arrival."""
         with self._streaming() as read:
             yield from self._sound("records", read(READS["records"], (0,)))
 
     def _sound(self, table: str, found: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows of a table, found with :func:`kept_columns`; raise Damaged at a damaged
-        one."""
+        """Yield rows of a table from values of :func:`list_columns`; raise Damaged at a damaged row."""
         for number, row, sound in self._judged(table, found):
             if not sound:
                 raise Damaged(f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}")
             yield row
 
     def _judged(self, table: str, found: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
-        """Yield the number of each row, the row, and whether it is what was written."""
+        """Yield the number of each row, the row, and whether its checksum is right."""
         make = self.decision_of if table == "decisions" else KINDS[table]._make
         for values in found:
             row, checksum = make(values[1:-1]), values[-1]
             yield values[0], row, checksum is None or checksum == row_checksum(row)
 
     def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
-        """Blank what rows tell of somebody, and mark it after the end: all of it, or nothing.
+        """Blank the data of a user in all rows, and append change events for it, in one transaction.
 
-        What was learned stays as it is: no fold reads what is blanked.
+        Learned states stay the same: folds of the log do not read the blanked fields.
 
         Parameters
         ----------
@@ -476,12 +474,12 @@ class Store(SqlDatabase):
         end : End
             The end of the log.
         who : str, optional
-            Who wants it so.
+            Name of the API key that requested it.
 
         Returns
         -------
         dict of str to BlankedRows
-            How many rows it was, of each placement where there were any; each has a mark.
+            Numbers of blanked rows for each placement that had any; each gets a change event.
         """
         done: dict[str, BlankedRows] = {}
         marks = []
@@ -495,11 +493,11 @@ class Store(SqlDatabase):
                 if any(found):
                     done[name] = found
                     seq = end.seq + len(done)
-                    # Without the name, which is not to be kept.
+                    # The forgotten name must not be logged.
                     note = text_of(found._asdict())
                     marks.append(MarkRow(seq, stored.id, end.time, FORGET, note, who))
             self._insert(writer, Rows([], [], marks))
-        # What is done is done: a full disk only leaves the old pages where they are for a while.
+        # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
         with contextlib.suppress(StoreError):
             self.scrub()
         return done
@@ -529,7 +527,7 @@ class Store(SqlDatabase):
         return len(blank)
 
     def damaged(self) -> dict[str, list[int]]:
-        """Return the numbers of the rows that are not what was written, by their tables."""
+        """Return the numbers of the rows with wrong checksums, by their tables."""
         return {table: numbers for table in READS if (numbers := list(self._damaged(table)))}
 
     def _damaged(self, table: str) -> Iterator[int]:
@@ -544,7 +542,7 @@ class Store(SqlDatabase):
                         after = number
                 return
             except Damaged:
-                # What cannot even be read is found one by one.
+                # An unreadable row is located by reading row by row.
                 if at_once == 1:
                     with self._reading() as connection:
                         after = self._one(connection, FOLLOWING[table], after)
@@ -552,20 +550,20 @@ class Store(SqlDatabase):
                 at_once = MANY if at_once == 1 else 1
 
     def leave_out(self, damaged: Mapping[str, Sequence[int]]) -> None:
-        """Take damaged rows out of the log for good, and say so there.
+        """Delete damaged rows from the log, and append a change event that lists them.
 
-        Feedback goes with its decision. Snapshots go, too: what was learned is what the rest of
-        the log teaches.
+        The feedback on a deleted decision is deleted, too, and so are all snapshots: the learned state is
+        folded from the remaining rows.
 
         Parameters
         ----------
         damaged : mapping of str to sequence of int
-            As :meth:`damaged` returns it.
+            As :meth:`find_damaged_rows` returns it.
 
         Raises
         ------
         Damaged
-            If a mark is among them: without what it changed, the rest means something else.
+            If a change event is among them: later rows depend on it.
         """
         if "marks" in damaged:
             raise Damaged(
@@ -582,7 +580,7 @@ class Store(SqlDatabase):
             self._insert(writer, Rows([], [], [mark]))
 
     def end(self) -> End:
-        """Return where the log ends."""
+        """Return the number and the time of the last row."""
         with self._reading() as connection:
             return self._last(connection)
 
@@ -591,7 +589,7 @@ class Store(SqlDatabase):
         return self._assembled(SNAPSHOTS, placement)
 
     def base(self, placement: int) -> Snapshot | None:
-        """Return where a placement's log begins, if what was before has been dropped."""
+        """Return a placement's base, the state from which its log is folded if older rows were dropped."""
         return self._assembled(BASES, placement)
 
     def _assembled(self, what: str, placement: int, *seq: int) -> Snapshot | None:
@@ -602,26 +600,25 @@ class Store(SqlDatabase):
         return None
 
     def states(self, placement: int) -> list[End]:
-        """Return the rows and the times of the states of a placement that are kept, in order."""
+        """Return the last row and the time of each stored state of a placement, in order."""
         with self._reading() as connection:
             return [End(*row) for row in self._run(connection, STATES_OF, (placement,))]
 
     def state(self, placement: int, seq: int) -> Snapshot | None:
-        """Return a state that is kept."""
+        """Return a stored state by its last row; None if it is missing."""
         return self._assembled(STATES, placement, seq)
 
     def begins(self, placement: int) -> End | None:
-        """Return the row and the time of a placement's base."""
+        """Return the last row and the time of a placement's base; None without one."""
         with self._reading() as connection:
             query = "SELECT seq, time FROM bases WHERE placement = ?"
             row = self._run(connection, query, (placement,)).fetchone()
         return None if row is None else End(*row)
 
     def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
-        """Return the first rows of a placement, or of none, that are older than ``time``.
+        """Return the first rows of a placement, or of no placement, that are older than ``time``.
 
-        Of decisions, those whose feedback came before the sequence number ``before``, too; each
-        with all its feedback.
+        Decisions are returned with their feedback, and only if all of it is before row ``before``.
         """
         with self._reading() as connection:
             found = self._run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
@@ -639,7 +636,7 @@ class Store(SqlDatabase):
 
 
 def _is_configuration(settings: str) -> bool:
-    """True if a text is JSON of a placement's settings, as far as a store can tell."""
+    """True if a text is a JSON object with a policy, as a placement's configuration is."""
     try:
         return "policy" in msgspec.json.decode(settings, type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
 """The store in one SQLite file.
 
-One connection writes and does every checkpoint; the other only reads. ``apsw`` brings a SQLite
-of its own, without the corruption of write-ahead logs that versions before 3.51.3 can suffer.
+One connection writes and does every checkpoint; the other only reads. ``apsw`` contains its own SQLite,
+without the bug by which versions before 3.51.3 can corrupt write-ahead logs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tacit.service.log.store import BASES, SNAPSHOTS, STATES
 from tacit.service.log.tables import create_tables
 
 APPLICATION_ID = 0x7AC17
-"""Marks the file as ours in its header."""
+"""Identifies a tacit store in the header of the file."""
 
 WORDS = {
     "id": "INTEGER", "number": "INTEGER", "small": "INTEGER", "int": "INTEGER", "big": "INTEGER",
     "real": "REAL", "bytes": "BLOB", "any": "ANY", "strict": " STRICT",
 }  # fmt: skip
 VERSION = 12
-"""The version of a store's tables, as the table ``store`` says it."""
+"""Version of the tables, stored in the table ``store``."""
 CREATE_TABLES = (
     create_tables(WORDS)
     + """
@@ -42,20 +42,20 @@ CREATE_TABLES = (
 UNFIT = (
     apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, UnicodeEncodeError, OverflowError,
 )  # fmt: skip
-"""Errors that are about what was to be kept."""
+"""Errors about invalid data, not about the state of the store."""
 CHECK_SECONDS, CLEAN_SECONDS = 5.0, 0.5
-"""How long a start looks at the indexes of the log: after an end that was not clean, and a clean one."""
+"""Time limits of the index check at a start, after an unclean and after a clean end."""
 BUSY_MILLISECONDS = 10_000
-"""How long a connection waits for who cleans up after a crash."""
+"""How long a connection waits while another one recovers from a crash."""
 SMALL = "store", "policies", "placements", SNAPSHOTS, BASES, STATES
-"""Tables of few rows."""
+"""Tables with few rows."""
 STEPS = 10_000
-"""Of SQLite's machine, between two looks at the clock."""
+"""Steps of SQLite's virtual machine between two checks of the time limit."""
 REBUILD = "restore a backup, or rebuild the indexes: python -m apsw {} REINDEX"
 
 logger = logging.getLogger(__name__)
 
-# Every name in these is a constant.
+# The inserted names are constants.
 # ruff: noqa: S608
 NAMED = f"SELECT {sql.kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
 _LATEST = ", ".join(f"(SELECT coalesce(max(seq), 0) FROM {table})" for table, _ in sql.TABLES)
@@ -70,13 +70,13 @@ class SqliteStore(sql.Store):
     Parameters
     ----------
     path : path
-        Made if missing, with its folder; see :class:`~tacit.service.log.owned_file.OwnedFile`.
+        Created if missing, with its folder; see :class:`~tacit.service.log.owned_file.OwnedFile`.
 
     Raises
     ------
     StoreError
-        If the file is in use, foreign, damaged, or of another version, or cannot be written; or if
-        there was a store that is missing.
+        If the file is in use, not a tacit store, damaged, of another version, or cannot be written; or if
+        the file of an earlier store is missing.
     """
 
     local = True
@@ -105,9 +105,9 @@ class SqliteStore(sql.Store):
             raise self._meant(error) from error
 
     def _meant(self, error: Exception) -> StoreError:
-        """Return what an error of SQLite's means."""
+        """Return the StoreError for an error of SQLite."""
         if isinstance(error, UNFIT):
-            # A number that is taken tells of another writer, not of the data.
+            # A duplicate sequence number means another writer, not invalid data.
             if str(error).endswith("seq"):
                 return StoreError(f"{self._where}: {error}")
             return Refused(sql.REFUSED.format(error))
@@ -129,21 +129,21 @@ class SqliteStore(sql.Store):
         self.commit()
 
     def _undo(self, error: BaseException) -> None:
-        """Roll back what failed; raise what the error means, if that is another one."""
+        """Roll back a failed transaction, and raise its error, translated if possible."""
         with self._named_errors():
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
             raise error
 
-    # Each group passes these three: no context managers, and one question to the tables.
+    # Every group of requests calls these three methods: for speed, they use no context managers.
 
     def append(self, rows: Rows) -> None:
-        """Make a group durable: all of it, or nothing."""
+        """Append rows in one durable transaction."""
         self.insert(rows)
         self.commit()
 
     def insert(self, rows: Rows) -> None:
-        """Write a group that is durable once :meth:`commit` returns."""
+        """Insert rows, which are durable once :meth:`commit` returns."""
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             self._insert(self._writer, rows)
@@ -152,13 +152,13 @@ class SqliteStore(sql.Store):
             raise
 
     def commit(self) -> None:
-        """Make what was inserted durable: all of it, or nothing."""
+        """Commit the inserted rows."""
         try:
             self._writer.execute("COMMIT")
         except BaseException as error:
             self._undo(error)
             raise
-        # What was committed to a file that has no name any more is lost.
+        # A commit to a removed file is lost.
         self._file.check()
 
     def _check_owner(self) -> None:
@@ -171,12 +171,12 @@ class SqliteStore(sql.Store):
         if tables and writer.pragma("application_id") != APPLICATION_ID:
             raise StoreError(f"{self._where} is no tacit store; give another path")
         if tables:
-            # Before anything is changed.
+            # The version is checked before the file is changed.
             self._check_version(writer.execute("SELECT version FROM store").get, VERSION)
         writer.pragma("journal_mode", "wal")
         writer.pragma("synchronous", "full")
         writer.pragma("foreign_keys", True)
-        # What is dropped or forgotten shall not stand in the file.
+        # Dropped and blanked data must not remain in the file.
         writer.pragma("secure_delete", True)
         with self._transaction():
             if not tables:
@@ -214,13 +214,13 @@ class SqliteStore(sql.Store):
             yield from connection.execute(FEEDBACK, (seq,))
 
     def _insert(self, writer: apsw.Connection, rows: Rows) -> None:
-        """Write rows, if this is the owner still and no two rows of all tables would have one number."""
+        """Insert rows; raise StoreError if another process owns the store or a number is taken."""
         epoch, last = next(writer.execute(EPOCH_AND_LAST))
         if epoch != self.epoch:
             self._check_epoch(epoch)
         parts = [with_checksums(part) if part else [] for part in rows]
         seqs = [row[0] for part in parts for row in part]
-        # Each table sees to its own; those of a group come after all others, most often.
+        # A table's key prevents duplicates within the table; numbers above the last row are new in all.
         old = [seq for seq in seqs if seq <= last]
         if len(set(seqs)) < len(seqs) or any(writer.execute(TAKEN, (seq,)).get for seq in old):
             raise StoreError(f"{self._where}: another row has this seq")
@@ -229,26 +229,26 @@ class SqliteStore(sql.Store):
                 writer.executemany(insert, part)
 
     def scrub(self) -> None:
-        """Empty the write-ahead log, which holds pages as they were before."""
+        """Empty the write-ahead log, which contains old versions of pages."""
         with self._named_errors():
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def check(self) -> None:
-        """Raise StoreError if what is committed from now on would be lost, or is another's."""
+        """Raise StoreError if new commits would be lost, or another process owns the store."""
         with self._named_errors():
             self._check_owner()
         self._file.check()
 
     def unsound(self) -> list[str]:
-        """Return where the file is damaged, its indexes against its tables too."""
+        """Return a message for each damage of the file, including indexes that differ from their tables."""
         with self._reading() as connection:
             return self._wrong(connection, "")
 
     def check_end(self) -> None:
-        """Raise Damaged if an index is; of the log's tables as far as there is time.
+        """Check the indexes within a time limit, and raise Damaged if one is damaged.
 
-        It takes :data:`CHECK_SECONDS` at most, :data:`CLEAN_SECONDS` after a clean end; what was not seen
-        after one that was not clean is said.
+        The limit is :data:`CHECK_SECONDS`, or :data:`CLEAN_SECONDS` after a clean end. A check that is
+        incomplete after an unclean end is logged.
         """
         with self._reading() as connection:
             wrong = [text for table in SMALL for text in self._wrong(connection, f"({table})")]
@@ -283,21 +283,21 @@ class SqliteStore(sql.Store):
     def close(self) -> None:
         """Release everything; the store cannot be used afterwards."""
         if self._clean:
-            # What cannot be noted is looked at by the next start.
+            # If this fails, the next start checks the indexes for longer.
             with contextlib.suppress(StoreError), self._transaction() as writer:
                 writer.execute("UPDATE store SET clean = 1")
         super().close()
 
     def size(self) -> int:
-        """Return the bytes that the store takes."""
+        """Return the size of the store in bytes."""
         files = (self._file.path, Path(f"{self._file.path}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
 
 class ReadSqlite(SqliteStore):
-    """The log in an SQLite file as it is at one moment, served or not: it is neither owned nor written.
+    """A read-only view of the log in an SQLite file at one moment, also while a service writes it.
 
-    Who serves it goes on meanwhile; while the moment lasts, its write-ahead log grows.
+    The service's write-ahead log grows until :meth:`renew` moves the view on.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class ReadSqlite(SqliteStore):
     Raises
     ------
     StoreError
-        If there is no store, or one of another version; by whatever would write.
+        If there is no store, or one of another version; by all writing methods.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -323,12 +323,12 @@ class ReadSqlite(SqliteStore):
                 raise StoreError(f"{self._where} is no tacit store; give another path")
             self._check_version(self._reader.execute("SELECT version FROM store").get, VERSION)
             self.salt = self._reader.execute("SELECT salt FROM store").get
-            # All that is read is of one transaction, which begins with the first statement.
+            # All reads are in one transaction, which begins with the first statement.
             self._reader.execute("BEGIN")
             self._cleanup = cleanup.pop_all()
 
     def renew(self) -> None:
-        """Let it be as it is at the next look."""
+        """End the read transaction, so that the next read sees the current log."""
         with self._named_errors():
             self._reader.execute("COMMIT; BEGIN")
 
@@ -346,5 +346,5 @@ class ReadSqlite(SqliteStore):
         raise StoreError(f"{self._where} is open for reading only")
 
     def close(self) -> None:
-        """Release it."""
+        """Close the connection."""
         sql.Store.close(self)

@@ -1,4 +1,4 @@
-"""What stores take and give back besides rows: placements, snapshots in pieces, old rows."""
+"""The values that a store reads and writes besides rows: placements, snapshots in pieces, old rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tacit.service.log.sql import Store
 
 BATCH = 2**17
-"""Bytes of a snapshot that are written at once, so that no commit waits long."""
+"""Bytes of a snapshot per transaction, so that no commit waits long."""
 SWEPT = 4
-"""Pieces of a snapshot that are removed at once, for the same reason."""
+"""Pieces of a snapshot that one transaction removes, for the same reason."""
 SNAPSHOTS, BASES, STATES = "snapshots", "bases", "states"
 
 DAMAGE = (
@@ -29,11 +29,11 @@ NAMED_ROWS = 20
 
 
 FEEDBACK_RULE = "feedback_rule"
-"""Beside the policy of a new placement: the version of the rule by which its feedback is learned."""
+"""Field of a stored policy: the version of the rule by which the placement's feedback is learned."""
 
 
 class StoredPlacement(NamedTuple):
-    """A placement as the store has it."""
+    """A placement as it is stored: its numbers, its first policy as JSON, its seed and the store's salt."""
 
     id: int
     policy: int
@@ -43,32 +43,32 @@ class StoredPlacement(NamedTuple):
 
     @property
     def feedback_rule(self) -> int:
-        """The version of the rule by which its first decisions were learned."""
-        # Who stands before shards has no spec.
+        """The version of the rule by which the feedback on its first decisions was learned."""
+        # An ingress in front of shards has no spec.
         return int(json.loads(self.spec).get(FEEDBACK_RULE, 1)) if self.spec else 1
 
 
 class End(NamedTuple):
-    """The last row's sequence number and time; zeros where there is none."""
+    """The sequence number and the time of the last row; zeros for an empty log."""
 
     seq: int
     time: int
 
 
 class Snapshot(NamedTuple):
-    """What a placement had learned from the log up to ``seq``.
+    """The learned state of a placement after the row ``seq`` of the log.
 
     Attributes
     ----------
     placement, seq, time : int
     plan : str
-        How the log was folded; another plan needs the whole fold anew.
+        JSON of the settings with which the log was folded; with other settings the whole log is folded again.
     learner : bytes
     shadow : bytes or None
-        The second policy's learner.
+        Learner of the secondary policy.
     series : bytes
     windows : bytes
-        Decisions whose windows are open, the mode, the counts.
+        Decisions with open windows, the mode, the counts.
     """
 
     placement: int
@@ -81,21 +81,21 @@ class Snapshot(NamedTuple):
     windows: bytes
 
     def draft(self) -> Draft:
-        """Return it as it is written."""
+        """Return the snapshot as a draft to write."""
         whole = zip(self._fields[4:], self[4:], strict=True)
         pieces = ((field, content) for field, content in whole if content is not None)
         return Draft(*self[:4], pieces)
 
 
 class Draft(NamedTuple):
-    """A snapshot that is still to be encoded, of what stood when it was made.
+    """A snapshot whose state is encoded piece by piece while it is written.
 
     Attributes
     ----------
     placement, seq, time, plan
-        As those of the :class:`Snapshot`.
+        As in :class:`Snapshot`.
     pieces : iterator
-        Pairs of a field of the snapshot, from ``learner`` on, and the next bytes of it.
+        Pairs of a field of the snapshot, from ``learner`` on, and its next bytes.
     """
 
     placement: int
@@ -105,7 +105,7 @@ class Draft(NamedTuple):
     pieces: Iterator[tuple[str, bytes]]
 
     def batches(self) -> Iterator[list[tuple[str, bytes]]]:
-        """Yield the pieces, small ones together."""
+        """Yield lists of pieces of at least :data:`BATCH` bytes together, but for the last list."""
         batch: list[tuple[str, bytes]] = []
         size = 0
         for field, content in self.pieces:
@@ -131,13 +131,13 @@ class Checksum:
         self._hash = hashlib.sha256(msgspec.json.encode(list(head)))
 
     def add(self, pieces: Iterable[tuple[str, bytes]]) -> None:
-        """Take in the next pieces."""
+        """Add the next pieces to the checksum."""
         for field, content in pieces:
             self._hash.update(msgspec.json.encode([field, len(content)]))
             self._hash.update(content)
 
     def value(self) -> bytes:
-        """Return the checksum of all so far."""
+        """Return the checksum of all pieces added so far."""
         return self._hash.digest()
 
 
@@ -148,13 +148,13 @@ def assembled(head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tupl
     ----------
     head : sequence
     checksum : bytes or None
-        None for one that 0.1 wrote, in a store that 0.3 has opened since.
+        None for a snapshot of version 0.1, in a store that 0.3 has opened since.
     pieces : iterable
 
     Raises
     ------
     Damaged
-        If it is not what was written.
+        If the checksum does not fit the pieces.
     """
     written: dict[str, io.BytesIO] = {}
     found = Checksum(head)
@@ -169,24 +169,23 @@ def assembled(head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tupl
 
 
 class Old(NamedTuple):
-    """What is older than a placement keeps: decisions with all that came back for them, marks,
-    records."""
+    """Rows past a placement's retention: decisions with all their feedback, change events, records."""
 
     rows: Rows
     records: list[RecordRow]
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self.rows.size + len(self.records)
 
 
 def rows_text(damaged: Mapping[str, Sequence[int]]) -> str:
-    """Return which rows of which tables are damaged.
+    """Return the damaged rows of each table as text, for a message.
 
     Examples
     --------
-    >>> rows_text({"decisions": [17, 18], "feedback": [19]})
+    >>> describe_rows({"decisions": [17, 18], "feedback": [19]})
     'rows 17, 18 of decisions, rows 19 of feedback'
     """
     return ", ".join(
@@ -197,7 +196,7 @@ def rows_text(damaged: Mapping[str, Sequence[int]]) -> str:
 
 
 class BlankedRows(NamedTuple):
-    """How many rows named somebody who is forgotten now.
+    """Numbers of rows from which the data of a forgotten user were blanked.
 
     Attributes
     ----------
@@ -209,11 +208,11 @@ class BlankedRows(NamedTuple):
 
 
 def added(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
-    """Return how many rows it was in all parts together.
+    """Return the sum of numbers of blanked rows, for each placement.
 
     Examples
     --------
-    >>> added({"home": BlankedRows(1, 0)}, {"home": BlankedRows(2, 3)})
+    >>> sum_blanked_rows({"home": BlankedRows(1, 0)}, {"home": BlankedRows(2, 3)})
     {'home': BlankedRows(decisions=3, records=3)}
     """
     names = sorted({name for part in parts for name in part})
@@ -225,6 +224,6 @@ def added(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
 
 
 def save(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
-    """Keep a snapshot, or a base, in place of the one before."""
+    """Write a snapshot or a base to a store, in place of the one before."""
     for _ in store.saving(snapshot.draft(), what):
         pass

@@ -1,6 +1,6 @@
 """The tables of stores in databases.
 
-Types stand as words in braces, for which each store gives its database's own.
+Types are placeholders in braces, which each store replaces by the types of its database.
 """
 
 from __future__ import annotations
@@ -117,11 +117,11 @@ TABLES = """
 
 
 def create_tables(words: Mapping[str, str]) -> str:
-    """Return the statements that make the tables of an empty store.
+    """Return the SQL statements that create the tables of an empty store.
 
     Parameters
     ----------
     words : mapping of str to str
-        What its database has for each word in braces.
+        The database's type for each placeholder.
     """
     return TABLES.format_map(words)
