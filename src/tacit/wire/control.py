@@ -1,4 +1,4 @@
-"""Messages of changes of a placement, each with a request and an answer with the new state; and its history."""
+"""Messages that change a placement, with a request and an answer each; and messages of its history."""
 
 # Modes, arms, pins, holdouts, rebuilds, replicas, history. The annotations have the allowed ranges, which the
 # client, the service and the OpenAPI document read.

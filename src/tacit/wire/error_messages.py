@@ -131,7 +131,7 @@ def _placed(error: msgspec.ValidationError) -> tuple[str, str]:
 
 
 def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
-    """Return the full path, with the key that msgspec abbreviates to ``...``; the value there; and its type."""
+    """Return the path with the key in place of msgspec's ``...``, the value there, and its type."""
     followed = ""
     for name, index in _STEP.findall(path):
         kind = _inner(kind, name)
@@ -243,7 +243,7 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 
 
 def known_fields(name: str, kind: Any) -> str:
-    """Return the end of the message for an unknown field: the field that was probably meant, and all fields."""
+    """Return the end of the message for an unknown field: the field probably meant, and all fields."""
     known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
     if name in ("decisions", "feedback") and "decision_id" in known:
         return "; send many at once to this path with /batch behind it"

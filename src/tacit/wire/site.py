@@ -1,4 +1,4 @@
-"""Messages about the service as a whole: placements, shards, health, feeds and deletion of a subject's data."""
+"""Messages about the service as a whole: placements, shards, health, feeds, and deletion of personal data."""
 
 from __future__ import annotations
 
