@@ -1,4 +1,4 @@
-"""Convert messages to JSON bodies, with checks that are derived from the annotations of the wire's structures.
+"""Convert messages to JSON bodies, with checks derived from the annotations of the wire's structures.
 
 The fields of a structure are read once (:func:`read_fields`); the check of a field (:func:`make_check`)
 accepts values such as NumPy's numbers and arrays, and returns values of JSON.

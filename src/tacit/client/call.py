@@ -241,7 +241,7 @@ class Call(NamedTuple, Generic[A]):
 
     @property
     def path(self) -> str:
-        """Where it goes, below the address of the service."""
+        """Path of the request, below the address of the service."""
         return f"/v1/placements/{self.placement}/{self.action}"
 
     def given(self, field: str) -> Any:
@@ -262,7 +262,7 @@ class SiteCall(Call[A]):
 
     @property
     def path(self) -> str:
-        """Where it goes, below the address of the service."""
+        """Path of the request, below the address of the service."""
         return f"/v1/{self.action}"
 
 

@@ -1,4 +1,4 @@
-"""Client-side decisions: decide with a local replica of the service's learner, and deliver decisions later."""
+"""Client-side decisions: decide with a local replica of the service's learner, deliver decisions later."""
 
 # 1. ``ShardLayout``, ``Known``: number and state of the replicas.
 # 2. ``Local``: ``decide`` with a replica and spool the decision, ``feedback`` likewise; a thread pulls
