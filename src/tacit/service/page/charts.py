@@ -19,7 +19,7 @@ from tacit.service.config.holdout import RewardScale
 # ---- Format probabilities, times and sizes
 
 UNITS = (("d", 86_400, 2), ("h", 3600, 2), ("min", 60, 1), ("s", 1, 1))
-"""Name and seconds of each unit, and how many units an age is written in from it on, such as days and hours."""
+"""Name and seconds of each unit, and the number of units of an age from it on, such as days and hours."""
 
 
 def chance(probability: float) -> str:

@@ -30,7 +30,7 @@ LATE_SNAPSHOT = 3
 """Warn when a snapshot is overdue by this factor."""
 MUCH_LATE = 0.2
 FEW, ALL = 100, 0.99
-"""Fewest decisions for a warning; share of the greatest reward from which on all decisions seem to earn it."""
+"""Fewest decisions for a warning; share of the greatest reward that counts as all of it."""
 SURE = math.log(1e4)
 
 
@@ -69,7 +69,7 @@ def _unanswered(placement: Placement, now: int) -> str:
 
 
 def _always(placement: Placement, now: int) -> str:
-    """Return a warning if nearly all decisions earn the greatest reward, as if each arm shown were clicked."""
+    """Return a warning if nearly all decisions earn the greatest reward; empty otherwise."""
     earned, made = placement.series.rewards, placement.decisions
     single = placement.kind.showing.single and not placement.config.rule.default
     if made < FEW or earned < ALL * made or not single:
