@@ -60,7 +60,7 @@ def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
     Examples
     --------
     >>> from tacit.wire.decisions import Feedback
-    >>> body(Feedback("018bcfe5", 1, "click 7"))
+    >>> make_body(Feedback("018bcfe5", 1, "click 7"))
     {'decision_id': '018bcfe5', 'reward': 1.0, 'feedback_id': 'click 7'}
     """
     if isinstance(message, Clicks) and (message.clicks is None) == (message.items is None):
@@ -85,7 +85,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     Examples
     --------
     >>> from tacit.wire.lift import LiftOf
-    >>> [field.sent_as for field in fields_of(LiftOf)][:3]
+    >>> [field.encoded_name for field in read_fields(LiftOf)][:3]
     ['confidence', 'control', 'from']
     """
     described = inspect.type_info(kind)
@@ -101,7 +101,7 @@ def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Che
 
     Examples
     --------
-    >>> share = check_of(inspect.type_info(float), {"exclusiveMinimum": 0, "maximum": 0.5})
+    >>> share = make_check(inspect.type_info(float), {"exclusiveMinimum": 0, "maximum": 0.5})
     >>> share("share", np.float32(0.25))
     0.25
     """
@@ -130,7 +130,7 @@ def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Che
 
 
 def _text(such: str | None) -> Check:
-    """Return the check of a text; with ``such``, of a time, which may also be a date or datetime."""
+    """Return the check of a text; with ``note``, of a time, which may also be a date or datetime."""
 
     def checked(field: str, given: Any) -> str:
         if such and not isinstance(given, str | date):

@@ -110,7 +110,7 @@ def error_for(status: int) -> type[ServiceError]:
 
     Examples
     --------
-    >>> [error_for(status).__name__ for status in (301, 403, 404, 409, 422, 429, 503)]
+    >>> [get_error_class(status).__name__ for status in (301, 403, 404, 409, 422, 429, 503)]
     ['ServiceError', 'Denied', 'NotFound', 'Conflict', 'InvalidRequest', 'Unavailable',
      'Unavailable']
     """
@@ -183,9 +183,9 @@ def pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Gen
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> 5 <= pause(Reply(503, retry_after="5"), 1, 3, 0.0, rng) < 5.1
+    >>> 5 <= compute_pause(Reply(503, retry_after="5"), 1, 3, 0.0, rng) < 5.1
     True
-    >>> pause(Reply(503), 4, 3, 0.0, rng), pause(Reply(409), 1, 3, 0.0, rng)
+    >>> compute_pause(Reply(503), 4, 3, 0.0, rng), compute_pause(Reply(409), 1, 3, 0.0, rng)
     (inf, inf)
     """
     asked = seconds_asked(reply.retry_after, now)
@@ -200,9 +200,9 @@ def seconds_asked(retry_after: str, now: float) -> float:
 
     Examples
     --------
-    >>> seconds_asked("120", 0.0), seconds_asked("soon", 0.0)
+    >>> parse_retry_after("120", 0.0), parse_retry_after("soon", 0.0)
     (120.0, 0.0)
-    >>> seconds_asked("Fri, 31 Dec 1999 23:59:59 GMT", 946684790.0)
+    >>> parse_retry_after("Fri, 31 Dec 1999 23:59:59 GMT", 946684790.0)
     9.0
     """
     text = retry_after.strip()

@@ -1,7 +1,7 @@
 """The two clients, blocking and asynchronous, with the same calls."""
 
 # 1. ``_Connection``: address, key and pauses, which both share.
-# 2. ``_with_calls``: gives a client each call as a method.
+# 2. ``_add_calls``: gives a client each call as a method.
 # 3. ``Client`` and ``AsyncClient``: the loop of tries over a blocking and an asynchronous transport.
 
 from __future__ import annotations

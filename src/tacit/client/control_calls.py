@@ -318,7 +318,7 @@ def five_digits(halves: npt.NDArray[np.float16]) -> Floats:
 
     Examples
     --------
-    >>> five_digits(np.array([1 / 3, 0.0, -1234.5], np.float16)).tolist()
+    >>> round_halves(np.array([1 / 3, 0.0, -1234.5], np.float16)).tolist()
     [0.33325, 0.0, -1234.0]
     """
     numbers = halves.astype(np.float64)

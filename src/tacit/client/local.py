@@ -1,6 +1,6 @@
 """Client-side decisions: decide with a local replica of the service's learner, deliver decisions later."""
 
-# 1. ``ShardLayout``, ``Known``: number and state of the replicas.
+# 1. ``ShardLayout``, ``ReplicaState``: number and state of the replicas.
 # 2. ``Local``: ``decide`` with a replica and spool the decision, ``feedback`` likewise; a thread pulls
 #    learners and delivers records.
 # 3. Earlier decisions, so that a second call with the same id gets the same answer.

@@ -4,7 +4,7 @@ The spool stores decisions and feedback in a folder until they are delivered to 
 """
 
 # 1. ``Spool``: a queue of lines in files of a folder.
-# 2. ``LentShard``: pull the learner of a shard, deliver the spool's records to it.
+# 2. ``ShardReplica``: pull the learner of a shard, deliver the spool's records to it.
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class LentState(NamedTuple):
     Attributes
     ----------
     learner : Learner
-    asked : float
+    request_time : float
         Time of the request for it, by the monotonic clock.
     row : int or None
         The last row of the shard's log that it has learned for sure; None if that is not known.
@@ -234,7 +234,7 @@ class LentShard:
 
     Attributes
     ----------
-    state : LentState or None
+    state : LearnerCopy or None
         None if there is no copy of the learner.
     spool : Spool
     """
@@ -306,7 +306,7 @@ class LentShard:
         Parameters
         ----------
         client : Client
-        appending : lock
+        lock : lock
             Lock that callers hold while they append to the spool.
 
         Raises

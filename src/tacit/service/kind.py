@@ -60,14 +60,14 @@ class Kind:
         Whether feedback is clicked positions, not rewards.
     click_log : bool
         Whether decisions can be exported as rows of a click log (:mod:`tacit.logs`).
-    living : bool
+    has_arm_lifecycle : bool
         Whether arms can be added and retired.
     controls : tuple of str
         Possible policies of the control group of a holdout: ``uniform``, ``baseline``, ``arm`` or
         ``policy``; empty if there can be no holdout.
     export : ExportTable or None
         Additional table of a log's export.
-    featured : Kind or None
+    features_kind : Kind or None
         The kind of placements of this name whose policies read features of arms; None if there is none.
     """
 
@@ -89,7 +89,7 @@ class Kind:
     featured: Kind | None = None
 
     def fit_for(self, policy: Policy) -> Kind:
-        """Return the kind for a policy: ``featured`` if the policy reads features of arms, else this one."""
+        """Return ``features_kind`` for a policy that reads features of arms, else this kind."""
         return self.featured if self.featured is not None and any(policy.feature_dims) else self
 
     @property
@@ -120,7 +120,7 @@ def kind_of(name: str) -> Kind:
 
     Examples
     --------
-    >>> kind_of("slates").path, kind_of("slates").takes_clicks
+    >>> get_kind("slates").path, get_kind("slates").takes_clicks
     ('slate', True)
     """
     known = KINDS.get(name)

@@ -48,9 +48,9 @@ def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
 
     Examples
     --------
-    >>> complaint(msgspec.ValidationError("Expected `str`, got `int` - at `$.server.host`"))
+    >>> locate_error(msgspec.ValidationError("Expected `str`, got `int` - at `$.server.host`"))
     ('server.host', 'Expected `str`, got `int`')
-    >>> complaint(msgspec.ValidationError("Object missing required field `key`"))
+    >>> locate_error(msgspec.ValidationError("Object missing required field `key`"))
     ('key', 'Object missing required field `key`')
     """
     what, path = _placed(error)
@@ -67,7 +67,7 @@ def refusal(
     Parameters
     ----------
     error : msgspec.ValidationError
-    given : object
+    content : object
         The value that msgspec could not convert, as plain values.
     kind : type
         The type to which it should be converted.
@@ -83,7 +83,7 @@ def refusal(
     ...     try:
     ...         msgspec.convert(given, KeyConfig)
     ...     except msgspec.ValidationError as error:
-    ...         print(refusal(error, given, KeyConfig))
+    ...         print(explain_error(error, given, KeyConfig))
     >>> refused({"sha256": 7})
     sha256: 7 is not allowed; give 64 digits and letters from a to f, the hash of a key
     >>> refused({"sha256": "0" * 64, "scopes": ["decides"]})
@@ -215,7 +215,7 @@ def no_json(error: Exception, content: bytes) -> str:
 
     Examples
     --------
-    >>> no_json(msgspec.DecodeError("Input data was truncated"), b'{"key": "a"')
+    >>> explain_invalid_json(msgspec.DecodeError("Input data was truncated"), b'{"key": "a"')
     'it ends at byte 11 with a bracket or quote still open'
     """
     if not content.strip():

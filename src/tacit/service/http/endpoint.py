@@ -44,11 +44,11 @@ class Endpoint:
     Parameters
     ----------
     path : Path
-    opened : object
+    service : object
         The first argument of the API's handlers.
     server : function
         Returns the current configuration of the server, for its limits.
-    places : Semaphore
+    large_answers : Semaphore
         Limits the large answers in transmission over all paths; at the limit, requests are refused.
     """
 

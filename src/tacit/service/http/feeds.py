@@ -48,7 +48,7 @@ class Feeds:
     --------
     >>> feeds = Feeds(lambda: 1000.0)
     >>> feeds.report("clicks", FeedReport(read=7, last=940.0))
-    >>> [(feed.name, feed.read, feed.lag) for feed in feeds.now()]
+    >>> [(feed.name, feed.read, feed.lag) for feed in feeds.list_feeds()]
     [('clicks', 7, 60.0)]
     """
 

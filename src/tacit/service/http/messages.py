@@ -54,9 +54,9 @@ def says_json(method: str, headers: Headers, also: Collection[bytes] = ()) -> bo
 
     Examples
     --------
-    >>> says_json("POST", {b"content-type": b"application/json; charset=utf-8"})
+    >>> is_json_request("POST", {b"content-type": b"application/json; charset=utf-8"})
     True
-    >>> says_json("POST", {b"content-length": b"2"}), says_json("POST", {})
+    >>> is_json_request("POST", {b"content-length": b"2"}), is_json_request("POST", {})
     (False, True)
     """
     if method in SAFE_METHODS:
@@ -79,11 +79,11 @@ def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -
 
     Examples
     --------
-    >>> is_foreign("POST", {b"sec-fetch-site": b"same-site"})
+    >>> is_cross_origin("POST", {b"sec-fetch-site": b"same-site"})
     True
-    >>> is_foreign("POST", {b"host": b"localhost:8787", b"origin": b"http://localhost:8787"})
+    >>> is_cross_origin("POST", {b"host": b"localhost:8787", b"origin": b"http://localhost:8787"})
     False
-    >>> is_foreign("POST", {b"origin": b"https://a.example"}, allowed=[b"https://a.example"])
+    >>> is_cross_origin("POST", {b"origin": b"https://a.example"}, allowed=[b"https://a.example"])
     False
     """
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
@@ -101,7 +101,7 @@ def shared_with(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[byt
 
     Examples
     --------
-    >>> shared_with({b"origin": b"https://a.example"}, [b"https://a.example"])
+    >>> make_cors_headers({b"origin": b"https://a.example"}, [b"https://a.example"])
     ((b'access-control-allow-origin', b'https://a.example'), (b'vary', b'origin'))
     """
     origin = headers.get(b"origin")
@@ -174,7 +174,7 @@ def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Bo
 
     Examples
     --------
-    >>> decoded(msgspec.json.decode, b'"\\xff"')
+    >>> decode_body(msgspec.json.decode, b'"\\xff"')
     Traceback (most recent call last):
     msgspec.DecodeError: it is not UTF-8
     """
@@ -232,7 +232,7 @@ def lines(headers: Iterable[Header]) -> bytes:
 
     Examples
     --------
-    >>> lines([(b"allow", b"POST"), (b"vary", b"origin")])
+    >>> encode_lines([(b"allow", b"POST"), (b"vary", b"origin")])
     b'allow: POST\\r\\nvary: origin\\r\\n'
     """
     return b"".join([b"%s: %s\r\n" % header for header in headers])
@@ -323,7 +323,7 @@ def problem(kind: str, field: str, detail: str) -> Problem:
 
     Examples
     --------
-    >>> problem("invalid-value", "reward", "give a number in [0, 1]").status
+    >>> make_problem("invalid-value", "reward", "give a number in [0, 1]").status
     422
     """
     status, title = PROBLEMS[kind]

@@ -354,7 +354,7 @@ class _Known(NamedTuple):
 
 
 class LiftMetrics(Collector):
-    """The lifts of placements with a holdout; ``look`` must be called before ``collect``.
+    """The lifts of placements with a holdout; ``copy_stale`` must be called before ``collect``.
 
     Parameters
     ----------

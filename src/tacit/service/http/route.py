@@ -1,7 +1,7 @@
 """Routes of the HTTP API as records, which the server, guard, metrics, traces and OpenAPI document read."""
 
 # 1. ``RouteCall``, ``Answer``, ``Route``: a request, its answer, and the record of a route.
-# 2. ``asking_route``, ``route_of``: make routes of verbs of a placement.
+# 2. ``make_split_route``, ``make_route``: make routes of verbs of a placement.
 # 3. ``Path``, ``Api``: find the route of an address.
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RouteCall(NamedTuple):
 
 
 Handler = Callable[[Any, RouteCall], Awaitable[Any]]
-"""Called with the API's service object (``Api.opened``) and a :class:`RouteCall`; returns the result."""
+"""Called with the API's service object (``Api.get_service``) and a :class:`RouteCall`; returns the result."""
 
 
 Asking = Callable[[Any, RouteCall], tuple[Decide | Record, Callable[[Any], Any]]]
@@ -126,14 +126,14 @@ class Route(NamedTuple):
         Statuses with which a request may be refused.
     query : tuple of dict
         Parameters of the query, as the OpenAPI document describes them.
-    asked : type or None
+    query_type : type or None
         Type of the query; for routes with a body an empty one, so that parameters are refused.
-    asking : function or None
+    split_handler : function or None
         The handler split in two, if all that it awaits is the engine.
-    signed : bool
+    accepts_signature : bool
         Whether a sender may sign bodies, as the configuration says, in place of sending a key: the
         handler gets the raw body and checks the signature.
-    of : str
+    placement_source : str
         Where the placement is found that a key must reach: the ``name`` or the ``id`` in the address,
         or the ``query``; ``each`` if the handler selects the placements that the key reaches; or
         ``none``. If ``name`` is given and the address has none, the key must reach all placements.
@@ -253,7 +253,7 @@ class LetIn(NamedTuple):
 
     Attributes
     ----------
-    found : Addressed
+    route_match : RouteMatch
     address : bytes
     size : int
         Size of the body in bytes.
@@ -271,13 +271,13 @@ class Refusals(NamedTuple):
 
     Attributes
     ----------
-    refused : function
+    answer_problem : function
         Returns the answer for a problem; more headers may be given after it.
-    failed : function
+    answer_error : function
         Returns the answer for an error that the handler of a route raised.
     body, media : type, str
         Type and media type of the body of these answers.
-    meaning : function
+    describe_status : function
         Returns the description of a status for the OpenAPI document.
     """
 
@@ -299,11 +299,11 @@ class Api:
         The prefix as a regular expression, with the group ``name`` for a placement.
     routes : iterable of Route
     refusals : Refusals
-    opened : function
+    get_service : function
         Returns the service object that handlers get, from a :class:`~tacit.service.http.site.Site`.
     label : str
         The prefix in metrics.
-    whole : bool
+    is_exclusive : bool
         Whether the API also answers unknown paths below the prefix.
     """
 

@@ -118,7 +118,7 @@ def deciding(path: str) -> tuple[Asking, Handler]:
 def _doubted(placement: Placement, began: int, request: Any, time: int, answer: Any) -> Any:
     """Return the answer with a warning if its request is probably a mistake.
 
-    A decision whose ``time`` is before ``began``, the begin of the request, was made for an earlier request.
+    A decision whose ``time`` is before ``start``, the start of the request, was made for an earlier request.
     """
     doubt = placement.doubt(request) or (
         _used_up(placement, answer.decision_id, time) if time < began else None

@@ -40,7 +40,7 @@ def age(microseconds: int) -> str:
 
     Examples
     --------
-    >>> age(400_000), age(90_000_000), age(7_300_000_000)
+    >>> format_age(400_000), format_age(90_000_000), format_age(7_300_000_000)
     ('now', '1 min ago', '2 h 1 min ago')
     """
     return _age(microseconds, 0)
@@ -51,7 +51,7 @@ def ages(microseconds: Sequence[int]) -> list[str]:
 
     Examples
     --------
-    >>> ages([90_000_000, 75_000_000])
+    >>> format_ages([90_000_000, 75_000_000])
     ['1 min 30 s ago', '1 min 15 s ago']
     """
     different = len({time // SECOND for time in microseconds})
@@ -291,9 +291,9 @@ def nice_ticks(highest: float, lowest: float = 0.0) -> list[float]:
 
     Examples
     --------
-    >>> [round(tick, 3) for tick in nice_ticks(0.13)]
+    >>> [round(tick, 3) for tick in choose_ticks(0.13)]
     [0.0, 0.05, 0.1, 0.15]
-    >>> [round(tick, 3) for tick in nice_ticks(0.2, -0.3)]
+    >>> [round(tick, 3) for tick in choose_ticks(0.2, -0.3)]
     [-0.4, -0.2, 0.0, 0.2]
     """
     reach = max(highest, 0.0) - min(lowest, 0.0)
@@ -321,7 +321,7 @@ def written(amount: float, scale: RewardScale) -> str:
 
     Examples
     --------
-    >>> written(0.1234, RewardScale()), written(12.345, RewardScale(0.0, 200.0, "revenue"))
+    >>> format_reward(0.1234, RewardScale()), format_reward(12.345, RewardScale(0.0, 200.0, "revenue"))
     ('12.3 %', '12.35')
     """
     return percent(amount) if scale.shares else f"{amount:.4g}"
@@ -356,7 +356,7 @@ def clock_time(time: int, step: int = MINUTE) -> str:
 
     Examples
     --------
-    >>> clock_time(1_700_000_000_000_000), clock_time(1_700_000_000_000_000, DAY)
+    >>> format_time(1_700_000_000_000_000), format_time(1_700_000_000_000_000, DAY)
     ('14 Nov 22:13', '14 Nov')
     """
     moment = datetime.fromtimestamp(time / SECOND, UTC)
@@ -370,7 +370,7 @@ def time_ticks(span: Span) -> list[tuple[int, str]]:
 
     Examples
     --------
-    >>> [name for _, name in time_ticks(Span(0, 86_400 * SECOND))]
+    >>> [name for _, name in choose_time_ticks(Span(0, 86_400 * SECOND))]
     ['06:00', '12:00', '18:00', '2 Jan']
     """
     step = next((s for s in STEPS if (span.end - span.begin) / s <= MOST_TICKS), STEPS[-1])

@@ -53,14 +53,14 @@ def arms_believed(names: Sequence[str], of: ArmBeliefs, most: int | None = None)
     Parameters
     ----------
     names : sequence of str
-    of : ArmBeliefs
+    beliefs : ArmBeliefs
     most : int, optional
         Largest number of arms; the ones that are most likely the best are returned.
 
     Examples
     --------
     >>> of = ArmBeliefs.of_counts(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
-    >>> film, shop = arms_believed(["film", "shop"], of)
+    >>> film, shop = estimate_arms(["film", "shop"], of)
     >>> [round(x, 3) for x in (film.low, film.high, film.best, shop.best)]
     [0.224, 1.0, 0.667, 0.333]
     """
@@ -135,7 +135,7 @@ class BusyKey(NamedTuple):
     plays : float
         Impressions that count now: since the last restart, or weighted by a window or a discount.
     epoch : int
-    leader : Believed or None
+    leader : RateEstimate or None
         The arm that is most likely the best by the policy's estimates; None if none was shown since the
         last restart.
     """

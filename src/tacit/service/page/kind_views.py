@@ -69,7 +69,7 @@ class DuelView(View):
     Parameters
     ----------
     placement : DuelPlacement
-    look : Look
+    page_data : PageData
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class FeatureView(View):
     Parameters
     ----------
     placement : FeaturePlacement
-    look : Look
+    page_data : PageData
     """
 
     template = "features.html"
@@ -278,7 +278,7 @@ class SlateView(View):
     Parameters
     ----------
     placement : SlatePlacement
-    look : Look
+    page_data : PageData
     """
 
     template = "slates.html"

@@ -201,7 +201,7 @@ class Preferences:
 
     Parameters
     ----------
-    found : ReadVerdict
+    verdict : ReadVerdict
     """
 
     def __init__(self, found: ReadVerdict) -> None:

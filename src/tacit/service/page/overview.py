@@ -1,6 +1,6 @@
 """The overview of placements: their health, with placements that have problems first."""
 
-# 1. ``complaints``: a sentence for each problem of a placement.
+# 1. ``list_problems``: a sentence for each problem of a placement.
 # 2. ``Row``, ``OverviewRows``: the rows of the overview.
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def complaints(placement: Placement, now: int, answered: timeline.Answered | Non
     placement : Placement
     now : int
         Microseconds since 1970.
-    answered : Answered, optional
+    answered : AnswerStatistics, optional
         Statistics of the answers to its requests.
     """
     failing = [] if answered is None or not answered.wrong else [answered.wrong]
@@ -201,7 +201,7 @@ LONGEST_LABEL = 60
 SPARK_POINTS = 48
 KEPT_SECONDS = 30
 MANY = 50
-"""With more placements than this, rows are reused for ``KEPT_SECONDS``."""
+"""With more placements than this, rows are reused for ``REUSE_SECONDS``."""
 
 
 class Row:
@@ -212,7 +212,7 @@ class Row:
     placement : Placement
     now : int
         Microseconds since 1970.
-    answered : Answered, optional
+    answered : AnswerStatistics, optional
         Statistics of the answers to its requests.
 
     Attributes
@@ -227,7 +227,7 @@ class Row:
     spark : Markup
     range : str
         Label of the sparkline's range of time.
-    lift : ShownLift or None
+    lift : ScaledLift or None
         Numbers of the lift.
     verdict, without : str
         The sentence of the lift; and the note on its control.
@@ -295,7 +295,7 @@ class OverviewRows:
     ----------
     clock : function
         Returns the time in microseconds since 1970.
-    answers : Answers
+    answers : AnswerCounts
     """
 
     def __init__(self, clock: Callable[[], int], answers: timeline.Answers) -> None:

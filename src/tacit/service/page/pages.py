@@ -1,6 +1,6 @@
 """Render the HTML pages of a service: the overview, and a page for each placement and each key."""
 
-# 1. ``Looks``: a cache of pages, which renders each page once for concurrent visitors.
+# 1. ``PageCache``: a cache of pages, which renders each page once for concurrent visitors.
 # 2. ``Pages``: overview, placement, key.
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Pages:
     ----------
     engine : Service
         Only read, never changed.
-    answers : Answers, optional
+    answers : AnswerCounts, optional
         Counts of answers to requests, if they are counted.
     feeds : function, optional
         Returns the latest reports of feeds of events.
@@ -165,7 +165,7 @@ class Pages:
         Parameters
         ----------
         name : str
-        asked : dict of str to str
+        query : dict of str to str
             Query of the address: a ``range``, or ``from`` and ``to``; keys to ``find``; the
             ``verdict`` on duels.
 

@@ -2,7 +2,7 @@
 
 # 1. Ranges of time, and sums of rewards and impressions in intervals of them.
 # 2. Rates with confidence intervals.
-# 3. ``Answers``: numbers and times of answers to requests in the last hour.
+# 3. ``AnswerCounts``: numbers and times of answers to requests in the last hour.
 # 4. Changes of a placement in words.
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Stretch(NamedTuple):
         Microseconds since 1970.
     sums : array of float64
         Sums of rewards and weights.
-    shown : array of float64, shape (arms,)
+    impressions : array of float64, shape (arms,)
         Impressions of each arm.
     """
 
@@ -186,7 +186,7 @@ def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
 
     Examples
     --------
-    >>> [round(x, 3) for x in rate_of(10, 100)[:3]]
+    >>> [round(x, 3) for x in compute_rate(10, 100)[:3]]
     [0.1, 0.055, 0.174]
     """
     if trials <= 0:
@@ -200,7 +200,7 @@ def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
 
 
 def rate_points(found: Sequence[Stretch], each: int = 1, scale: RewardScale = SHARES) -> list[Point]:
-    """Return rewards per impression over time, where an impression shows ``each`` arms."""
+    """Return rewards per impression over time, where an impression shows ``arms_per_reward`` arms."""
     return [
         Point(stretch.begin, stretch.end, *rate_of(float(stretch.sums[R]), stretch.trials / each, scale))
         for stretch in found
@@ -300,10 +300,10 @@ class Answers:
 
     Examples
     --------
-    >>> answers = Answers(lambda: {"home"})
+    >>> answers = AnswerCounts(lambda: {"home"})
     >>> for status in (200, 200, 422):
     ...     answers.count("home", status, 0.002)
-    >>> answers.of("home").refused, round(answers.of("home").slow, 4)
+    >>> answers.read_statistics("home").refused, round(answers.read_statistics("home").slow, 4)
     (1, 0.0022)
     """
 
@@ -369,13 +369,13 @@ def words(change: LoggedChange) -> str:
 
     Examples
     --------
-    >>> words(LoggedChange(0, None, "mode", {"mode": "frozen"}))
+    >>> describe_change(LoggedChange(0, None, "mode", {"mode": "frozen"}))
     'mode: frozen'
-    >>> words(LoggedChange(0, "ann", "arms", {"add": ["a"], "retire": [], "restore": ["b", "c"]}))
+    >>> describe_change(LoggedChange(0, "ann", "arms", {"add": ["a"], "retire": [], "restore": ["b", "c"]}))
     'arm added: a; arms restored: b, c'
-    >>> words(LoggedChange(0, None, "configuration", {"window": {"before": 30, "after": 60}}))
+    >>> describe_change(LoggedChange(0, None, "configuration", {"window": {"before": 30, "after": 60}}))
     'window: 30 to 60'
-    >>> words(LoggedChange(0, None, "rebuild", {"policy": "UCB1", "left": "…"}))
+    >>> describe_change(LoggedChange(0, None, "rebuild", {"policy": "UCB1", "left": "…"}))
     'rebuild: UCB1 decides'
     """
     detail = change.detail

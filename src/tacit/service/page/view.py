@@ -1,7 +1,7 @@
 """The page's view of one placement of any kind, and its controls.
 
 Templates read :class:`Controls`, the settings that can be changed, and :class:`View`, which computes
-everything else when a template reads it, from the data of a :class:`Look`.
+everything else when a template reads it, from the data of a :class:`PageData`.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Look(NamedTuple):
     ----------
     now : int
         Microseconds since 1970.
-    asked : Range
+    time_range : Range
         Range of time of the page.
     changes : sequence of LoggedChange
         Changes of the placement, in order.
@@ -217,7 +217,7 @@ class View:
     Parameters
     ----------
     placement : Placement
-    look : Look
+    page_data : PageData
     """
 
     template = "arms.html"
