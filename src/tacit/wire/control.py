@@ -68,7 +68,7 @@ class ModeNow(msgspec.Struct):
 class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arms to be added, retired and restored: all of them, or none.
 
-    The answer has the arms after the change. An empty request changes nothing.
+    All changes are made, or none. The answer has the arms after the change; an empty request changes nothing.
 
     Attributes
     ----------
@@ -139,7 +139,10 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Unpin(msgspec.Struct, frozen=True):
-    """The request to let the policy decide again; without a pin, it changes nothing."""
+    """The request to let the policy decide again.
+
+    Without a pin, it changes nothing.
+    """
 
 
 class PinNow(msgspec.Struct):
@@ -332,7 +335,9 @@ class LentParts(msgspec.Struct, frozen=True):
 
 
 class HistoryOf(msgspec.Struct, frozen=True):
-    """The query for the latest changes, the last change first.
+    """The query for the latest changes.
+
+    The last change comes first.
 
     Attributes
     ----------
