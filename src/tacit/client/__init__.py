@@ -1,4 +1,4 @@
-"""A client of the decision service, sync and async, whose retries decide and count nothing twice.
+"""Clients of the decision service, sync and async, whose retries never decide or count anything twice.
 
 Needs the extra ``client``; nothing else in the package imports it.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # It loads the learners, which a client that asks does not need.
+    # Imported when it is first used, since it imports the learners, which the other clients do not need.
     if name == "Local":
         from tacit.client.local import Local
 

@@ -1,7 +1,7 @@
-"""Messages as they are sent, each field checked as the structures of the wire say it.
+"""Convert messages to JSON bodies, with checks derived from the annotations of the wire's structures.
 
-A structure's fields are read once (:func:`fields_of`); each becomes a check that takes what a caller has
-at hand, such as NumPy's numbers and arrays, and returns what JSON has (:func:`check_of`).
+The fields of a structure are read once (:func:`read_fields`); the check of a field (:func:`make_check`)
+accepts values such as NumPy's numbers and arrays, and returns values of JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LARGEST = sys.float_info.max
 
 
 class Field(NamedTuple):
-    """A field of a message."""
+    """A field of a message, with the check of its values."""
 
     name: str
     sent_as: str
@@ -40,27 +40,27 @@ class Field(NamedTuple):
 
 
 def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
-    """Return a message as it is sent.
+    """Return the JSON body of a message.
 
-    What was left out stays out, except its id: with a new one in its place, the same body may be
-    sent again.
+    Fields of None are left out, except that a missing id is replaced by a new one, so that the body
+    can be sent again safely.
 
     Parameters
     ----------
     message : Struct
-        Of :mod:`tacit.wire`.
+        A structure of :mod:`tacit.wire`.
     place : str, default ""
-        What errors put before a field: ``decisions[1].``.
+        Prefix of the field in errors: ``decisions[1].``.
 
     Raises
     ------
     InvalidValue
-        If a field cannot be right.
+        If a field is not valid.
 
     Examples
     --------
     >>> from tacit.wire.decisions import Feedback
-    >>> body(Feedback("018bcfe5", 1, "click 7"))
+    >>> make_body(Feedback("018bcfe5", 1, "click 7"))
     {'decision_id': '018bcfe5', 'reward': 1.0, 'feedback_id': 'click 7'}
     """
     if isinstance(message, Clicks) and (message.clicks is None) == (message.items is None):
@@ -80,12 +80,12 @@ def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """Return the fields of a structure of the wire, with the check of each.
+    """Return the fields of a structure of the wire, with their checks.
 
     Examples
     --------
     >>> from tacit.wire.lift import LiftOf
-    >>> [field.sent_as for field in fields_of(LiftOf)][:3]
+    >>> [field.encoded_name for field in read_fields(LiftOf)][:3]
     ['confidence', 'control', 'from']
     """
     described = inspect.type_info(kind)
@@ -97,11 +97,11 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 
 def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
-    """Return the check of values of a type; ``schema`` is what its annotation adds.
+    """Return the check of values of a type; ``schema`` has the constraints of its annotation.
 
     Examples
     --------
-    >>> share = check_of(inspect.type_info(float), {"exclusiveMinimum": 0, "maximum": 0.5})
+    >>> share = make_check(inspect.type_info(float), {"exclusiveMinimum": 0, "maximum": 0.5})
     >>> share("share", np.float32(0.25))
     0.25
     """
@@ -125,12 +125,12 @@ def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Che
             return _mapping_to(check_of(kind.value_type))
         case inspect.UnionType():
             return _one_of(kind.types)
-    # What is inside, the service knows.
+    # The service checks the content.
     return lambda field, given: dict(given) if isinstance(given, Mapping) else given
 
 
 def _text(such: str | None) -> Check:
-    """Return the check of a text, perhaps of a time, which may be a date or datetime."""
+    """Return the check of a text; with ``note``, of a time, which may also be a date or datetime."""
 
     def checked(field: str, given: Any) -> str:
         if such and not isinstance(given, str | date):
@@ -138,7 +138,7 @@ def _text(such: str | None) -> Check:
         if such and isinstance(given, datetime) and given.tzinfo is None and given.astimezone().utcoffset():
             doubt = f"{field}: {given:%Y-%m-%d %H:%M} has no zone, and is taken as UTC"
             doubt += "; if it is a time of here, give it .astimezone()"
-            # To those who called the client's method.
+            # The warning points at the call of the client's method.
             warnings.warn(doubt, AssumptionWarning, stacklevel=7)
         return checks.name(field, given.isoformat() if such and isinstance(given, date) else given)
 
@@ -146,7 +146,7 @@ def _text(such: str | None) -> Check:
 
 
 def _number(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
-    """Return the check of a number within the bounds that the structure, or its schema, says."""
+    """Return the check of a number within the bounds of its type or schema."""
     above, high = schema.get("exclusiveMinimum", kind.gt), schema.get("exclusiveMaximum", LARGEST)
     low = next((bound for bound in (above, kind.ge) if bound is not None), -LARGEST)
     most = schema.get("maximum", high) if kind.le is None else kind.le
@@ -190,7 +190,7 @@ FORMS: dict[type[inspect.Type], tuple[type, str]] = {
     inspect.StructType: (Mapping, "values by name"),
     inspect.ListType: (Iterable, "a list"),
 }
-"""What a value of each type looks like, in the order in which it is looked at: a text is iterable, too."""
+"""Python type and description of each type, in the order of the checks, since a text is also iterable."""
 
 
 def _one_of(kinds: Sequence[inspect.Type]) -> Check:
@@ -203,7 +203,7 @@ def _one_of(kinds: Sequence[inspect.Type]) -> Check:
     def checked(field: str, given: Any) -> Any:
         given = given.item() if isinstance(given, np.generic) else given
         if isinstance(given, float) and math.isnan(given) and type(None) in {form for form, *_ in forms}:
-            # As in the library.
+            # As in the library, NaN means a missing value.
             return None
         for form, _, check in forms:
             if isinstance(given, form):

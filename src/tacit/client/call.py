@@ -1,9 +1,9 @@
-"""A call: a request, when to ask again, how its answer is read, and which errors say no to it."""
+"""Calls of the clients without a transport: requests, retries, decoding of answers, and errors."""
 
-# 1. ``ServiceError``: what the service says no to.
-# 2. When to ask again: what is worth it, and after how long.
-# 3. ``Call``: a request that is the same on every try, and how its answer is read, without a transport.
-# 4. ``call``: what makes a function a method of both clients, with its type in each.
+# 1. ``ServiceError``: errors for refused requests.
+# 2. Retries: which replies are worth a retry, and after which pause.
+# 3. ``Call``: a request that is the same on every try, with the decoder of its answer.
+# 4. ``call``: the decorator of methods of both clients, which gives them their types.
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from tacit.client.bodies import body
 from tacit.errors import AssumptionWarning, InvalidValue, TacitError
 from tacit.wire.verbs import Verb
 
-# ---- What the service says no to, as errors that name the field, the value and the remedy
+# ---- Errors for refused requests, which name the field, the value and the remedy
 
 LONGEST_SHOWN = 200
 
 
 class ServiceError(TacitError):
-    """The service did not do what it was asked; its subclasses say what to do about it.
+    """The service refused a request or did not answer; the subclasses distinguish the remedies.
 
     Parameters
     ----------
     field : str
-        What was wrong: ``reward``, ``decisions[1].arms``, ``placement``, ``store``, ``url`` …
+        The invalid field: ``reward``, ``decisions[1].arms``, ``placement``, ``store``, ``url`` …
     value : object
-        What was given for it; None where it is unknown or secret.
+        The value of the field; None if it is unknown or secret.
     what : str
-        What is wrong with it, and after the last semicolon the remedy.
+        The problem with the value and, after the last semicolon, the remedy.
     kind : str
         The end of the problem's type: ``conflict``, ``unknown-decision`` …; ``no-answer`` if there
-        was none, ``foreign`` if the answer is not one of the service.
+        was no answer, ``foreign`` if the answer is not from the service.
     status : int or None
         The HTTP status, if there was one.
 
@@ -83,7 +83,7 @@ class ServiceError(TacitError):
 
 
 class InvalidRequest(ServiceError, ValueError):
-    """A value is missing, unknown or outside what its field allows: ask otherwise."""
+    """A value is missing, unknown or not allowed: correct the request."""
 
 
 class NotFound(ServiceError, LookupError):
@@ -91,26 +91,26 @@ class NotFound(ServiceError, LookupError):
 
 
 class Conflict(ServiceError):
-    """The id stands for something else, or the decision has had all the feedback it can have."""
+    """The id is in use for another request, or the decision has had too much feedback."""
 
 
 class Denied(ServiceError):
-    """The key is missing, unknown, or for something else."""
+    """The key is missing, unknown, or does not allow the request."""
 
 
 class Unavailable(ServiceError):
-    """The service gave no answer, or could not do it now, however often it was asked.
+    """The service did not answer, or could not serve the request at present, after all tries.
 
-    Whether it took effect may be unknown. Asking again with the same ids is safe.
+    Whether the request took effect may be unknown. It is safe to send it again with the same ids.
     """
 
 
 def error_for(status: int) -> type[ServiceError]:
-    """Return the error that stands for a status.
+    """Return the class of errors for a status.
 
     Examples
     --------
-    >>> [error_for(status).__name__ for status in (301, 403, 404, 409, 422, 429, 503)]
+    >>> [get_error_class(status).__name__ for status in (301, 403, 404, 409, 422, 429, 503)]
     ['ServiceError', 'Denied', 'NotFound', 'Conflict', 'InvalidRequest', 'Unavailable',
      'Unavailable']
     """
@@ -128,11 +128,11 @@ def error_for(status: int) -> type[ServiceError]:
     return InvalidRequest if status >= 400 else ServiceError
 
 
-# ---- When to ask again: what is worth it, and how long to wait before
+# ---- Retries
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
-# A caller who is asked to come back later than this had better hear it than hang.
+# If the service asks for a longer pause, an error is better than a call that hangs.
 LONGEST_ASKED = 60.0
 MOST_DOUBLINGS = 20
 
@@ -140,7 +140,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 class Reply(NamedTuple):
-    """What came back for one try: an answer, or the failure that came in its place."""
+    """The reply to one try: an HTTP response, or a failure of the connection."""
 
     status: int | None
     body: bytes = b""
@@ -149,23 +149,23 @@ class Reply(NamedTuple):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may fare better later."""
+        """True if a retry of the same request may succeed."""
         return self.status is None or self.status in (408, 429) or self.status >= 500
 
 
 def pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Generator) -> float:
-    """Return how long to wait before the next try; infinity if there is none.
+    """Return the pause before the next try; infinity if there is none.
 
-    The pause is uniform between 0 and a bound that doubles with each try, so that those who failed
-    together do not come back together; what the service asked for comes on top.
+    The pause is uniform between 0 and a bound that doubles with each try, so that clients that failed
+    together do not retry together; the pause that the service asks for is added.
 
     Parameters
     ----------
     reply : Reply
     tries : int
-        How often it was tried by now, at least 1.
+        Number of tries so far, at least 1.
     retries : int
-        How many tries may follow the first.
+        Number of tries that may follow the first.
     now : float
         Seconds since 1970, for a ``Retry-After`` that is a date.
     rng : numpy.random.Generator
@@ -183,9 +183,9 @@ def pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Gen
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> 5 <= pause(Reply(503, retry_after="5"), 1, 3, 0.0, rng) < 5.1
+    >>> 5 <= compute_pause(Reply(503, retry_after="5"), 1, 3, 0.0, rng) < 5.1
     True
-    >>> pause(Reply(503), 4, 3, 0.0, rng), pause(Reply(409), 1, 3, 0.0, rng)
+    >>> compute_pause(Reply(503), 4, 3, 0.0, rng), compute_pause(Reply(409), 1, 3, 0.0, rng)
     (inf, inf)
     """
     asked = seconds_asked(reply.retry_after, now)
@@ -196,13 +196,13 @@ def pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Gen
 
 
 def seconds_asked(retry_after: str, now: float) -> float:
-    """Return for how many seconds a ``Retry-After`` asks; 0 if it cannot be read.
+    """Return the pause in seconds that a ``Retry-After`` header asks for; 0 if it is invalid.
 
     Examples
     --------
-    >>> seconds_asked("120", 0.0), seconds_asked("soon", 0.0)
+    >>> parse_retry_after("120", 0.0), parse_retry_after("soon", 0.0)
     (120.0, 0.0)
-    >>> seconds_asked("Fri, 31 Dec 1999 23:59:59 GMT", 946684790.0)
+    >>> parse_retry_after("Fri, 31 Dec 1999 23:59:59 GMT", 946684790.0)
     9.0
     """
     text = retry_after.strip()
@@ -217,7 +217,7 @@ def seconds_asked(retry_after: str, now: float) -> float:
         return 0.0
 
 
-# ---- A call: a request, the same on every try, and how its answer is read; without any transport
+# ---- Calls
 
 A = TypeVar("A")
 M = TypeVar("M", bound=msgspec.Struct)
@@ -231,7 +231,7 @@ decode = msgspec.json.decode
 
 
 class Call(NamedTuple, Generic[A]):
-    """A request to a placement, and how its answer is read."""
+    """A request to a placement, with the function ``read`` that decodes its answer."""
 
     placement: str
     action: str
@@ -241,11 +241,11 @@ class Call(NamedTuple, Generic[A]):
 
     @property
     def path(self) -> str:
-        """Where it goes, below the address of the service."""
+        """Path of the request, below the address of the service."""
         return f"/v1/placements/{self.placement}/{self.action}"
 
     def given(self, field: str) -> Any:
-        """Return what the call gives for a field such as ``decisions[1].arms``, None if nothing."""
+        """Return the call's value of a field such as ``decisions[1].arms``; None if it has none."""
         if field == "placement":
             return self.placement
         value = {} if self.body is None else decode(self.body)
@@ -262,7 +262,7 @@ class SiteCall(Call[A]):
 
     @property
     def path(self) -> str:
-        """Where it goes, below the address of the service."""
+        """Path of the request, below the address of the service."""
         return f"/v1/{self.action}"
 
 
@@ -273,14 +273,14 @@ def call_to(
     read: Callable[[bytes], A],
     method: str | None = None,
 ) -> Call[A]:
-    """Return a call to a placement, by default a GET if there is nothing to send, or else a POST.
+    """Return a call to a placement, by default a GET if there is no content, else a POST.
 
     Raises
     ------
     InvalidValue
-        If its name could be none.
+        If the placement's name is not valid.
     """
-    # What is no such name would lead to another path.
+    # An invalid name could lead to another path.
     if not (isinstance(placement, str) and _PLACEMENT.fullmatch(placement)):
         raise InvalidValue("placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -")
     method = method or ("GET" if content is None else "POST")
@@ -289,12 +289,12 @@ def call_to(
 
 
 def ask(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
-    """Return the call that asks something of a placement.
+    """Return the call of a verb of a placement, with a message.
 
     Raises
     ------
     InvalidValue
-        If the name could be none, or a field cannot be right.
+        If the placement's name or a field is not valid.
     """
     given, path, content = body(message), verb.path, None
     if verb.method in ("POST", "PUT"):
@@ -306,21 +306,21 @@ def ask(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
 
 
 def part(name: str, call: Call[Any]) -> Call[Any]:
-    """Return a call that is answered with one field of its answer."""
+    """Return a call that returns only one field of its answer."""
     return call._replace(read=lambda reply: getattr(call.read(reply), name))
 
 
 def ask_many(
     verb: Verb[Any], placement: str, kind: type[M], messages: Iterable[M | msgspec.Raw]
 ) -> Call[list[Any]]:
-    """Return the call with many messages of a type, answered in their order.
+    """Return the call of a verb for many messages of a type, with the answers in their order.
 
-    One that is encoded already was checked before.
+    Messages that are already encoded are not checked.
 
     Raises
     ------
     InvalidValue
-        If one is not of that type, or has a field that cannot be right.
+        If a message is not of that type, or has a field that is not valid.
     """
     (field,) = (field.name for field in msgspec.structs.fields(verb.answer))
     bodies: list[Any] = []
@@ -350,7 +350,7 @@ class _Problem(msgspec.Struct):
 
 
 def answer(call: Call[A], replies: list[Reply], url: str) -> A:
-    """Return the answer to a call, or raise what the last reply says is wrong.
+    """Return the answer to a call, or raise the error of the last reply.
 
     Raises
     ------
@@ -379,17 +379,17 @@ def answer(call: Call[A], replies: list[Reply], url: str) -> A:
         ) from error  # fmt: skip
     for each in answered if isinstance(answered, list) else [answered]:
         if doubt := getattr(each, "warning", None):
-            # To those who called the client's method.
+            # The warning points at the call of the client's method.
             warnings.warn(doubt, AssumptionWarning, stacklevel=4)
     return answered
 
 
 def _refuse(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:
-    """Raise the error for a reply that is no answer."""
+    """Raise the error for a reply that refuses the request."""
     try:
         problem = decode(content, type=_Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        # A proxy, or something else altogether.
+        # The reply is not from the service, but perhaps from a proxy.
         raise error_for(status)(
             "url", url, f"it answered {status} and no more; see what is there", "foreign", status
         ) from None
@@ -398,21 +398,21 @@ def _refuse(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:
     raise error_for(status)(problem.field, call.given(problem.field), what, kind, status)
 
 
-# ---- A call as a method of the clients: what makes it one, and the type that it has there
+# ---- Calls as methods of the clients, and their types
 #
-# A call is a method of a class of calls that returns a :class:`Call`; both clients have it, as a method
-# that returns the answer and as one to be awaited.
+# Classes of calls have methods that return a :class:`Call`. Both clients have a method for each: one returns
+# the answer, the other is a coroutine.
 
 P = ParamSpec("P")
 A_co = TypeVar("A_co", covariant=True)
 
 
 class Blocking:
-    """A client whose calls return the answer."""
+    """Base of the client whose methods return answers."""
 
 
 class Awaited:
-    """A client whose calls are to be awaited."""
+    """Base of the client whose methods are coroutines."""
 
 
 class Method(Protocol[P, A_co]):
@@ -431,5 +431,5 @@ class Method(Protocol[P, A_co]):
 
 
 def call(make: Callable[Concatenate[Any, P], Call[A]]) -> Method[P, A]:
-    """Return the function as it is; to a type checker it is what the clients make of it."""
+    """Return the function itself, with the type of the clients' method for type checkers."""
     return cast("Method[P, A]", make)

@@ -1,8 +1,8 @@
-"""The two clients: the same calls, over a connection that blocks and over one that does not."""
+"""The two clients, blocking and asynchronous, with the same calls."""
 
-# 1. ``_Connection``: address, key, pauses; all but waiting.
-# 2. ``_with_calls``: a client gets each call of the tables as a method.
-# 3. ``Client`` and ``AsyncClient``: the same loop of tries, over two transports.
+# 1. ``_Connection``: address, key and pauses, which both share.
+# 2. ``_add_calls``: gives a client each call as a method.
+# 3. ``Client`` and ``AsyncClient``: the loop of tries over a blocking and an asynchronous transport.
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 CONNECTIONS = 100
 # Shorter than the 5 s after which the service closes idle connections, so that no request is
-# sent into one that is just being closed.
+# sent over a connection that is just being closed.
 KEPT_SECONDS = 4.0
 HIDDEN = "(hidden)"
 
@@ -43,7 +43,7 @@ logger = logging.getLogger("tacit.client")
 
 
 class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
-    """What both clients share: all but waiting."""
+    """Base of both clients: everything except sending and waiting."""
 
     _connect: Callable[..., H]
 
@@ -90,7 +90,7 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
 
 
 def _with_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
-    """Return the decorator that gives a client each of the calls as a method of its own."""
+    """Return a class decorator that gives a client a method for each call, made by ``method_of``."""
 
     def give(client: C) -> C:
         for name, make in (vars(DecisionCalls) | vars(FeedbackCalls) | vars(ControlCalls)).items():
@@ -125,29 +125,29 @@ def _awaited(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[Any, Any, 
 class Client(_Connection[httpx.Client], Blocking):
     """A client of the decision service.
 
-    Every decision and all feedback is sent with an id, made here unless one is given. So a request
-    that got no answer (a timeout, a lost connection), or one of 408, 429 and 5xx, is sent again as
-    it was, and decides and counts nothing twice. It may be used by several threads.
+    All decisions and feedback are sent with ids, which the client makes unless they are given. So a
+    request without an answer (a timeout, a lost connection), or with a status of 408, 429 or 5xx, is
+    retried unchanged, and never decides or counts twice. Several threads may share a client.
 
     Parameters
     ----------
     url : str
         Address of the service: ``http://127.0.0.1:8787``.
     key : str, optional
-        API key. No representation and no log shows it.
+        API key. It is not part of the client's ``repr`` or logs.
     timeout : float, default 5
         Seconds that each try waits for a connection, and for any progress on it.
     retries : int, default 3
-        How many tries may follow the first. The pause before each is random, of at most 0.1 s,
-        0.2 s, 0.4 s … up to 10 s, on top of what ``Retry-After`` asks for; if that is more than
-        60 s, there is no further try.
+        Number of tries that may follow the first. The pause before each is random, of at most 0.1 s,
+        0.2 s, 0.4 s … up to 10 s, and the time that ``Retry-After`` asks for is added; if that is more
+        than 60 s, there is no further try.
     rng : numpy.random.Generator, optional
-        Where the pauses are drawn from; by default one seeded by the system.
+        Generator of the pauses; by default seeded by the system.
 
     Raises
     ------
     InvalidValue
-        If an argument is not allowed; nothing is sent then.
+        If an argument is not allowed; then nothing is sent.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class Client(_Connection[httpx.Client], Blocking):
 
 @_with_calls(_awaited)
 class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
-    """:class:`Client` for asyncio: the same methods, to be awaited.
+    """:class:`Client` for asyncio: the same methods as coroutines.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def _headers(key: str | None) -> dict[str, str]:
     if key is None:
         return headers
     if not (isinstance(key, str) and _KEY.fullmatch(key)):
-        # The key itself is shown to nobody.
+        # The message must not contain the key.
         wrong = {
             "it is of several lines": "\n" in str(key).strip(),
             "it ends with a line break, which .strip() takes away": str(key).endswith("\n"),
@@ -292,7 +292,13 @@ def _headers(key: str | None) -> dict[str, str]:
 
 
 def _checked_url(url: str) -> str:
-    """Return the address without a slash at its end, if it can be that of a service."""
+    """Return the address of a service without a trailing slash.
+
+    Raises
+    ------
+    InvalidValue
+        If it cannot be the address of a service.
+    """
     try:
         parts = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
@@ -305,7 +311,7 @@ def _checked_url(url: str) -> str:
         or parts.fragment
         or parts.path.rstrip("/").endswith("/v1")
     ):
-        # What stands before an @ may be a password.
+        # The part before an @ may contain a password.
         shown = HIDDEN if "@" in str(url) else url
         raise InvalidValue(
             "url", shown, "give http://HOST:PORT or https://HOST, without /v1; the key goes apart"

@@ -1,7 +1,7 @@
-"""The calls by which a placement is turned, and by which is seen who turned it, each once."""
+"""The clients' calls that change a placement, and return its saved states, segments and history."""
 
-# Each method is a call: its signature checks nothing, the structures of the wire do. In the order of the
-# table of verbs: pins, the holdout, items, other policies, history.
+# The structures of the wire check the arguments, not these methods. In the order of the table of verbs: pins,
+# the holdout, items, rebuilds, reports by segment, history.
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tacit.wire.lift import LATEST, ForWhom, ForWhomOf
 
 
 class ControlCalls:
-    """What both clients ask of a placement itself: the public methods here are calls."""
+    """Calls that both clients have as methods: changes of a placement, and its history."""
 
     @call
     def pin(self, placement: str, arms: Sequence[Arm], until: str | date) -> Call[wire.Pinned | None]:
-        """Let every decision of a placement show some arms until a time.
+        """Pin an arm or a list, which all decisions of a placement show until a time.
 
-        What does not offer them is decided by the policy. Feedback is learned as ever.
+        The policy still decides requests that do not offer it. Feedback is learned as usual.
 
         Parameters
         ----------
         placement : str
         arms : sequence of arms
-            One arm or ranker; of a placement that shows lists, the arms from the top.
+            One arm or ranker; or the arms of a list, from the top.
         until : str, datetime or date
             In ISO 8601; without a zone it is a time in UTC.
 
@@ -52,7 +52,7 @@ class ControlCalls:
 
     @call
     def unpin(self, placement: str) -> Call[wire.Pinned | None]:
-        """Let the policy of a placement decide again; nothing happens where nothing is pinned.
+        """Remove the pin of a placement, so that the policy decides again; without a pin, change nothing.
 
         Parameters
         ----------
@@ -78,24 +78,24 @@ class ControlCalls:
         unit: str = "decision",
         look: str | date | None = None,
     ) -> Call[wire.Holdout | None]:
-        """Keep a part of the traffic for a control, so that it shows what learning is worth.
+        """Hold out a share of the traffic for a control, to measure the lift.
 
-        It takes the place of the holdout that there was, until the one of the configuration is
-        changed. A chapter of the lift begins.
+        It replaces the current holdout, until the one in the configuration is changed. A new period
+        of the lift begins.
 
         Parameters
         ----------
         placement : str
         share : float, default 0.1
-            Of the decisions that are the control's; above 0, at most 0.5.
+            Share of decisions in the control group; above 0, at most 0.5.
         control : str or dict, default "uniform"
-            What it shows: an arm drawn ``uniform``ly, the ``baseline``, which is the first one on
-            offer, or always ``{"arm": …}``.
+            The control group is shown an arm drawn ``uniform``ly, the ``baseline``, which is the first
+            arm on offer, or always ``{"arm": …}``.
         unit : str, default "decision"
-            Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
+            Unit of assignment to a group: each ``decision``, all of a ``session`` or of a ``user``.
         look : str, datetime or date, optional
-            When one look is planned, in ISO 8601, such as ``2026-06-01``: at that one the interval
-            is sharper.
+            Planned time of one analysis, in ISO 8601, such as ``2026-06-01``, at which the interval
+            is narrower.
 
         Returns
         -------
@@ -106,13 +106,13 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        # The service says which controls and units there are.
+        # Any, since the service checks controls and units.
         asked: tuple[Any, ...] = share, control, unit, look
         return part("holdout", ask(verbs.HOLD_OUT, placement, wire.HoldoutOf(*asked)))
 
     @call
     def end_holdout(self, placement: str) -> Call[wire.Holdout | None]:
-        """Show nobody a control any more.
+        """End the holdout of a placement.
 
         Parameters
         ----------
@@ -137,18 +137,18 @@ class ControlCalls:
         vectors: npt.ArrayLike,
         segments: str | Sequence[str | None] | None = None,
     ) -> Call[ItemsNow]:
-        """Put items into the catalogue of a placement; those that are there get these vectors.
+        """Put items into the catalogue of a placement; existing items get these vectors.
 
         Parameters
         ----------
         placement : str
         ids : sequence of str
-            1 to 1000; a request holds as many as the service's ``batch_limit`` lets, some 300 of 384
+            1 to 1000 ids; the service's ``batch_limit`` may allow fewer, such as 300 items of 384
             numbers.
         vectors : array of float, shape (items, numbers)
             Each number within ±65,504; 11 binary digits of it are sent.
         segments : str, or sequence of str or None, optional
-            What all of them belong to, or each.
+            The segment of all items, or of each.
 
         Returns
         -------
@@ -167,13 +167,13 @@ class ControlCalls:
 
     @call
     def remove_items(self, placement: str, ids: Sequence[str]) -> Call[ItemsNow]:
-        """Take items out of the catalogue of a placement: all of them, or none.
+        """Remove items from the catalogue of a placement: all of them, or none.
 
         Parameters
         ----------
         placement : str
         ids : sequence of str
-            1 to 10,000.
+            1 to 10,000 ids.
 
         Returns
         -------
@@ -188,7 +188,7 @@ class ControlCalls:
 
     @call
     def items(self, placement: str) -> Call[ItemsNow]:
-        """Return how many items the catalogue of a placement has.
+        """Return the number of items in the catalogue of a placement.
 
         Parameters
         ----------
@@ -207,16 +207,16 @@ class ControlCalls:
 
     @call
     def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[wire.Rebuilt]:
-        """Fold the log of a placement into another policy, and let that decide from then on.
+        """Change the policy of a placement to another one, which first learns from the log.
 
-        Requests go on meanwhile. It takes as long as a start without a snapshot: give the client
-        such a ``timeout``, and no retries; it goes on whether anybody waits for it or not.
+        The service keeps deciding in the meantime. A rebuild takes as long as a start without a
+        snapshot: give the client such a ``timeout``, and no retries. It continues if the client leaves.
 
         Parameters
         ----------
         placement : str
         policy : str or dict
-            As the configuration says it: ``"ucb1"``, or a dict with the key ``name``.
+            The policy as in the configuration: ``"ucb1"``, or a dict with the key ``name``.
 
         Returns
         -------
@@ -225,19 +225,19 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; :class:`Conflict` while another one is under way.
+            As :meth:`decide`; :class:`Conflict` while another rebuild runs.
         """
         return ask(verbs.REBUILD, placement, wire.RebuildOf(policy))
 
     @call
     def rollback(self, placement: str, to: str | None = None) -> Call[wire.Rebuilt]:
-        """Go back to what a placement had learned before.
+        """Restore a saved state of a placement's policy.
 
         Parameters
         ----------
         placement : str
         to : str, optional
-            The name of a state, as :meth:`states` tells it; by default the one left last.
+            The name of a state, as :meth:`states` lists it; by default the one saved last.
 
         Returns
         -------
@@ -252,7 +252,7 @@ class ControlCalls:
 
     @call
     def states(self, placement: str) -> Call[list[wire.StateKept]]:
-        """Return what a placement can go back to, the latest first.
+        """Return the saved states that a placement can restore, the latest first.
 
         Parameters
         ----------
@@ -271,14 +271,14 @@ class ControlCalls:
 
     @call
     def for_whom(self, placement: str, limit: int = LATEST) -> Call[ForWhom]:
-        """Return which users a placement shows what, by what is known of them, and why.
+        """Return which arms a placement shows which users, by the fields of the context, and why.
 
         Parameters
         ----------
         placement : str
-            Whose policy learns from who is asking.
+            A placement whose policy reads the context.
         limit : int, default 2000
-            How many of the latest decisions are looked at, at most 10,000.
+            Number of the latest decisions in the report, at most 10,000.
 
         Returns
         -------
@@ -293,13 +293,13 @@ class ControlCalls:
 
     @call
     def history(self, placement: str, limit: int = 100) -> Call[list[wire.Change]]:
-        """Return who changed what of a placement, the last change first.
+        """Return the changes of a placement, the last change first.
 
         Parameters
         ----------
         placement : str
         limit : int, default 100
-            How many changes, at most 1000.
+            Number of changes, at most 1000.
 
         Returns
         -------
@@ -314,11 +314,11 @@ class ControlCalls:
 
 
 def five_digits(halves: npt.NDArray[np.float16]) -> Floats:
-    """Return numbers of half precision in the five decimal digits that tell them apart.
+    """Round numbers of half precision to five decimal digits, which distinguish them.
 
     Examples
     --------
-    >>> five_digits(np.array([1 / 3, 0.0, -1234.5], np.float16)).tolist()
+    >>> round_halves(np.array([1 / 3, 0.0, -1234.5], np.float16)).tolist()
     [0.33325, 0.0, -1234.0]
     """
     numbers = halves.astype(np.float64)

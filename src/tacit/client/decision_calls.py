@@ -1,7 +1,8 @@
-"""The calls that ask for decisions, each once: how it is made, what answers it, what it does."""
+"""The clients' calls for decisions, reports of results, and client-side decisions."""
 
-# One decision, then many, for arms, lists and duels; then what decisions came to: standings, verdict, lift;
-# then what is lent to those who decide next to their caller.
+# 1. Decisions, one and many, for arms, lists and duels.
+# 2. Reports: standings, verdict, lift.
+# 3. Client-side decisions: replicas of the learner, and decisions to be logged.
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tacit.wire.lists import Dueled, Listed, Search, Standings, StandingsOf, Ver
 
 
 class DecisionCalls:
-    """What both clients ask for: the public methods here are calls."""
+    """Calls that both clients have as methods: decisions and reports."""
 
     @call
     def decide(
@@ -42,35 +43,35 @@ class DecisionCalls:
         segment: str | None = None,
         unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Decided]:
-        """Return what to show.
+        """Choose an arm to show for one impression.
 
         Parameters
         ----------
         placement : str
-            Its name: 1 to 128 letters, digits, dots, _ and -.
+            Name of the placement: 1 to 128 letters, digits, dots, _ and -.
         key : str
-            What the decision is for; at most 512 bytes in UTF-8.
+            Key of the decision, such as a query; at most 512 bytes in UTF-8.
         arms : sequence of int or str, optional
             The arms on offer, by name or by number from 0; all if left out.
         context : mapping, or sequence of float, optional
-            Who is asking: what is known by name, ``{"device": "ios", "age": 31}``, as the placement is
-            configured; or numbers, for policies that read those.
+            Properties of the user by name, ``{"device": "ios", "age": 31}``, as the placement is
+            configured; or numbers, for policies that read numbers.
         decision_id : str, optional
-            Names the decision, in 1 to 256 characters: the same question with the same id gets
+            Id of the decision, of 1 to 256 characters: the same request with the same id gets
             the same answer. By default a new UUID of version 7.
         deferred : bool, default False
-            True: it counts only once it is activated.
+            If True, the decision counts only once it is activated.
         relevance, examination : sequence of sequence of float, optional
-            A row of features for each arm on offer, for policies that know arms by these; finite.
+            A row of finite features for each arm on offer, for policies that read features of arms.
         session : str, optional
-            Whose search this is, in 1 to 256 characters, for placements with the signal
+            Id of the session, of 1 to 256 characters, for placements with the signal
             ``reformulation``, or with a holdout of sessions.
         user : str, optional
-            Who is asking, in 1 to 256 characters, for placements with a holdout of users.
+            Id of the user, of 1 to 256 characters, for placements with a holdout of users.
         segment : str, optional
-            Of the placement's catalogue: all its items are on offer, without ``arms``.
+            Segment of the placement's catalogue: without ``arms``, all its items are on offer.
         unknown : str, optional
-            ``"skip"`` arms that are not in the catalogue; by default they are refused.
+            ``"skip"`` arms that are not in the catalogue; by default such a request is refused.
 
         Returns
         -------
@@ -79,9 +80,9 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue
-            If an argument is not allowed; nothing is sent then.
+            If an argument is not allowed; then nothing is sent.
         ServiceError
-            What the service says no to: :class:`InvalidRequest`, :class:`NotFound`,
+            If the service refuses the request: :class:`InvalidRequest`, :class:`NotFound`,
             :class:`Conflict`, :class:`Denied`; :class:`Unavailable` after the last try.
         """
         impression = Impression(
@@ -91,7 +92,7 @@ class DecisionCalls:
 
     @call
     def decide_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Decided]]:
-        """Return what to show for 1 to 1000 impressions: all are decided in one commit, or none.
+        """Choose arms for 1 to 1000 impressions; all are decided in one commit, or none.
 
         Parameters
         ----------
@@ -127,7 +128,7 @@ class DecisionCalls:
         segment: str | None = None,
         unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Listed]:
-        """Return which arms to list.
+        """Choose the arms to show as a list.
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class DecisionCalls:
 
     @call
     def slate_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Listed]]:
-        """Return which arms to list for 1 to 1000 impressions, decided in one commit, or none.
+        """Choose lists of arms for 1 to 1000 impressions; all are decided in one commit, or none.
 
         Parameters
         ----------
@@ -185,22 +186,22 @@ class DecisionCalls:
         user: str | None = None,
         segments: Mapping[str, str] | None = None,
     ) -> Call[Dueled]:
-        """Return which two rankers duel, and one list of both.
+        """Choose two rankers for a duel and interleave their lists.
 
         Parameters
         ----------
         placement : str
         rankings : mapping from str to sequence of int or str, optional
-            From every ranker's name to its items, best first; without it the answer is a pair
-            alone, whose outcome is the reward of :meth:`feedback`.
+            From every ranker's name to its items, best first; without it the answer is only a
+            pair, whose outcome is the reward of :meth:`feedback`.
         key : str, default "all"
-            What finds a best ranker of its own, such as a market; at most 512 bytes in UTF-8.
+            Key with a best ranker of its own, such as a market; at most 512 bytes in UTF-8.
         context, decision_id, deferred : optional
             As for :meth:`decide`.
         session, user : str, optional
-            Whose search it is, for the verdict, and for a holdout; only a hash of it is kept.
+            Ids of the session and the user, for the verdict, and for a holdout; only a hash is stored.
         segments : mapping from str to str, optional
-            What else is known of the search, by the names of the placement's ``segments``.
+            Properties of the search, by the names of the placement's ``segments``.
 
         Returns
         -------
@@ -216,7 +217,7 @@ class DecisionCalls:
 
     @call
     def duel_many(self, placement: str, searches: Iterable[Search]) -> Call[list[Dueled]]:
-        """Return which rankers duel for 1 to 1000 searches: all decided in one commit, or none.
+        """Choose pairs of rankers for 1 to 1000 searches; all are decided in one commit, or none.
 
         Parameters
         ----------
@@ -239,15 +240,15 @@ class DecisionCalls:
     def standings(
         self, placement: str, key: str | None = None, *, confidence: float = 0.95
     ) -> Call[Standings]:
-        """Return who wins the duels of a key.
+        """Return the standings of rankers in the duels of a key.
 
         Parameters
         ----------
         placement : str
         key : str, optional
-            By default that with the most duels.
+            By default the key with the most duels.
         confidence : float, default 0.95
-            Of the intervals and of what is said to be safe; in (0, 1).
+            Confidence of the intervals and of conclusions that are called safe; in (0, 1).
 
         Returns
         -------
@@ -264,18 +265,18 @@ class DecisionCalls:
     def verdict(
         self, placement: str, *, confidence: float = 0.95, false_share: float = 0.05
     ) -> Call[Verdict]:
-        """Return which ranker users prefer, by what their actions are worth, and in which segments.
+        """Return which ranker users prefer, by the weights of their actions, overall and by segment.
 
-        The service reads it from its log, and answers after some two seconds at the latest with
-        what it knows by then: ``whole`` says whether that is all.
+        The service reads its log for at most some two seconds, and answers with the part read by
+        then: ``whole`` tells whether that is all.
 
         Parameters
         ----------
         placement : str
         confidence : float, default 0.95
-            0.9, 0.95 or 0.99: that nothing which the verdict ever says is wrong.
+            0.9, 0.95 or 0.99: probability that no verdict, at any time, is wrong.
         false_share : float, default 0.05
-            Of the segments that are found to differ, so much is wrong at most, on average.
+            False discovery rate among the segments that are reported to differ.
 
         Returns
         -------
@@ -284,7 +285,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; :class:`InvalidRequest` where the service has shards.
+            As :meth:`decide`; :class:`InvalidRequest` if the service has shards.
         """
         return ask(verbs.VERDICT, placement, VerdictOf(confidence, false_share))
 
@@ -302,25 +303,24 @@ class DecisionCalls:
         rate: float | None = None,
         daily: float | None = None,
     ) -> Call[Earned]:
-        """Return what learning earned more than a control, and how sure that is.
+        """Return the lift of learning over a control, with confidence intervals.
 
         Parameters
         ----------
         placement : str
         confidence : float, default 0.95
-            Of the intervals, at whatever time they are looked at: 0.9, 0.95 or 0.99.
+            Confidence of the intervals, valid at all times: 0.9, 0.95 or 0.99.
         control : str, optional
-            In place of the holdout, what logged propensities compare with: ``uniform``, or
-            ``arm NAME``.
+            Control to compare with by logged propensities, in place of the holdout: ``uniform``,
+            or ``arm NAME``.
         begin, end : str, datetime or date, optional
-            Only decisions of that time, in ISO 8601, such as ``2026-05-03``; or the numbers of the
-            first and the last chapter.
+            Only decisions in this range of time, in ISO 8601, such as ``2026-05-03``; or the numbers
+            of the first and the last period.
         shown : float, optional
-            The lift that the planner asks about; by default 0.1, for 10 % more.
+            The lift to plan for; by default 0.1, for 10 % more.
         share, rate, daily : float, optional
-            The control's share, the mean reward and the decisions a day that it reckons with; by
-            default those that are configured or observed. Before there is traffic, give the last
-            two.
+            The control's share, the mean reward and the decisions a day to plan with; by default
+            the configured or observed ones. Before there is traffic, give the last two.
 
         Returns
         -------
@@ -343,7 +343,7 @@ class DecisionCalls:
 
     @call
     def lent(self, placement: str) -> Call[LentParts]:
-        """Return in which parts what a placement has learned is lent: one, or one a shard.
+        """Return the versions of the learner's replicas: one, or one for each shard.
 
         Parameters
         ----------
@@ -362,15 +362,15 @@ class DecisionCalls:
 
     @call
     def learner(self, placement: str, shard: int | None = None) -> Call[bytes]:
-        """Return what a placement of arms has learned, as a file.
+        """Return the learner of a placement of arms as a file.
 
-        :meth:`tacit.Learner.load` reads it. Needs a key that may read.
+        :meth:`tacit.Learner.load` reads it. The key needs the scope ``read``.
 
         Parameters
         ----------
         placement : str
         shard : int, optional
-            From 0; of a service in shards, each of which has learned a part.
+            Number of the shard from 0, if the service has shards, which learn separately.
 
         Returns
         -------
@@ -379,25 +379,25 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; :class:`InvalidRequest` where each decision needs something that only
-            the service has: signals, a holdout, another mode.
+            As :meth:`decide`; :class:`InvalidRequest` if only the service can decide for the
+            placement, since it has signals, a holdout or another mode.
         """
         return ask(verbs.LEARNER, placement, LearnerOf(shard))
 
     @call
     def take_over(self, placement: str, decisions: Iterable[LocalDecision | Raw]) -> Call[list[TakenOver]]:
-        """Say what was decided next to the caller, 1 to 1000 decisions; each is logged, or refused.
+        """Log 1 to 1000 client-side decisions, each of which is logged or refused.
 
         Parameters
         ----------
         placement : str
         decisions : iterable of LocalDecision
-            Or of what one is encoded as.
+            Or of encoded ones.
 
         Returns
         -------
         list of TakenOver
-            In their order.
+            In the order of the decisions.
 
         Raises
         ------

@@ -1,7 +1,8 @@
-"""The calls that record what came back, and change a mode or the arms, each once."""
+"""The clients' calls that record feedback, report the progress of feeds, and change the mode or the arms."""
 
-# Feedback, one piece and many; clicks in lists; decisions that were examined or activated; how far feeds
-# are; last, the mode and the arms of a placement.
+# 1. Feedback, one piece and many; clicks in lists; activations and examinations.
+# 2. Progress of feeds.
+# 3. The mode and the arms of a placement.
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tacit.wire.site import FedNow, FedOf, FeedReport, Status
 
 
 class FeedbackCalls:
-    """What both clients record: the public methods here are calls."""
+    """Calls that both clients have as methods: feedback, feeds, mode and arms."""
 
     @call
     def feedback(
@@ -33,20 +34,20 @@ class FeedbackCalls:
         feedback_id: str | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> Call[Recorded]:
-        """Record what came back for a decision.
+        """Record the reward of a decision, and its metrics.
 
         Parameters
         ----------
         placement : str
         decision_id : str
         reward : float, optional
-            A click (1), none (0), or a reward between; left out where the placement learns from a
+            A click (1), none (0), or a reward between; left out if the placement learns from a
             metric.
         feedback_id : str, optional
-            Names this feedback, in 1 to 256 characters: sent again with the same id, it counts
+            Id of this feedback, of 1 to 256 characters: sent again with the same id, it counts
             once. By default a new UUID of version 7.
         metrics : mapping from str to float, optional
-            What is watched beside the reward, by the names of the placement's configuration;
+            Amounts of metrics besides the reward, by their names in the placement's configuration;
             amounts for one decision are added up.
 
         Returns
@@ -62,16 +63,16 @@ class FeedbackCalls:
 
     @call
     def feedback_many(self, placement: str, feedback: Iterable[Feedback | Raw]) -> Call[list[Recorded]]:
-        """Record what came back for 1 to 1000 decisions, in one commit.
+        """Record feedback for 1 to 1000 decisions in one commit.
 
-        What cannot be recorded refuses nothing else: its outcome is the kind of its problem
-        (``unknown-decision``, ``conflict``, ``repeated-feedback``).
+        Feedback that cannot be recorded does not stop the rest; its outcome is the kind of its
+        problem (``unknown-decision``, ``conflict``, ``repeated-feedback``).
 
         Parameters
         ----------
         placement : str
         feedback : iterable of Feedback
-            Or of what one is encoded as.
+            Or of encoded ones.
 
         Returns
         -------
@@ -97,7 +98,7 @@ class FeedbackCalls:
         metrics: Mapping[str, float] | None = None,
         action: str | None = None,
     ) -> Call[Recorded]:
-        """Record what was clicked in a list.
+        """Record the clicks in a list.
 
         Parameters
         ----------
@@ -110,8 +111,8 @@ class FeedbackCalls:
         feedback_id, metrics : optional
             As for :meth:`feedback`.
         action : str, optional
-            What was done there, where it is no click: an action to which a placement of duels
-            gives a worth.
+            Name of an action other than a click, which has a weight in the ``worth`` of a
+            placement of duels.
 
         Returns
         -------
@@ -127,7 +128,7 @@ class FeedbackCalls:
 
     @call
     def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:
-        """Record what was clicked in 1 to 1000 lists, in one commit; as :meth:`feedback_many`.
+        """Record the clicks in 1 to 1000 lists in one commit, as :meth:`feedback_many`.
 
         Parameters
         ----------
@@ -148,7 +149,7 @@ class FeedbackCalls:
 
     @call
     def activate(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
-        """Record that a deferred decision counts from now on.
+        """Activate a deferred decision, which counts from now on.
 
         Parameters
         ----------
@@ -170,7 +171,7 @@ class FeedbackCalls:
 
     @call
     def examined(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
-        """Record that what was shown was looked at.
+        """Record that the user examined the arm that a decision showed.
 
         Parameters
         ----------
@@ -192,7 +193,7 @@ class FeedbackCalls:
 
     @call
     def examined_many(self, placement: str, events: Iterable[Event]) -> Call[list[Recorded]]:
-        """Record of 1 to 1000 decisions that what was shown was looked at, in one commit.
+        """Record examinations of the arms that 1 to 1000 decisions showed, in one commit.
 
         Parameters
         ----------
@@ -213,7 +214,7 @@ class FeedbackCalls:
 
     @call
     def report_feed(self, name: str, report: FeedReport) -> Call[Status]:
-        """Say how far a feed of events is, for the page and the metrics of the service.
+        """Report the progress of a feed of events, for the page and the metrics of the service.
 
         Parameters
         ----------
@@ -235,16 +236,16 @@ class FeedbackCalls:
 
     @call
     def fed(self, placement: str, feed: str, offsets: Mapping[str, int]) -> Call[Status]:
-        """Log how far a feed of events has come, behind the feedback of the events before.
+        """Log the offsets of a feed of events, after the feedback of the events before them.
 
         Parameters
         ----------
         placement : str
-            One that had feedback of it.
+            A placement that had feedback from the feed.
         feed : str
-            Of 1 to 256 characters.
+            Name of the feed, of 1 to 256 characters.
         offsets : mapping from str to int
-            By part of the feed, such as a topic's partition: of the first event that is not with the service.
+            By partition of the feed: the offset of the first event that the service does not have.
 
         Returns
         -------
@@ -259,7 +260,7 @@ class FeedbackCalls:
 
     @call
     def fed_now(self, feed: str) -> Call[FedNow]:
-        """Return where a feed of events goes on, as the log says it.
+        """Return the logged offsets at which a feed of events resumes.
 
         Parameters
         ----------
@@ -278,9 +279,9 @@ class FeedbackCalls:
 
     @call
     def mode(self, placement: str, mode: Mode) -> Call[str]:
-        """Switch the mode of a placement, and return it.
+        """Change the mode of a placement, and return it.
 
-        A switch has no id: one that is sent again also overrides what others set meanwhile.
+        The change has no id: a retry also overrides a mode that another client set in the meantime.
 
         Parameters
         ----------
@@ -308,20 +309,20 @@ class FeedbackCalls:
         retire: Sequence[Arm] = (),
         restore: Sequence[Arm] = (),
     ) -> Call[ArmsNow]:
-        """Let arms of a placement come, go and come back, all or none; return those it has.
+        """Add, retire and restore arms of a placement, all or none, and return its arms.
 
-        A change has no id: where one that was made is sent again, the service says that what
-        is to come is on offer already.
+        The change has no id: if a retry follows a change that was made, the service answers that
+        the new arms are already on offer.
 
         Parameters
         ----------
         placement : str
         add : sequence of str, or int
-            New arms by their names; or how many, where arms are numbered.
+            Names of new arms; or their number, if arms are numbered.
         retire : sequence of arms, optional
-            They are shown no more; what comes back for open decisions is learned still.
+            Arms that are no longer shown; feedback for their open decisions is still learned.
         restore : sequence of arms, optional
-            Retired ones, which are shown again with all that was learned of them.
+            Retired arms that are shown again, with all that was learned about them.
 
         Returns
         -------

@@ -1,9 +1,9 @@
-"""Decisions next to the caller: what the service has learned comes here, and decisions go back by a spool."""
+"""Client-side decisions: decide with a local replica of the service's learner, deliver decisions later."""
 
-# 1. ``ShardLayout``, ``Known``: what is lent, in how many parts, and how old it is.
-# 2. ``Local``: ``decide`` with what was lent and spool it, ``feedback`` likewise; a thread pulls and
-#    delivers.
-# 3. Decisions that were made before, so that a second call with the same id gets the same answer.
+# 1. ``ShardLayout``, ``ReplicaState``: number and state of the replicas.
+# 2. ``Local``: ``decide`` with a replica and spool the decision, ``feedback`` likewise; a thread pulls
+#    learners and delivers records.
+# 3. Earlier decisions, so that a second call with the same id gets the same answer.
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ from tacit.service.log.ids import decision_ids as new_ids
 from tacit.service.log.requests import checked_id
 from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
 
-# A file of the service's learner is pulled again and again. In between, decisions are made with it
-# by the very kernels of the service; each is appended to a spool on the disk before it is returned,
-# and delivered in batches. The log of the service takes them over as they were made, so what it
-# learns is a fold of its log as ever.
+# The service's learner is pulled periodically. Between pulls, decisions are made with it by the same
+# kernels as in the service; each decision is appended to a spool on the disk before it is returned, and
+# delivered in batches. The service logs them unchanged, so what it learns is a fold of its log as always.
 
 SPOOLED = "spooled"
 IDS = 16
-"""Ids that are made together: more cost less each, but the first is ready only with all."""
+"""Ids that are made at a time: more cost less each, but delay the first one."""
 MOST_REMEMBERED = 100_000
-"""Decisions whose names were given."""
+"""Decisions with ids from the caller that are remembered."""
 LAYOUT, PLACEMENT = "shards.json", "placement"
 ODD = 40503
-"""Its multiples meet every partition, evenly."""
+"""Multiplier that spreads successive numbers evenly over all partitions."""
 
 Asked = tuple[str, list[Arm] | None, Context | None]
 """A key, the arms on offer, and a context."""
@@ -55,23 +54,23 @@ _context = {field.name: field.check for field in fields_of(LocalDecision)}["cont
 
 
 class ShardLayout(msgspec.Struct, frozen=True):
-    """In how many parts what was learned is lent, and whether any of them may decide for any key."""
+    """The number of shards of the service, and whether any of them may decide for any key."""
 
     shards: Annotated[int, msgspec.Meta(ge=1)] = 1
     spread: bool = False
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is known next to the caller of a shard, or of the one server.
+    """State of the local replica of a shard, or of a single server.
 
     Attributes
     ----------
     row : int or None
-        The last row of its log that what was learned surely knows; None if that is not known.
+        The last row of the shard's log that the replica has learned for sure; None if not known.
     age : float
-        Seconds since it was learned; infinite if nothing is lent.
+        Seconds since the replica was pulled; infinite if there is none.
     waiting : int
-        Bytes that are not yet delivered.
+        Size in bytes of the records that are not yet delivered.
     """
 
     row: int | None
@@ -80,41 +79,40 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Local:
-    """Decide next to the caller, in microseconds, with what a placement of the service has learned.
+    """Decides in the client's process, in microseconds, with a replica of a placement's learner.
 
-    What was decided and what came back is kept in a folder until the service has it in its log, so
-    neither a crash of this process nor one of the service loses what :meth:`decide` and
-    :meth:`feedback` have returned from; a crash of the machine may lose what was decided in the
-    last ``every`` seconds. Where each decision needs something that only the service has (signals,
-    a holdout, a mode other than ``online`` and ``frozen``), and while what is known here is older
-    than ``stale`` seconds, the service is asked for each decision. A service in shards lends what
-    each of them learned: while one is gone, decisions go on with what it knew, and it learns of them when it
-    is back; the others notice nothing. It may be used by several threads.
+    Decisions and feedback are stored in a folder until the service has logged them, so they survive a
+    crash of this process or of the service once :meth:`decide` or :meth:`feedback` has returned; a
+    crash of the machine may lose those of the last ``every`` seconds. The service is asked for each
+    decision while the replica is older than ``stale`` seconds, or if decisions need data that only the
+    service has (signals, a holdout, a mode other than ``online`` and ``frozen``). If the service has
+    shards, there is a replica of each: while a shard is down, its replica still decides, and the shard
+    learns from these decisions once it is back. Several threads may share an object.
 
     Parameters
     ----------
     url : str
         Address of the service.
     placement : str
-        One of kind ``arms``.
+        A placement of kind ``arms``.
     folder : str or Path
-        Where decisions wait that the service has not got yet; of one process and placement.
+        Folder for records that are not yet delivered; for one process and placement only.
     key : str, optional
         API key, with the scopes ``decide``, ``feedback`` and ``read``.
     every : float, default 5
-        Seconds between two exchanges with the service. What the service shows as the time of a
-        decision is when it was delivered.
+        Seconds between two exchanges with the service. The service shows the time of its delivery as
+        the time of a decision.
     stale : float, default 3600
-        How old what is known here may become, in seconds.
+        Greatest age of a replica, in seconds.
     seed : int, SeedSequence or Generator, optional
-        Of the draws; by default one of the system. Two processes need two.
+        Seed of random draws, which must differ between processes; by default from the system.
     timeout : float, default 5
         As for :class:`Client`.
 
     Raises
     ------
     InvalidValue
-        If an argument is not allowed, or the folder is of another placement.
+        If an argument is not allowed, or the folder belongs to another placement.
     TacitError
         If another process uses the folder.
 
@@ -130,7 +128,7 @@ class Local:
     ...     with Local(url, "default", f"{folder.name}/spool") as local:
     ...         shown = local.decide("independence day")
     ...         local.feedback(shown.decision_id, 1)
-    ...     with Client(url) as client:  # what was left is delivered at the end
+    ...     with Client(url) as client:  # closing local has delivered all records
     ...         again = client.feedback("default", shown.decision_id, 1)
     >>> shown.durability, again.learned
     ('spooled', False)
@@ -175,7 +173,7 @@ class Local:
     def __repr__(self) -> str:
         return f"<Local of {self._placement}: {self._client!r}>"
 
-    # What callers ask ------------------------------------------------------------------------
+    # Decisions and feedback ------------------------------------------------------------------
 
     @suggesting
     def decide(
@@ -188,37 +186,37 @@ class Local:
         session: str | None = None,
         user: str | None = None,
     ) -> Decided:
-        """Return what to show.
+        """Choose an arm to show, with the local replica or else by the service.
 
         Parameters
         ----------
         key : str
-            What the decision is for; at most 512 bytes in UTF-8.
+            Key of the decision, such as a query; at most 512 bytes in UTF-8.
         arms : sequence of int or str, optional
             The arms on offer; all if left out.
         context : sequence of float or mapping, optional
-            Who is asking, for policies that use it.
+            Properties of the user, for policies that read a context.
         decision_id : str, optional
-            Names the decision; by default a new one. Given again, it is the same decision, as long as
-            this process lives and has not decided under 100,000 other names since.
+            Id of the decision; by default a new one. The same id gets the same decision again, within
+            the life of this process and its last 100,000 decisions with ids.
         session, user : str, optional
-            Of which a holdout is, where the service is asked.
+            Unit of a holdout, if the service is asked.
 
         Returns
         -------
         Decided
-            Its durability is ``spooled`` where it was made here.
+            Its durability is ``spooled`` if the replica decided.
 
         Raises
         ------
         InvalidValue, UnknownName
-            If an argument is not allowed; then nothing was decided.
+            If an argument is not allowed; then there is no decision.
         Conflict
-            If the id stands for another decision.
+            If another decision has the id.
         OSError
-            If the disk is full; likewise.
+            If the disk is full; then there is no decision.
         ServiceError
-            Where the service was asked, as :meth:`Client.decide`.
+            If the service is asked, as for :meth:`Client.decide`.
         """
         made = self._decide_locally(key, arms=arms, context=context, decision_id=decision_id)
         if made is not None:
@@ -264,42 +262,42 @@ class Local:
         metrics: Mapping[str, float] | None = None,
         feedback_id: str | None = None,
     ) -> None:
-        """Say what came back for a decision, made here or by the service.
+        """Record the reward of a decision, of the replica or the service, and its metrics.
 
         Parameters
         ----------
         decision_id : str
         reward : float, optional
-            In [0, 1]; left out where the placement learns from a metric.
+            In [0, 1]; left out if the placement learns from a metric.
         metrics : mapping from str to float, optional
-            What the placement watches beside it.
+            Amounts of metrics besides the reward, by name.
         feedback_id : str, optional
-            Given again, it is the same feedback; by default a new one.
+            Id of the feedback, with which it counts once; by default a new one.
 
         Raises
         ------
         InvalidValue
             If an argument is not allowed.
         OSError
-            If the disk is full; then nothing was kept.
+            If the disk is full; then nothing was stored.
         """
         sent = body(Feedback(decision_id, reward, feedback_id, metrics))
         with self._lock:
             self._taker_of(decision_id).spool.append(encode((FEEDBACK, sent)))
 
     def known(self) -> list[Known]:
-        """Return what is known of each shard, or of the one server."""
+        """Return the state of the replica of each shard, or of the single server."""
         now = time.monotonic()
         with self._lock:
             return [_known(shard, now) for shard in self._shards]
 
     def flush(self) -> None:
-        """Deliver what waits, and pull what is known.
+        """Deliver all records, and pull the learners.
 
         Raises
         ------
         Unavailable
-            If the service, or a shard, gives no answer; what waits for it is kept.
+            If the service or a shard does not answer; its records stay in the folder.
         """
         with self._exchanging:
             failures = [*self._deliver(), *self._pull()]
@@ -307,7 +305,7 @@ class Local:
             raise failures[0]
 
     def close(self) -> None:
-        """Deliver what waits, if the service answers, and end; what is left waits for the next."""
+        """Deliver all records and close; if the service does not answer, they stay for the next ``Local``."""
         self._stopping.set()
         self._thread.join()
         with self._exchanging:
@@ -319,8 +317,8 @@ class Local:
         atexit.unregister(self._say_left)
 
     def _say_left(self) -> None:
-        """Say at the end of the process that what waits was not delivered."""
-        # Without the lock, so that no exchange holds up the end.
+        """Warn at the end of the process if there are undelivered records."""
+        # Without the lock, so that an exchange cannot delay the exit.
         if waiting := sum(shard.spool.waiting for shard in self._shards):
             what = "%d bytes of decisions and feedback wait in %s for the next Local of this folder; "
             logger.warning(what + "use it by `with`, or close() it, to deliver them", waiting, self._folder)
@@ -332,7 +330,7 @@ class Local:
         self.close()
 
     def _shard_of(self, key: str) -> tuple[LentShard, int]:
-        """Return who decides for a key, and the partition of the decision."""
+        """Return the replica that decides for a key, and the partition of the decision."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0], 0
@@ -348,7 +346,7 @@ class Local:
             raise TacitError("local: it is closed; make another one")
 
     def _taker_of(self, id: str) -> LentShard:
-        """Return the shard that takes a decision, and then its feedback."""
+        """Return the replica of the shard that logs a decision and its feedback."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0]
@@ -367,13 +365,13 @@ class Local:
             self._ids = new_ids(time.time_ns() // 1000, IDS)
         return self._ids.pop()
 
-    # What is exchanged -----------------------------------------------------------------------
+    # Exchange with the service ---------------------------------------------------------------
 
     def _exchange_often(self) -> None:
         while not self._stopping.wait(self._every):
             try:
                 self._exchange()
-            except Exception:  # Nobody else would say that nothing is delivered any more.
+            except Exception:  # Without this, the thread would end silently.
                 logger.exception("the exchange with the service failed; it is tried again")
 
     def _exchange(self) -> None:
@@ -383,12 +381,12 @@ class Local:
             logger.warning("%s: what waits is kept, and delivered later", error)
 
     def _deliver(self) -> list[ServiceError]:
-        """Deliver what waits to each shard that takes it; return what kept it from others."""
+        """Deliver the records of all shards; return the errors of those that failed."""
         calls = (partial(shard.deliver, self._client, self._lock) for shard in self._shards)
         return _failures(calls)
 
     def _pull(self) -> list[ServiceError]:
-        """Go on with what each shard knows by now; return what kept others from saying it."""
+        """Pull the learners of all shards; return the errors of those that failed."""
         try:
             lent = self._client.lent(self._placement)
         except InvalidRequest as error:
@@ -403,11 +401,11 @@ class Local:
         pairs = zip(self._shards, lent.rows, strict=True)
         return _failures(partial(shard.pull, self._client, row) for shard, row in pairs)
 
-    # In how many shards ----------------------------------------------------------------------
+    # The layout of shards --------------------------------------------------------------------
 
     @property
     def _kept_name(self) -> str:
-        """The placement whose decisions the folder has; empty if that is not known."""
+        """The placement to which the folder belongs; empty if that is not known."""
         path = self._folder / PLACEMENT
         return path.read_text() if path.exists() else ""
 
@@ -425,7 +423,7 @@ class Local:
             return ShardLayout(1 + max(folders, default=0))
 
     def _begin(self, layout: ShardLayout) -> None:
-        """Have a spool for each shard: the first one's is in the folder, the others' are in there."""
+        """Open a replica for each shard: the first in the folder itself, the others in its subfolders."""
         numbers = range(layout.shards) if layout.shards > 1 else (None,)
         folders = (self._folder / str(number) if number else self._folder for number in numbers)
         self._layout = layout
@@ -438,12 +436,12 @@ class Local:
         self._shards = []
 
     def _go_on(self, layout: ShardLayout) -> None:
-        """Go on with as many shards as there are by now.
+        """Change to the service's current layout of shards.
 
         Raises
         ------
         ServiceError
-            If what waits cannot be delivered before: a decision and its feedback must not wait apart.
+            If records cannot be delivered before: a decision and its feedback must be in one spool.
         """
         if layout == self._layout:
             return
@@ -458,7 +456,7 @@ class Local:
 
 
 def _failures(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
-    """Call all; return what they raised."""
+    """Call all functions and return the errors that they raised."""
     failures = []
     for call in calls:
         try:
@@ -469,7 +467,13 @@ def _failures(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
 
 
 def _again(known: tuple[Asked, Decided], asked: Asked) -> Decided:
-    """Return a decision that was made before, if the same is asked for."""
+    """Return an earlier decision if the request is the same.
+
+    Raises
+    ------
+    Conflict
+        If the id belongs to another request.
+    """
     before, decided = known
     if before != asked:
         id, what = decided.decision_id, "it stands for another decision; send the same request, or another id"

@@ -1,8 +1,10 @@
-"""What one shard lends, and what it has yet to learn: a learner, and a spool of what was decided.
+"""A replica of one shard for client-side decisions: a copy of its learner, and a spool of records for it.
 
-The spool keeps records in a folder until they are delivered, in order; a lent shard has the learner that
-decides here and the spool of what it decided.
+The spool stores decisions and feedback in a folder until they are delivered to the shard, in order.
 """
+
+# 1. ``Spool``: a queue of lines in files of a folder.
+# 2. ``ShardReplica``: pull the learner of a shard, deliver the spool's records to it.
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from tacit.learning.learner import Learner, restored
 from tacit.learning.snapshot import from_bytes
 from tacit.wire.decisions import Feedback, LocalDecision
 
-# ---- A spool: records kept in a folder until they are delivered, in the order in which they came
+# ---- A spool: a queue of lines in files of a folder
 
 OPEN = "open.jsonl"
 CLOSED = "{:012d}.jsonl"
@@ -36,15 +38,16 @@ LOCK = "lock"
 
 
 class Spool:
-    """Keeps lines in a folder. What was appended outlives the process.
+    """A queue of lines, stored in files of a folder, which survives the process.
 
-    Lines are appended to one file; :meth:`close_file` puts it behind those that wait, and it is
-    dropped when it was delivered. The last line may be torn, after a crash of the machine.
+    Lines are appended to an open file; :meth:`close_file` moves it to the end of the queue of closed
+    files, and a file is dropped once it is delivered. After a crash of the machine, the last line may
+    be incomplete.
 
     Parameters
     ----------
     folder : Path
-        Made if it is not there; one process at a time.
+        Created if it does not exist; one process at a time may use it.
 
     Raises
     ------
@@ -83,7 +86,7 @@ class Spool:
             ) from None
         self._closed: list[int] = []
         self._open()
-        # What another process has appended may end within a line.
+        # A file of a process that crashed may end within a line, so nothing is appended to it.
         self.close_file()
         self.sync()
 
@@ -93,12 +96,12 @@ class Spool:
         self.empty = os.fstat(self._file).st_size == 0
 
     def append(self, line: bytes) -> None:
-        """Keep a line, which holds no line break.
+        """Append a line, which must not contain a line break.
 
         Raises
         ------
         OSError
-            If the disk is full; then nothing of it is kept.
+            If the disk is full; then no part of the line is stored.
         """
         content = line + b"\n"
         written = os.write(self._file, content)
@@ -108,7 +111,7 @@ class Spool:
         self.empty = False
 
     def close_file(self) -> None:
-        """Put what was appended behind what waits; durably once :meth:`sync` was called."""
+        """Move the open file to the end of the queue; it is durable after :meth:`sync`."""
         if self.empty:
             return
         before, last = self._file, max(map(_number, self.files()), default=0)
@@ -117,44 +120,44 @@ class Spool:
         self._open()
 
     def sync(self) -> None:
-        """Make durable what was put behind; takes its time, and others may append meanwhile."""
+        """Write closed files to the disk; this is slow, so it needs no lock against :meth:`append`."""
         while self._closed:
             file = self._closed.pop()
             os.fsync(file)
             os.close(file)
 
     def files(self) -> list[Path]:
-        """Return the files that wait, oldest first."""
+        """Return the closed files, oldest first."""
         return sorted(path for path in self.folder.glob("*.jsonl") if path.stem.isdigit())
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait."""
+        """Size of all undelivered lines in bytes."""
         size = os.fstat(self._file).st_size
         for file in self.files():
-            # It may be delivered, and dropped, just now.
+            # Another thread may deliver and drop the file at this moment.
             with contextlib.suppress(FileNotFoundError):
                 size += file.stat().st_size
         return size
 
     def lines(self, file: Path) -> list[bytes]:
-        """Return the lines of a file, a torn one at its end with them."""
+        """Return the lines of a file, including an incomplete one at its end."""
         *whole, rest = file.read_bytes().split(b"\n")
         return [*whole, rest] if rest else whole
 
     def drop(self, file: Path) -> None:
-        """Forget a file."""
+        """Delete a file."""
         file.unlink()
 
     def refuse(self, lines: Iterable[bytes]) -> None:
-        """Put lines aside that can never be delivered."""
+        """Append lines that can never be delivered to a separate file."""
         with open(self.folder / SET_ASIDE, "ab") as file:
             file.writelines(line + b"\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Close all files and release the folder for other processes."""
         self.sync()
         os.close(self._file)
         os.close(self._lock)
@@ -165,7 +168,7 @@ def _number(file: Path) -> int:
 
 
 def write_anew(path: Path, content: bytes) -> None:
-    """Write a file durably that takes the place of the one before as a whole."""
+    """Replace a file by new content, atomically and durably."""
     fresh = path.with_suffix(".new")
     with open(fresh, "wb") as file:
         file.write(content)
@@ -183,7 +186,7 @@ LEARNER = "learner.tacit"
 DECISION, FEEDBACK = "decision", "feedback"
 AT_ONCE = 1000
 REFUSED = ("unknown-decision", "conflict", "repeated-feedback", "invalid-value")
-"""What becomes of feedback that will never be recorded."""
+"""Outcomes of feedback that will never be recorded."""
 
 logger = logging.getLogger("tacit.client")
 encode = msgspec.json.Encoder().encode
@@ -194,21 +197,21 @@ _DECODERS = {
     FEEDBACK: msgspec.json.Decoder(Feedback).decode,
 }
 Record = tuple[str, msgspec.Raw]
-"""What a line of the spool says: its kind, and the message that is sent."""
+"""The content of a line: its kind, and the encoded message."""
 UNREADABLE = ValueError, KeyError, TypeError, msgspec.MsgspecError
-"""Errors of a line that is not what was written."""
+"""Errors that damaged lines raise."""
 
 
 class LentState(NamedTuple):
-    """What a shard had learned.
+    """A copy of a shard's learner.
 
     Attributes
     ----------
     learner : Learner
-    asked : float
-        When it was asked for, by the clock that never goes back.
+    request_time : float
+        Time of the request for it, by the monotonic clock.
     row : int or None
-        The last row of the shard's log that it surely knows; None if that is not known.
+        The last row of the shard's log that it has learned for sure; None if that is not known.
     """
 
     learner: Learner
@@ -217,22 +220,22 @@ class LentState(NamedTuple):
 
 
 class LentShard:
-    """A shard, or the one server, next to the caller.
+    """A local replica of a shard, or of a single server.
 
     Parameters
     ----------
     number : int or None
-        Which shard; None of one server.
+        Number of the shard; None for a single server.
     placement : str
     folder : Path
-        Where what is not yet delivered waits, and where the last that it lent is kept.
+        Folder of the spool and of the last copy of the learner.
     rng : numpy.random.Generator
-        Where draws come from.
+        Source of random draws.
 
     Attributes
     ----------
-    state : LentState or None
-        None where nothing is lent.
+    state : LearnerCopy or None
+        None if there is no copy of the learner.
     spool : Spool
     """
 
@@ -245,21 +248,21 @@ class LentShard:
     def _kept(self) -> Path:
         return self.spool.folder / LEARNER
 
-    # What it lends ---------------------------------------------------------------------------
+    # The copy of the learner -----------------------------------------------------------------
 
     def pull(self, client: Client, row: int | None) -> None:
-        """Go on with what the shard knows by now.
+        """Replace the copy of the learner by the shard's current one, unless it is up to date.
 
         Parameters
         ----------
         client : Client
         row : int or None
-            The last row of its log; None if it does not answer, and then nothing is asked.
+            The last row of the shard's log; None if it does not answer, and then no request is sent.
 
         Raises
         ------
         ServiceError
-            If it gives none; what was known stays.
+            If the request fails; the copy is not changed.
         """
         asked = time.monotonic()
         if row is None:
@@ -273,7 +276,7 @@ class LentShard:
         write_anew(self._kept, content)
 
     def recover(self) -> None:
-        """Begin with what was known when another process ended."""
+        """Load the copy of the learner that an earlier process stored, if any."""
         if not self._kept.exists():
             return
         age = max(0.0, time.time() - self._kept.stat().st_mtime)
@@ -283,33 +286,33 @@ class LentShard:
             logger.warning("%s: it is left out", error)
 
     def forget(self) -> None:
-        """Forget what it lent, also on the disk."""
+        """Delete the copy of the learner, also on the disk."""
         self.state = None
         self._kept.unlink(missing_ok=True)
 
     def _take(self, content: bytes, asked: float, row: int | None) -> None:
         learner = from_bytes(content, f"what {self._placement} has learned", restored)
-        # Everybody is lent the same generator, and shall not draw the same.
+        # All replicas get the same generator with the learner, but must draw differently.
         (own,) = self._rng.spawn(1)
         learner.rng.bit_generator.state = own.bit_generator.state
         learner.compile()
         self.state = LentState(learner, asked, row)
 
-    # What is delivered -------------------------------------------------------------------------
+    # Delivery ----------------------------------------------------------------------------------
 
     def deliver(self, client: Client, appending: threading.RLock) -> None:
-        """Deliver what waits, oldest first.
+        """Deliver the records of the spool, oldest first.
 
         Parameters
         ----------
         client : Client
-        appending : lock
-            Who appends to the spool holds it.
+        lock : lock
+            Lock that callers hold while they append to the spool.
 
         Raises
         ------
         ServiceError
-            If it cannot be delivered now; what waits is kept.
+            If records cannot be delivered now; they stay in the spool.
         """
         with appending:
             self.spool.close_file()
@@ -321,7 +324,7 @@ class LentShard:
             self.spool.drop(file)
 
     def _read_records(self, file: Path) -> list[Record]:
-        """Return the records of a file of the spool; set damaged lines aside, once."""
+        """Return the records of a file of the spool; move damaged lines to a separate file."""
         records: list[Record] = []
         whole, damaged = list[bytes](), list[bytes]()
         for line in self.spool.lines(file):
@@ -340,7 +343,7 @@ class LentShard:
         return records
 
     def _deliver_records(self, client: Client, records: Sequence[Record]) -> None:
-        """Deliver decisions, then feedback; put aside what the service will never take."""
+        """Deliver decisions, then feedback; move records that the service refuses to a separate file."""
         made = [message for kind, message in records if kind == DECISION]
         given = [message for kind, message in records if kind == FEEDBACK]
         refused: list[Any] = []
@@ -362,7 +365,7 @@ class LentShard:
             self.spool.refuse(map(encode, refused))
 
     def _asked(self, call: Callable[[str, Any], list[Any]], messages: Sequence[Any]) -> list[Any]:
-        """Return what became of messages; those that are no good at all are listed apart."""
+        """Send messages and return their outcomes; if a batch is refused, send them one by one."""
         try:
             return call(self._placement, messages)
         except (InvalidRequest, Conflict) as error:
@@ -372,7 +375,7 @@ class LentShard:
 
 
 def _read_record(line: bytes, file: Path) -> Record:
-    """Return the kind of a line of a file, and its message as it is sent.
+    """Return the kind of a line of a file, and its encoded message.
 
     Raises
     ------
@@ -383,7 +386,7 @@ def _read_record(line: bytes, file: Path) -> Record:
     """
     kind, *fields = _decode(line)
     if kind == DECIDED and len(fields) == len(LocalDecision.__struct_fields__):
-        # The fields of a decision, not the message.
+        # Older versions wrote the fields of a decision, not a message.
         raise TacitError(f"{file}: {BEFORE_0_3}")
     (message,) = fields
     name = msgspec.json.decode(kind)

@@ -1,4 +1,4 @@
-"""What can go wrong in the service beyond a wrong value."""
+"""Errors of the service, besides invalid values."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from tacit.errors import ConfigError, TacitError
 
 
 class StoreError(TacitError):
-    """A store that cannot be opened, read or written; the message names it and the remedy."""
+    """The store cannot be opened, read or written; the message names the store and the remedy."""
 
 
 class InUse(StoreError):
-    """The store belongs to another process."""
+    """The store is in use by another process."""
 
 
 class Fenced(StoreError):
-    """The store has another owner by now."""
+    """Another process has taken over the store."""
 
 
 class Damaged(StoreError):
-    """What was read is not what was written."""
+    """The store's data is damaged: what was read is not what was written."""
 
 
 class Refused(StoreError):
-    """What the store does not take, however well it is: it is about the data."""
+    """The store refuses the data itself; trying again does not help."""
 
 
 class AddressUnavailable(ConfigError):
-    """An address that cannot be listened on at present, but perhaps later."""
+    """The address cannot be listened on at present, but perhaps later."""
 
 
 class NotDurable(TacitError):
-    """Nothing can be made durable at present, so nothing is acknowledged; try again."""
+    """The service cannot commit to its store at present, so it acknowledges no request; try again."""
 
 
 class UnknownDecision(TacitError, LookupError):
@@ -38,20 +38,20 @@ class UnknownDecision(TacitError, LookupError):
 
 
 class RepeatedFeedback(TacitError):
-    """More feedback for one decision than anybody can have."""
+    """The decision has had too much feedback to be plausible."""
 
 
 class Busy(TacitError):
-    """What was asked for would take too much for now; ask again later."""
+    """The request would take too many resources at present; try again later."""
 
 
 class Overloaded(TacitError):
-    """What would take more memory than the configuration allows; ask again when less is held."""
+    """The request would take more memory than the configuration allows; try again later."""
 
 
 class Forbidden(TacitError):
-    """A key that is not for what it was sent for."""
+    """The key does not allow the request."""
 
 
 class InConflict(TacitError):
-    """An id that stands for something else already."""
+    """The id is already in use for another request."""

@@ -1,6 +1,6 @@
-"""A kind of placement as one record, and which kinds there are.
+"""Kinds of placements: a record of each kind with its classes and properties, and their registry.
 
-Whatever depends on what a placement shows and takes asks the record of its kind.
+Code that depends on the actions and feedback of a placement reads the record of its kind.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tacit.policies.base import Policy
 
 
 class ExportTable(NamedTuple):
-    """A table of its own that the export of a log has of placements of a kind.
+    """An additional table that the export of a log has for placements of a kind.
 
     Attributes
     ----------
     name : str
-        What its file's name begins with.
+        Begin of the file's name.
     schema : function
-        Returns the Arrow schema, from the placement's options.
+        Returns the Arrow schema for the placement's options.
     rows : function
-        Returns rows, from a decision, what came back for it, the placement's name and its policy.
+        Returns the rows of a decision, from its row, its feedback, the placement's name and its policy.
     """
 
     name: str
@@ -40,41 +40,41 @@ class Kind:
     Attributes
     ----------
     name : str
-        As the configuration says it.
+        Name in the configuration.
     path : str
-        The path below a placement at which decisions are asked for.
+        Path of decision requests below a placement.
     shows : str
-        What its policies show, as :attr:`tacit.Policy.shows` says it.
+        The policies' kind of action, as :attr:`tacit.Policy.shows` names it.
     table : type of PlacementTable
-        Its table in the configuration.
+        Table of a placement in the configuration.
     placement : type of Placement
     view : type of View
-        What the page shows of a placement; it names its template.
+        View of a placement for its page; it names the template.
     example : function
-        Returns, for a placement, a request at ``path`` that it will answer, as JSON data.
+        Returns a valid request at ``path`` to a placement, as JSON data.
     form : Form
-        How requests at ``path`` are read and answers written.
+        Reads requests at ``path`` and writes answers.
     by_features : bool
-        Whether its policies read features of arms.
+        Whether policies read features of arms.
     takes_clicks : bool
-        Whether clicked positions come back, and not rewards.
+        Whether feedback is clicked positions, not rewards.
     click_log : bool
-        Whether its decisions are rows of a click log (:mod:`tacit.logs`).
-    living : bool
-        Whether its arms can come and go.
+        Whether decisions can be exported as rows of a click log (:mod:`tacit.logs`).
+    has_arm_lifecycle : bool
+        Whether arms can be added and retired.
     controls : tuple of str
-        What can decide for a part of its traffic, so that the lift is known: ``uniform``,
-        ``baseline``, ``arm`` or ``policy``; empty for nothing.
+        Possible policies of the control group of a holdout: ``uniform``, ``baseline``, ``arm`` or
+        ``policy``; empty if there can be no holdout.
     export : ExportTable or None
-        What the export of a log has of it besides.
-    featured : Kind or None
-        The kind of those of its placements whose policies read features of arms, where others do not.
+        Additional table of a log's export.
+    features_kind : Kind or None
+        The kind of placements of this name whose policies read features of arms; None if there is none.
     """
 
     name: str
     path: str
     shows: str
-    # What these are of stands above this file, and asks it.
+    # The types are Any, since the modules of the classes import this one.
     table: type[Any]
     placement: type[Any]
     view: type[Any]
@@ -89,12 +89,12 @@ class Kind:
     featured: Kind | None = None
 
     def fit_for(self, policy: Policy) -> Kind:
-        """Return the kind of those of its placements that have such a policy."""
+        """Return ``features_kind`` for a policy that reads features of arms, else this kind."""
         return self.featured if self.featured is not None and any(policy.feature_dims) else self
 
     @property
     def showing(self) -> Shows:
-        """What is known of what its policies show."""
+        """Properties of the actions that policies show."""
         return shows_of(self.shows)
 
 
@@ -104,8 +104,10 @@ KINDS: dict[str, Kind | str] = {
     "duels": "tacit.service.http.duels",
     "slates": "tacit.service.http.slates",
 }
-"""All kinds by their names: records, or modules that have one as ``KIND``, or by another name, and are
-imported when it is first asked for."""
+"""Kinds by name: a record, or its module, with the record's name after a colon unless it is ``KIND``.
+
+Modules are imported when their kind is first used.
+"""
 
 
 def kind_of(name: str) -> Kind:
@@ -118,7 +120,7 @@ def kind_of(name: str) -> Kind:
 
     Examples
     --------
-    >>> kind_of("slates").path, kind_of("slates").takes_clicks
+    >>> get_kind("slates").path, get_kind("slates").takes_clicks
     ('slate', True)
     """
     known = KINDS.get(name)
@@ -131,12 +133,12 @@ def kind_of(name: str) -> Kind:
 
 
 def check_path(placement: Any, path: str) -> None:
-    """Check that a placement is asked for decisions at a path.
+    """Check that a placement takes decision requests at a path.
 
     Raises
     ------
     InvalidValue
-        If it is asked elsewhere; the error says where.
+        If it takes them at another path, which the error names.
     """
     asked = placement.kind.path
     if asked != path:

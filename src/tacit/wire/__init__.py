@@ -1,1 +1,1 @@
-"""What travels over HTTP: requests and answers, once, for the service and its client."""
+"""Messages over HTTP: structures of requests and answers, shared by the service and its client."""

@@ -1,7 +1,7 @@
-"""What travels where a placement is turned: who changed what, and what shall be."""
+"""Messages that change a placement, with a request and an answer each; and messages of its history."""
 
-# A structure for what is asked and one for what is so after it: modes, arms, pins, holdouts, other policies,
-# what is lent, history. Ranges stand in the annotations, from which client, service and document read them.
+# Modes, arms, pins, holdouts, rebuilds, replicas, history. The annotations have the allowed ranges, which the
+# client, the service and the OpenAPI document read.
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ Mode = Literal["online", "frozen", "shadow", "control"]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of a placement, as its log has it.
+    """A logged change of a placement.
 
     Attributes
     ----------
     at : str
-        When, in ISO 8601.
+        Time in ISO 8601.
     by : str or None
-        The name of the key with which it was made, ``configuration`` or ``guardrail``; None where no
-        key was needed, or 0.1 wrote it.
+        The name of the key with which it was made, ``configuration`` or ``guardrail``; None if no key
+        was needed, or if version 0.1 wrote it.
     what : str
         ``mode``, ``arms``, ``pin``, ``unpin``, ``holdout``, ``rebuild``, ``rollback``, ``settings``,
         ``start``, ``guardrail`` or ``configuration``.
     detail : dict
-        Of ``mode``: the new ``mode``. Of ``arms``: which came (``add``), went (``retire``) and came
-        back (``restore``). Of ``pin``: which ``arms``, ``until`` when. Of ``holdout``: the new one,
-        None for none. Of ``rebuild`` and ``rollback``: the new ``policy``, the state that was ``left``,
-        the one gone back ``to``, and what is ``approximate``. Of ``start``: the ``file`` of the
-        learner, its ``sha256``, how many ``decisions`` and ``keys``. Of ``guardrail``: the ``arm`` that
-        does harm (None for the policy), the ``metric``, by how much it exceeds the other's
-        (``estimate``, ``low``, ``high``) and what was done ``then``. Of ``configuration``: by the name
-        of each setting that is another one, what it was (``before``) and is (``after``).
+        For ``mode``: the new ``mode``. For ``arms``: the arms added (``add``), retired (``retire``) and
+        restored (``restore``). For ``pin``: the ``arms``, and the time ``until`` which they are pinned.
+        For ``holdout``: the new holdout, or None. For ``rebuild`` and ``rollback``: the new ``policy``,
+        the saved state of the old policy (``left``), the state restored (``to``), and the
+        ``approximate`` parts. For ``start``: the ``file`` of the learner, its ``sha256``, the numbers of
+        ``decisions`` and ``keys``. For ``guardrail``: the ``arm`` whose ``metric`` has degraded (None for
+        the policy), the difference (``estimate``, ``low``, ``high``) and the action taken (``then``). For
+        ``configuration``: the value ``before`` and ``after``, by the name of each setting that changed.
     """
 
     at: Time
@@ -51,33 +51,33 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ModeOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The mode that a placement shall have."""
+    """The new mode of a placement."""
 
     mode: Mode
 
 
 class ModeNow(msgspec.Struct):
-    """The mode that a placement has, logged."""
+    """The mode of a placement, logged."""
 
     mode: str
 
 
-# ---- Arms that come and go
+# ---- Arms that are added, retired and restored
 
 
 class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which arms shall come, go and come back: all of them, or none.
+    """Arms to be added, retired and restored: all of them, or none.
 
-    All of it happens, or nothing. Says which arms there are then; where nothing is given, nothing changes.
+    All changes are made, or none. The answer has the arms after the change; an empty request changes nothing.
 
     Attributes
     ----------
     add : int or sequence of str, optional
-        New arms by their names; or how many, where arms are numbered.
+        Names of new arms; or their number, if arms are numbered.
     retire : sequence of int or str, optional
-        Arms to be shown no more; their open decisions count.
+        Arms that are no longer shown; their open decisions still count.
     restore : sequence of int or str, optional
-        Retired arms to be shown again, as they are known.
+        Retired arms that are shown again, with all that was learned about them.
     """
 
     add: int | Sequence[str] = []
@@ -86,15 +86,15 @@ class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ArmsNow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The arms that a placement has, logged.
+    """The arms of a placement, logged.
 
     Attributes
     ----------
     arms : list of arms
-        Those on offer.
+        Arms on offer.
     retired : list of arms
     suspended : dict of arm to float
-        What ``at_least`` promises to retired arms: the policy has it until they are restored.
+        Minimum shares (``at_least``) of retired arms, which the policy gets until they are restored.
     """
 
     arms: list[int | str]
@@ -106,17 +106,17 @@ class ArmsNow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every decision shall show, whatever the policy would.
+    """An arm or list that all decisions show until a time, in place of the policy's choice.
 
-    What does not offer it, the policy decides. Feedback is learned as ever.
+    The policy still decides requests that do not offer it. Feedback is learned as usual.
 
     Attributes
     ----------
     arms : sequence of int or str
-        One arm or ranker; of a list, its arms from the top.
+        One arm or ranker; or the arms of a list, from the top.
     until : str
-        From then on the policy decides again: a time in ISO 8601, such as 2026-05-03T18:00; without a
-        zone in UTC.
+        Time at which the policy decides again, in ISO 8601, such as 2026-05-03T18:00; without a zone in
+        UTC.
     """
 
     arms: Annotated[Sequence[int | str], Meta(min_length=1)]
@@ -124,14 +124,14 @@ class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """What every decision shows that offers it.
+    """The arm or list that decisions show if they offer it.
 
     Attributes
     ----------
     arms : list of arms
-        One; of a list, those from the top.
+        One arm; or the arms of a list, from the top.
     until : str
-        When the policy decides again, in ISO 8601.
+        Time at which the policy decides again, in ISO 8601.
     """
 
     arms: list[int | str]
@@ -139,44 +139,44 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Unpin(msgspec.Struct, frozen=True):
-    """To let the policy decide again.
+    """The request to let the policy decide again.
 
-    Nothing happens where nothing is pinned.
+    Without a pin, it changes nothing.
     """
 
 
 class PinNow(msgspec.Struct):
-    """What is pinned, logged; null where the policy decides."""
+    """The pinned arm or list, logged; null if the policy decides."""
 
     pinned: Pinned | None
 
 
 class ArmShown(msgspec.Struct, forbid_unknown_fields=True):
-    """A control that shows one arm always."""
+    """A control that always shows one arm."""
 
     arm: int | str
 
 
-# ---- A part of the traffic for a control
+# ---- Holdouts
 
 
 class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the traffic for a control, from the next decision on.
+    """A share of the traffic that is shown a control, from the next decision on.
 
-    It takes the place of the holdout that there was, until the one of the configuration is changed. A chapter
-    of the lift begins.
+    It replaces the current holdout, until the one in the configuration is changed. A new period of the lift
+    begins.
 
     Attributes
     ----------
     share : float, default 0.1
-        Of the decisions that are the control's.
+        Share of decisions in the control group.
     control : str or ArmShown, default "uniform"
-        What the control shows: an arm drawn ``uniform``ly, the ``baseline``, which is the first one on
+        The control group is shown an arm drawn ``uniform``ly, the ``baseline``, which is the first arm on
         offer, or always ``{"arm": …}``.
     unit : str, default "decision"
-        Who stays in one group: each ``decision``, all of a ``session``, or all of a ``user``.
+        Unit of assignment to a group: each ``decision``, all of a ``session``, or all of a ``user``.
     look : str, optional
-        When one look is planned, such as 2026-06-01: at that one the lift is sharper.
+        Planned time of one analysis, such as 2026-06-01, at which the lift is more precise.
     """
 
     share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.1
@@ -188,7 +188,7 @@ class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EndHoldout(msgspec.Struct, frozen=True):
-    """To show nobody a control any more."""
+    """The request to end the holdout."""
 
 
 class Holdout(msgspec.Struct, frozen=True):
@@ -197,13 +197,13 @@ class Holdout(msgspec.Struct, frozen=True):
     Attributes
     ----------
     share : float
-        Of the decisions that are the control's.
+        Share of decisions in the control group.
     control : str or dict
-        What it shows: ``uniform``, ``baseline``, or ``{"arm": …}`` always.
+        The control: ``uniform``, ``baseline``, or always ``{"arm": …}``.
     unit : str
-        Who stays in one group: each ``decision``, all of a ``session`` or of a ``user``.
+        Unit of assignment to a group: each ``decision``, all of a ``session`` or of a ``user``.
     look : str or None
-        When one look at the lift is planned, in ISO 8601.
+        Planned time of one analysis of the lift, in ISO 8601.
     """
 
     share: float
@@ -213,23 +213,23 @@ class Holdout(msgspec.Struct, frozen=True):
 
 
 class HoldoutNow(msgspec.Struct):
-    """The holdout, logged; null where there is none."""
+    """The holdout, logged; null if there is none."""
 
     holdout: Holdout | None
 
 
-# ---- Another policy, and the way back
+# ---- Rebuilds and rollbacks
 
 
 class RebuildOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The policy into which the log shall be folded.
+    """The policy to which the placement changes, after it has learned from the log.
 
-    The one before decides meanwhile; what it has learned is kept, to go back to it.
+    The current policy decides in the meantime; its state is saved, so that a rollback can restore it.
 
     Attributes
     ----------
     policy : str or mapping from str to object
-        As the configuration says it, such as ``ucb1``, over the arms of the placement.
+        The policy as in the configuration, such as ``ucb1``, over the arms of the placement.
     """
 
     policy: Annotated[
@@ -238,12 +238,12 @@ class RebuildOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RollbackOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state that shall be gone back to.
+    """The saved state to restore.
 
     Attributes
     ----------
     to : str, optional
-        Its name, as ``states`` lists it; if left out, the one that was left last.
+        Name of the state, as ``states`` lists it; by default the one saved last.
     """
 
     to: str | None = None
@@ -255,16 +255,16 @@ class Rebuilt(msgspec.Struct, frozen=True):
     Attributes
     ----------
     policy : dict
-        That decides now: its name and hyperparameters.
+        Name and hyperparameters of the policy.
     left : str
-        The name of the state that was left, to go back to it.
+        Name of the saved state of the previous policy, for a rollback.
     rows : int
-        Rows of the log that were taken in.
+        Rows of the log that were read.
     decisions : int
-        Decisions that the placement knows of.
+        Decisions of the placement so far.
     seconds : float
     approximate : list of str
-        What of the log could not be taken in as it was; empty if all was.
+        Parts of the log that the policy could learn only approximately; empty if there are none.
     """
 
     policy: dict[str, Any]
@@ -276,13 +276,13 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 
 class StateKept(msgspec.Struct, frozen=True):
-    """What a policy had learned at a time, kept.
+    """A saved state of a policy.
 
     Attributes
     ----------
     name : str
     at : str
-        In ISO 8601.
+        Time in ISO 8601.
     policy : dict
     """
 
@@ -292,38 +292,37 @@ class StateKept(msgspec.Struct, frozen=True):
 
 
 class States(msgspec.Struct):
-    """What a placement can go back to, the latest first."""
+    """The saved states that a placement can restore, the latest first."""
 
     states: list[StateKept]
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """A question that needs no words."""
+    """A request without parameters."""
 
 
-# ---- What is lent to those who decide next to the caller
+# ---- Replicas of the learner for client-side decisions
 
 
 class LearnerOf(msgspec.Struct, frozen=True):
-    """Whose part of what was learned is asked for.
+    """The query for a replica of the learner.
 
     Attributes
     ----------
     shard : int, optional
-        Which shard's part; left out where the service is one.
+        Number of the shard; left out if the service is a single server.
     """
 
     shard: Annotated[int, Meta(ge=0)] | None = None
 
 
 class LentParts(msgspec.Struct, frozen=True):
-    """In which parts what was learned is lent, and how far each of them is.
+    """The replicas of the learner that there are, one for each shard, and their versions.
 
     Attributes
     ----------
     rows : list of int or None
-        For each shard, or for the one server, the last row of its log; None of one that does not
-        answer.
+        For each shard, or for the single server, the last row of its log; None if it does not answer.
     spread : bool
         Whether any shard may decide for any key.
     """
@@ -332,24 +331,24 @@ class LentParts(msgspec.Struct, frozen=True):
     spread: bool
 
 
-# ---- Who changed what
+# ---- History
 
 
 class HistoryOf(msgspec.Struct, frozen=True):
-    """How many changes are asked for.
+    """The query for the latest changes.
 
     The last change comes first.
 
     Attributes
     ----------
     limit : int, default 100
-        How many changes.
+        Number of changes.
     """
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class History(msgspec.Struct):
-    """Who changed what of a placement, the last change first."""
+    """The changes of a placement, the last change first."""
 
     history: list[Change]

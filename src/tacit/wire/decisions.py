@@ -1,8 +1,9 @@
-"""What travels where something is decided, where feedback comes back, and about the catalogue of items.
+"""Messages of decisions and feedback, and of the catalogue of items."""
 
-Items that decisions are made among; impressions and decisions, one or many; feedback and what became of it;
-decisions that were made next to the caller.
-"""
+# 1. The catalogue of items.
+# 2. Types of fields; impressions and decisions, one or many.
+# 3. Feedback and its outcome.
+# 4. Client-side decisions that are sent to be logged.
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Annotated, Generic, Literal, Never, TypeVar
 import msgspec
 from msgspec import Meta
 
-# ---- The catalogue of items of a placement: filled, and looked at
+# ---- The catalogue of items of a placement
 
 MOST_ITEMS = 1000
 
@@ -45,8 +46,8 @@ class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     ----------
     id : str
     vector : sequence of float
-        As many numbers as the policy reads of an item, each within ±65,504; 11 binary digits of each
-        are kept.
+        The item's features, as many numbers as the policy reads, each within ±65,504; stored with 11
+        binary digits.
     segment : str, optional
     """
 
@@ -56,34 +57,34 @@ class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class ItemsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Items to be put into the catalogue; those that are there get these vectors and segments."""
+    """Items to be added to the catalogue; existing items get these vectors and segments."""
 
     items: Annotated[list[NewItem], Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
 class ItemsGone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Items to be taken out of the catalogue: all of them, or none.
+    """Items to be removed from the catalogue: all of them, or none.
 
     Attributes
     ----------
     ids : list of str
-        Of items; all of them go, or none.
+        Ids of the items.
     """
 
     ids: Annotated[list[ItemId], Meta(min_length=1, max_length=10 * MOST_ITEMS)]
 
 
 class ItemsNow(msgspec.Struct, frozen=True):
-    """What the catalogue has, logged.
+    """The state of the catalogue, logged.
 
     Attributes
     ----------
     count : int
-        How many items there are.
+        Number of items.
     version : int
-        How often the catalogue was changed.
+        Number of changes of the catalogue.
     segments : dict of str to int
-        How many items each segment has.
+        Number of items of each segment.
     """
 
     count: int
@@ -108,9 +109,9 @@ OUTCOMES = {
     "held-out": "the control showed one ranker's list, which is no duel: it counts for the lift",
     "duplicate": "it was recorded before: nothing was done",
 }
-"""What became of feedback."""
+"""Outcomes of feedback, with explanations."""
 
-# What is checked elsewhere, said to those who read the document.
+# Checked elsewhere; these are for the OpenAPI document only.
 PRINTABLE = {"pattern": r"^([^\p{C}\p{Z}]| )*$"}
 SHORT = {"maxLength": 512, "pattern": r"^[^\u0000]*$"}
 
@@ -176,20 +177,20 @@ T = TypeVar("T")
 
 
 class Fielded(msgspec.Struct, frozen=True):
-    """What is read by its fields."""
+    """Base of answers whose fields are attributes; indexing raises an error that says so."""
 
     def __getitem__(self, name: object) -> Never:
         raise TypeError(f"{type(self).__name__} has fields; give .{name} in place of [{name!r}]")
 
 
 class ManyDecisions(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
-    """Many impressions, all decided or none; or what became of each, in their order."""
+    """Many impressions, which are all decided or none; or their outcomes, in the same order."""
 
     decisions: Annotated[list[T], Meta(min_length=1, max_length=1000)]
 
 
 class ManyFeedback(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
-    """Much feedback, in one commit; or what became of each, in their order.
+    """Many pieces of feedback, recorded in one commit; or their outcomes, in the same order.
 
     The outcome of feedback that could not be recorded is the kind of its problem:
     ``unknown-decision``, ``conflict`` or ``repeated-feedback``.
@@ -209,20 +210,20 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context : sequence of float, or mapping from str to str, float, bool or None, optional
     decision_id : str, optional
     deferred : bool, default False
-        True: it counts only once it is activated.
+        If true, the decision counts only once it is activated.
     relevance, examination : sequence of sequence of float, optional
-        A row of features for each arm on offer, for policies that know arms by their features; the arms
-        are then named as the client likes, or numbered from 0.
+        A row of features for each arm on offer, for policies that read features of arms; the client may
+        then name the arms freely, or number them from 0.
     session : str, optional
-        Whose search this is, for the signal ``reformulation`` and for a holdout of sessions; only its
-        hash is kept.
+        Id of the session, for the signal ``reformulation`` and for a holdout of sessions; only its hash
+        is stored.
     user : str, optional
-        Who is asking, for a holdout of users: all decisions of one user are the control's, or none. It
-        is not kept.
+        Id of the user, for a holdout of users: all decisions of one user are in one group. It is not
+        stored.
     segment : str, optional
         Without ``arms``, all items of this segment of the catalogue are on offer.
     unknown : str, optional
-        ``skip`` arms that are not in the catalogue, or ``refuse`` them, as by default.
+        ``skip`` arms that are not in the catalogue, or ``refuse`` the request, which is the default.
     """
 
     key: Key
@@ -239,8 +240,8 @@ class Impression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Would(msgspec.Struct, frozen=True):
-    """What another policy would have shown: the placement's where it did not decide, the second one in
-    mode ``shadow``.
+    """Counterfactual: the arm that the policy would have shown if it did not decide, or in mode ``shadow``
+    the shadow policy's arm.
 
     Attributes
     ----------
@@ -253,25 +254,25 @@ class Would(msgspec.Struct, frozen=True):
 
 
 class Decided(Fielded, frozen=True, omit_defaults=True):
-    """What to show, logged.
+    """The decision: the arm to show, logged.
 
     Attributes
     ----------
     decision_id : str
-        Names the decision when feedback comes back.
+        Id of the decision, for its feedback.
     arm : int or str
     propensity : float or None
-        Probability with which the policy chose it, with a holdout that of policy and control together;
-        None if deterministic.
+        Probability with which the policy chose the arm, with a holdout that of policy and control
+        together; None if deterministic.
     epoch : int
-        How often the key had restarted.
+        Number of restarts of the key before the decision.
     durability : str
         ``committed``, or ``buffered``: in memory until the next commit.
     would : Would or None
     signals : dict or None
-        What the placement computed for this decision, by name; each in [0, 1].
+        Signals that the placement computed for this decision, by name; each in [0, 1].
     warning : str or None
-        What of the request is hardly meant, though it counts as it stands.
+        A probable mistake in the request, which counts nevertheless.
     """
 
     decision_id: DecisionId
@@ -288,14 +289,13 @@ REWARD = {"such": 'a number in [0, 1]; amounts have names, and go to metrics, as
 
 
 class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What came back for a decision.
+    """The reward of a decision, and its metrics.
 
     Attributes
     ----------
     decision_id : str
     reward : float, optional
-        A click (1), none (0), or a reward between; left out only where the placement learns from a
-        metric.
+        A click (1), none (0), or a reward between; left out only if the placement learns from a metric.
     feedback_id : str, optional
     metrics : mapping from str to float, optional
     """
@@ -307,29 +307,29 @@ class Feedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that happened to a decision: it was examined, or activated."""
+    """An event of a decision: its examination or activation."""
 
     decision_id: DecisionId
     feedback_id: FeedbackId | None = None
 
 
 class Recorded(Fielded, frozen=True, omit_defaults=True):
-    """The feedback is logged.
+    """The outcome of feedback, logged.
 
     Attributes
     ----------
     decision_id : str
     learned : bool
-        Whether it has taught the policy by now.
+        Whether the policy has learned from it by now.
     outcome : str
         ``learned``, ``pending``, ``late`` …; ``duplicate`` also if an earlier try, whose answer was
         lost, recorded it.
     durability : str
         ``committed`` or ``buffered``.
     warning : str or None
-        What of the feedback is hardly meant, though it counts as it stands.
+        A probable mistake in the feedback, which counts nevertheless.
     learned_within : float or None
-        Of what is pending: after how many seconds it is learned at the latest.
+        The most seconds until pending feedback is learned.
     """
 
     decision_id: DecisionId
@@ -347,14 +347,14 @@ class Recorded(Fielded, frozen=True, omit_defaults=True):
 
 
 class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decision that was made next to the caller, with what the service had learned.
+    """A decision that a client made with a copy of the service's learner.
 
     Attributes
     ----------
     decision_id, key : str
     arm : int or str
     propensity : float, optional
-        Probability with which it was chosen, in (0, 1]; left out where the policy is deterministic.
+        Probability with which the arm was chosen, in (0, 1]; left out if the policy is deterministic.
     arms : sequence of int or str, optional
         The arms on offer; all if left out.
     context : sequence of float, or mapping from str to str, float, bool or None, optional
@@ -369,16 +369,16 @@ class LocalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TakenOver(msgspec.Struct, frozen=True):
-    """What became of one.
+    """The outcome of a client-side decision that was sent to be logged.
 
     Attributes
     ----------
     decision_id : str
     outcome : str
-        ``logged``; ``duplicate`` where it was logged before; or the kind of its problem: ``invalid-value``;
-        ``conflict`` where the id stands for another decision.
+        ``logged``; ``duplicate`` if it was logged before; or the kind of its problem: ``invalid-value``;
+        ``conflict`` if another decision has the id.
     detail : str
-        What the problem is; empty if there is none.
+        Message of the problem; empty if there is none.
     """
 
     decision_id: DecisionId

@@ -1,4 +1,4 @@
-"""What msgspec complains of, in the words of all errors: the field, what was given, what is allowed."""
+"""Convert msgspec's validation errors to messages of tacit: the field, the value, and the allowed values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXPECTED = re.compile(r"^Expected `(?P<types>[^`]+)`(?P<range>.*?)(, got `.*`)?
 
 
 class Hidden:
-    """Stands for a value that may be a secret."""
+    """Placeholder in messages for a value that may be a secret."""
 
     def __repr__(self) -> str:
         return "(hidden)"
@@ -39,18 +39,18 @@ NAMES = {
 MOST_LISTED, SURELY = 9, 0.8
 MEANT = {"arms": "rankers", "rankers": "arms", "positions": "length", "length": "positions", "query": "key"}
 MEANT |= dict.fromkeys(("variations", "variants", "options", "actions"), "arms")
-"""What another kind calls it, or others do."""
+"""Fields by the names that other kinds of placements, or other libraries, use for them."""
 RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
 def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return the dotted name of the field that is wrong, and what is wrong with it.
+    """Return the dotted path of the invalid field and msgspec's message about it.
 
     Examples
     --------
-    >>> complaint(msgspec.ValidationError("Expected `str`, got `int` - at `$.server.host`"))
+    >>> locate_error(msgspec.ValidationError("Expected `str`, got `int` - at `$.server.host`"))
     ('server.host', 'Expected `str`, got `int`')
-    >>> complaint(msgspec.ValidationError("Object missing required field `key`"))
+    >>> locate_error(msgspec.ValidationError("Object missing required field `key`"))
     ('key', 'Object missing required field `key`')
     """
     what, path = _placed(error)
@@ -62,19 +62,19 @@ def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
 def refusal(
     error: msgspec.ValidationError, given: Any, kind: Any, within: str = "", secret: Sequence[str] = ()
 ) -> TacitError:
-    """Return the error that names the field, what was given there, and what is allowed.
+    """Return an error that names the field, the value, and the allowed values.
 
     Parameters
     ----------
     error : msgspec.ValidationError
-    given : object
-        What was to be converted, as plain values.
+    content : object
+        The value that msgspec could not convert, as plain values.
     kind : type
-        What it was to be converted to.
+        The type to which it should be converted.
     within : str, optional
-        The name of what was given, where it is a part of something.
+        The path of the value, if it is a part of a larger one.
     secret : sequence of str, optional
-        Paths of what may hold a secret, which is not shown; the empty one is all that was given.
+        Paths below the value that may hold secrets, which are not shown; the empty path is all of it.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def refusal(
     ...     try:
     ...         msgspec.convert(given, KeyConfig)
     ...     except msgspec.ValidationError as error:
-    ...         print(refusal(error, given, KeyConfig))
+    ...         print(explain_error(error, given, KeyConfig))
     >>> refused({"sha256": 7})
     sha256: 7 is not allowed; give 64 digits and letters from a to f, the hash of a key
     >>> refused({"sha256": "0" * 64, "scopes": ["decides"]})
@@ -125,13 +125,13 @@ def refusal(
 
 
 def _placed(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return what is wrong, and the path to it from the outermost value, which is the empty one."""
+    """Return the message of an error without the path, and the path; the outermost value's path is empty."""
     placed = _PLACE.match(str(error))
     return (placed["what"], placed["path"].removeprefix("$")) if placed else (str(error), "")
 
 
 def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
-    """Return the path with the key that msgspec leaves out, what was given there, and what it should be."""
+    """Return the path with the key in place of msgspec's ``...``, the value there, and its type."""
     followed = ""
     for name, index in _STEP.findall(path):
         kind = _inner(kind, name)
@@ -155,7 +155,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _such(value: Any, kind: Any) -> str:
-    """Return how a value stands in the table or list that is wanted, if it can stand there."""
+    """Return an example that wraps the value in the table or list that is expected, if it fits there."""
     for each in _alternatives(kind):
         first, names = next(iter(_fields(each)), None), get_origin(each) in (dict, Mapping)
         if first is not None and _fits(value, first.type):
@@ -182,7 +182,7 @@ def _inner(kind: Any, name: str) -> Any:
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
-    """Yield what a type may be: the parts of a union, without what is annotated."""
+    """Yield the members of a union, or the type itself, without annotations."""
     if get_origin(kind) is Annotated:
         yield from _alternatives(get_args(kind)[0])
     elif get_origin(kind) in (None, dict, Mapping, list, tuple, Literal) or _fields(kind):
@@ -193,13 +193,13 @@ def _alternatives(kind: Any) -> Iterator[Any]:
 
 
 def _note(kind: Any, name: str) -> str:
-    """Return what the annotation of a type says by a name, such as a number's unit; or else nothing."""
+    """Return a note of a type's annotation by its name, such as a number's unit; empty if there is none."""
     notes = [note for part in (kind, *get_args(kind)) for note in getattr(part, "__metadata__", ())]
     return next((note.extra[name] for note in notes if name in (note.extra or ())), "")
 
 
 def _lacking(kind: Any) -> str:
-    """Return that a value is missing, and what to give for it."""
+    """Return the message for a missing value, which says what to give."""
     if shape := _note(kind, "such"):
         return f"it is missing; give {shape}"
     try:
@@ -211,11 +211,11 @@ def _lacking(kind: Any) -> str:
 
 
 def no_json(error: Exception, content: bytes) -> str:
-    """Return why a text is not JSON, and where it stops being it.
+    """Return why and at which byte a text is not JSON.
 
     Examples
     --------
-    >>> no_json(msgspec.DecodeError("Input data was truncated"), b'{"key": "a"')
+    >>> explain_invalid_json(msgspec.DecodeError("Input data was truncated"), b'{"key": "a"')
     'it ends at byte 11 with a bracket or quote still open'
     """
     if not content.strip():
@@ -243,7 +243,7 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 
 
 def known_fields(name: str, kind: Any) -> str:
-    """Return which fields there are where one is not known, the one that was meant first."""
+    """Return the end of the message for an unknown field: the field probably meant, and all fields."""
     known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
     if name in ("decisions", "feedback") and "decision_id" in known:
         return "; send many at once to this path with /batch behind it"
@@ -251,7 +251,7 @@ def known_fields(name: str, kind: Any) -> str:
         return "; a control's own policy is set in the configuration, and taken over at SIGHUP"
     near = [each for each in known if each == MEANT.get(name)] or get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
-    # Of many, the one that is surely meant is enough.
+    # If there are many fields, a suggestion that is nearly certain is enough.
     sure = len(known) > MOST_LISTED and get_close_matches(name, near, 1, SURELY)
     return f"; {hint}{'' if sure else 'there is ' + ', '.join(known)}".rstrip() if known else ""
 

@@ -1,8 +1,8 @@
-"""What travels about what learning earned: lift, guardrails, and for whom.
+"""Messages about results: the lift over a control, guardrails, and results by segment of users."""
 
-What may be asked of a lift, the parts of its report, and the report; what a guardrail watches and found;
-which users are shown what.
-"""
+# 1. The lift: its query, the parts of its report, and the report.
+# 2. Guardrails: the metric that is watched, and the degradations found.
+# 3. Segments: which arms which users are shown.
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from tacit.wire.control import SUCH, Time
 
 
 class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
-    """Which lift is asked for; ``shown``, ``share``, ``rate`` and ``daily`` are the planner's.
+    """The query for a lift; ``shown``, ``share``, ``rate`` and ``daily`` are inputs of the planner.
 
     Attributes
     ----------
     confidence : float, default 0.95
     control : str, optional
-        In place of the holdout, what logged propensities compare with: ``uniform``, or ``arm NAME``.
+        Control to compare with by logged propensities, in place of the holdout: ``uniform``, or
+        ``arm NAME``.
     begin, end : str, optional
     shown : float, optional
-        The lift that the planner asks about: 0.1 for 10 % more, which is the default.
+        The lift to plan for: 0.1 for 10 % more, which is the default.
     share : float, optional
-        The control's share that it reckons with; by default the holdout's, or 0.1.
+        The control's share to plan with; by default the holdout's, or 0.1.
     rate : float, optional
-        The mean reward that it reckons with, in the unit of ``rewards``; by default the observed one. Give
-        it before there is traffic.
+        The mean reward to plan with, in the unit of ``rewards``; by default the observed one. Give it
+        before there is traffic.
     daily : float, optional
-        The decisions a day that it reckons with; by default those so far.
+        The decisions a day to plan with; by default those observed so far.
     """
 
     confidence: Annotated[float, Meta(extra_json_schema={"enum": [0.9, 0.95, 0.99]})] = 0.95
@@ -67,23 +68,23 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """What one group had."""
+    """Number of decisions and sum of rewards of one group."""
 
     decisions: int
     rewards: float
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """Whether the control has its share of something.
+    """A test for sample ratio mismatch: whether the control has its share of the traffic.
 
     Attributes
     ----------
     what : str
-        ``decisions``, ``activations`` or ``feedback``; ``propensities``: whether each arm was shown as
-        often as these say.
+        ``decisions``, ``activations`` or ``feedback``; or ``propensities``: whether each arm was shown as
+        often as its propensities imply.
     share : float or None
     evidence : float
-        Logarithm; above ln 100 = 4.6 there is an alarm.
+        Logarithm of the evidence; above ln 100 = 4.6 there is an alarm.
     alarm : bool
     """
 
@@ -94,23 +95,23 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """When a lift would show, 4 times in 5.
+    """The sample size with which a lift is detected with probability 0.8.
 
     Attributes
     ----------
     lift : float
     decisions : float
-        Of both groups, from the beginning.
+        Decisions of both groups, counted from the beginning.
     days : float or None
-        From now on, at the traffic so far; 0 if it is past.
+        Days from now on, at the traffic so far; 0 if the sample size is reached.
     share : float
-        Of the control.
+        Share of the control.
     rate : float
-        Mean reward that it reckons with, in the unit of ``rewards``.
+        Mean reward that the plan assumes, in the unit of ``rewards``.
     daily : float or None
-        Decisions a day that it reckons with.
+        Decisions a day that the plan assumes.
     verdict : str
-        The same in words.
+        The plan in words.
     """
 
     lift: float
@@ -123,14 +124,15 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class BestArm(msgspec.Struct, frozen=True):
-    """The arm with the best estimate, and by how much others earn less.
+    """The arm with the best estimate, and its differences to the others.
 
     Attributes
     ----------
     arm : int or str
     declared : bool
-        Whether it beats all others, without doubt.
+        Whether it beats all others with the confidence of the report.
     behind : dict of str to Bounds
+        By how much less each other arm earns.
     verdict : str
     """
 
@@ -161,16 +163,16 @@ class MetricLift(msgspec.Struct, frozen=True):
 
 
 class PartLift(msgspec.Struct, frozen=True):
-    """What was earned within a chapter from one change on, until the next one.
+    """The results of one part of a period, from one change of the placement to the next.
 
     Attributes
     ----------
     what : str
-        What changed: ``arms``, ``rebuild``, ``rollback`` or ``mode NAME``; empty for the first part.
+        The change: ``arms``, ``rebuild``, ``rollback`` or ``mode NAME``; empty for the first part.
     since : str or None
     groups : dict of str to Group
     ratio : float or None
-        Of mean rewards, without an interval.
+        Ratio of mean rewards, without an interval.
     """
 
     what: str
@@ -180,17 +182,17 @@ class PartLift(msgspec.Struct, frozen=True):
 
 
 class ChapterLift(msgspec.Struct, frozen=True):
-    """What learning earned while share, unit, control and the rule of rewards stayed.
+    """The lift of one period of a holdout: share, unit, control and the rule of rewards do not change in it.
 
     Attributes
     ----------
     number : int
-        From 1; what ``from`` and ``to`` take.
+        Number of the period from 1, which ``from`` and ``to`` accept.
     since : str or None
     until : str or None
-        None of the one that goes on.
+        End of the period; None for the current one.
     ended : str or None
-        What ended it, in words.
+        The change that ended it, in words.
     control : str or None
     share : float or None
     unit : str or None
@@ -198,9 +200,9 @@ class ChapterLift(msgspec.Struct, frozen=True):
     claim : str
     ratio, difference : Bounds or None
     counted : bool
-        Whether the lift above counts it.
+        Whether the report's lift includes this period.
     alarm : bool
-        Whether its control had not its share of traffic.
+        Whether the control did not have its share of the traffic (sample ratio mismatch).
     parts : list of PartLift
     """
 
@@ -221,13 +223,13 @@ class ChapterLift(msgspec.Struct, frozen=True):
 
 
 class PlannedLook(msgspec.Struct, frozen=True):
-    """The one look that was planned before the first decision of the chapter.
+    """The analysis at the time that was planned before the first decision of the period.
 
     Attributes
     ----------
     at : str
     reached : bool
-        Whether all windows have closed that count for it.
+        Whether all windows of its decisions have closed.
     claim : str
     ratio, difference : Bounds or None
     verdict : str
@@ -242,65 +244,64 @@ class PlannedLook(msgspec.Struct, frozen=True):
 
 
 class LiftReport(msgspec.Struct, frozen=True):
-    """What learning earned more than a control, on average since a moment.
+    """The lift of a placement: the mean reward of learning, compared with a control.
 
     Attributes
     ----------
     placement : str
     method : str
-        ``holdout``, or ``propensities`` where the control is worked out from logged propensities.
+        ``holdout``, or ``propensities`` if the control's mean is estimated from logged propensities.
     control : str
         ``uniform``, ``baseline``, ``arm NAME`` or ``policy NAME``.
     share : float or None
-        Of the control; None without a holdout.
+        Share of the control; None without a holdout.
     unit : str or None
-        Who stays in one group: ``decision``, ``session`` or ``user``.
+        Unit of assignment to a group: ``decision``, ``session`` or ``user``.
     since : str or None
-        From when on decisions count, by when they arrived, in ISO 8601; None before the first one.
+        Time from which decisions count, by their arrival, in ISO 8601; None before the first one.
     until : str or None
-        Before when they count, of a stretch of time; else None.
+        Time before which decisions count, if the query limits it; else None.
     confidence : float
     groups : dict of str to Group
         ``decisions`` and ``rewards`` of ``control`` and ``policy``.
     claim : str
         ``early``, ``undecided``, ``better`` or ``worse``.
     ratio : Bounds or None
-        With ``estimate``, ``low`` and ``high``.
+        Ratio of mean rewards: ``estimate``, ``low`` and ``high``.
     difference : Bounds or None
-        The same of rewards, per decision.
+        Difference of mean rewards per decision, likewise.
     verdict : str
-        What all this says, in words.
+        The result in words.
     srm : list of Mismatch
-        Whether the control has its share of the traffic, and arms that of their propensities: ``what``,
-        ``share``, ``evidence``, ``alarm``.
+        Tests for sample ratio mismatch, and of arms against their propensities: ``what``, ``share``,
+        ``evidence``, ``alarm``.
     planner : Plan or None
-        When a ``lift`` would show: after how many ``decisions``, in how many ``days``; ``verdict`` says
-        it in words.
+        The ``decisions`` and the ``days`` after which a ``lift`` would be detected; ``verdict`` says it
+        in words.
     winner : BestArm or None
         The best ``arm``, whether it is ``declared``, how far others are ``behind``.
     metrics : list of MetricLift
-        The same of what is watched beside the reward, and whether it is harmed.
+        The lift of each metric that is watched besides the reward, and whether it has degraded.
     winner_verdict : str
-        What can be said of the best arm, or of duels; empty where there are none.
+        The result about the best arm, or about duels, in words; empty if there are none.
     as_of : str
-        When this was worked out, by the log's clock, in ISO 8601.
+        Time of the report by the log's clock, in ISO 8601.
     pending : int
         Decisions that do not count yet.
     pending_until : str or None
-        When the last of their windows closes, as they are now.
+        Time when the last of their windows closes, as windows are now.
     counted : str
-        The time and the count of all this, in words.
+        The range of time and the count of decisions, in words.
     chapters : list of ChapterLift
-        Of the holdout, in order; empty where there never was one: ``number``, ``since``, ``until``,
-        ``ended`` (what ended it, in words), ``control``, ``share``, ``unit``, ``groups``, ``claim``,
-        ``ratio``, ``difference``, ``counted`` (whether the lift counts it), ``alarm``, and its
-        ``parts``, since each change of arms, policy or mode: ``what``, ``since``, ``groups``,
+        Periods of the holdout, in order; empty if there never was one: ``number``, ``since``, ``until``,
+        ``ended`` (the change that ended it, in words), ``control``, ``share``, ``unit``, ``groups``,
+        ``claim``, ``ratio``, ``difference``, ``counted`` (whether the lift includes it), ``alarm``, and
+        its ``parts``, one from each change of arms, policy or mode on: ``what``, ``since``, ``groups``,
         ``ratio``.
     look : PlannedLook or None
-        The look that was planned: ``at``, ``reached``, ``claim``, ``ratio``, ``difference``,
-        ``verdict``.
+        The planned analysis: ``at``, ``reached``, ``claim``, ``ratio``, ``difference``, ``verdict``.
     rewards : str
-        What rewards and differences are of: ``reward``, or the metric that is learned, in its own unit.
+        Unit of rewards and differences: ``reward``, or the metric that is learned, in its own unit.
     """
 
     placement: str
@@ -330,25 +331,25 @@ class LiftReport(msgspec.Struct, frozen=True):
     rewards: str = "reward"
 
 
-# ---- The guardrail of a placement: what it watches, and which harm it has proved
+# ---- The guardrail of a placement: the metric that it watches, and the degradations found
 
 
 class Harm(msgspec.Struct, frozen=True):
-    """Harm that is proved: by how much a metric exceeds that of what it is held against, per decision.
+    """A significant degradation of a metric: an arm's difference per decision to the arm compared with.
 
     Attributes
     ----------
     arm : int, str or None
-        None for the policy, held against the holdout's control.
+        None for the policy, which is compared with the holdout's control.
     metric : str
     estimate : float
-        How much more of the metric there is per decision; negative where there is less.
+        Difference of the metric per decision; negative if the arm has less of it.
     low, high : float
-        What it lies between, at any time.
+        Interval of the difference, valid at all times.
     then : str
-        What was done: ``retire`` or ``tell``.
+        The action taken: ``retire`` or ``tell``.
     at : str or None
-        When, in ISO 8601; a mark of the log has a time of its own.
+        Time in ISO 8601; None in a change event, which has a time of its own.
     """
 
     arm: int | str | None
@@ -361,7 +362,7 @@ class Harm(msgspec.Struct, frozen=True):
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The estimate, and what it lies between."""
+        """The estimate and the ends of its interval."""
         return self.estimate, self.low, self.high
 
 
@@ -372,13 +373,13 @@ class GuardrailNow(msgspec.Struct, frozen=True):
     ----------
     metric : str
     margin : float
-        How much worse it may be, per decision.
+        By how much it may be worse, per decision.
     then : str
         ``retire`` or ``tell``.
     against : int or str or None
-        The arm that others are held against; None where the policy is, against the control.
+        The arm that others are compared with; None if the policy is compared with the control.
     harms : list of Harm
-        That were proved, each once.
+        Degradations found, each once.
     """
 
     metric: str
@@ -388,10 +389,10 @@ class GuardrailNow(msgspec.Struct, frozen=True):
     harms: list[Harm]
 
 
-# ---- Whom a placement shows what
+# ---- Results by segment of users
 
 LATEST = 2_000
-"""Decisions that are looked at unless asked otherwise."""
+"""Default number of decisions in the report."""
 
 LogOdds = Annotated[
     float | None, Meta(description="In log-odds of a reward; null where arms are known by features alone.")
@@ -399,19 +400,19 @@ LogOdds = Annotated[
 
 
 class ForWhomOf(msgspec.Struct, frozen=True):
-    """How far back is looked.
+    """The number of decisions that the report by segments covers.
 
     Attributes
     ----------
     limit : int, default LATEST
-        How many of the latest decisions.
+        Number of the latest decisions.
     """
 
     limit: Annotated[int, Meta(ge=1, le=10_000)] = LATEST
 
 
 class ArmForThem(msgspec.Struct, frozen=True):
-    """What some users are shown, and what is believed that it earns with them.
+    """An arm that a segment of users is shown, and its estimated reward for them.
 
     Attributes
     ----------
@@ -419,9 +420,9 @@ class ArmForThem(msgspec.Struct, frozen=True):
     shown : int
         How many of their latest decisions showed it.
     mean, low, high : float or None
-        The mean reward that is believed, of somebody average among them, and its 95 % band.
+        The estimated mean reward for an average user of the segment, and its 95 % band.
     adds : float or None
-        What this field adds for them to the arm's log-odds of a reward, beside an average user.
+        Effect of the field, for this segment against an average user, on the arm's log-odds of a reward.
     """
 
     arm: int | str
@@ -433,15 +434,15 @@ class ArmForThem(msgspec.Struct, frozen=True):
 
 
 class UserSegment(msgspec.Struct, frozen=True):
-    """Users who are alike in a field.
+    """A segment of users: those with the same value of a field.
 
     Attributes
     ----------
     value : str
-        What they have in common: a category, a band of numbers, ``missing``.
+        Their common value: a category, a band of numbers, or ``missing``.
     decisions : int
     arms : list of ArmForThem
-        Those that they were shown most first; at most 10.
+        Arms that they were shown, most often shown first; at most 10.
     """
 
     value: str
@@ -450,16 +451,16 @@ class UserSegment(msgspec.Struct, frozen=True):
 
 
 class FieldForWhom(msgspec.Struct, frozen=True):
-    """What a field of the context decides.
+    """The effect of a field of the context on the arms that users are shown.
 
     Attributes
     ----------
     field : str
     matters : float or None
-        By how much it moves arms apart, over the users of these decisions: the standard deviation of
-        what it adds to an arm's log-odds beside the other arms.
+        Size of the effect over the users of these decisions: the standard deviation of its effect on an
+        arm's log-odds, relative to the other arms.
     segments : list of UserSegment
-        Empty beyond the 12 fields that matter most.
+        Empty beyond the 12 fields with the largest effects.
     """
 
     field: str
@@ -475,10 +476,10 @@ class ArmForAll(msgspec.Struct, frozen=True):
     arm : int or str
     shown : int
     mean, low, high : float or None
-        The mean reward that is believed, of an average user, and its 95 % band.
+        The estimated mean reward for an average user, and its 95 % band.
     moved : dict of str to float
-        By field: the standard deviation, over users, of what it adds to the log-odds; the 12 fields
-        that matter most.
+        By field: the standard deviation over users of its effect on the log-odds; the 12 fields with
+        the largest effects.
     """
 
     arm: int | str
@@ -490,31 +491,31 @@ class ArmForAll(msgspec.Struct, frozen=True):
 
 
 class ForWhom(Tabulated, msgspec.Struct, frozen=True):
-    """Which users get which arm, by what is known of them, and why; printed, it is a table.
+    """Which arms which users are shown, by the fields of the context, and why; printed as a table.
 
     Attributes
     ----------
     verdict : str
-        All this in words.
+        The result in words.
     decisions : int
-        Those that were looked at: the latest that the policy made.
+        Number of decisions in the report: the latest that the policy made.
     since, until : str or None
-        When the first and the last of them were made, in ISO 8601.
+        Times of the first and the last of them, in ISO 8601.
     key : str or None
-        Whose they are, where each key has models of its own: the key with most of them.
+        The key with the most decisions, which the report is about, if each key has models of its own.
     says_nothing : float or None
-        The weight, of 1, that the policy gives to the hypothesis that the context says hardly anything;
-        None where it has none.
+        The weight, out of 1, that the policy gives to the hypothesis that the context hardly matters;
+        None for policies without it.
     bytes : int
-        What the policy's state takes in memory, all keys together.
+        Memory that the policy's state takes, for all keys together.
     arms : list of ArmForAll
-        Those shown most first; at most 50.
+        Most often shown first; at most 50.
     fields : list of FieldForWhom
-        Those that matter most first.
+        Largest effect first.
     shard : int or None
-        Whose all this is, where the service is in shards: the one that decides most.
+        The shard that the report is about, which is the one with the most decisions; None without shards.
     rewards : str
-        What mean rewards are of: ``reward``, or the metric that is learned, in its own unit.
+        Unit of mean rewards: ``reward``, or the metric that is learned, in its own unit.
     """
 
     verdict: str
@@ -530,7 +531,7 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
     rewards: str = "reward"
 
     def records(self) -> list[dict[str, Any]]:
-        """Return what users are shown, by segment of each field and by arm: a row each."""
+        """Return the report as rows, one for each arm of each segment of each field."""
         return [
             {
                 "field": field.field,
@@ -545,7 +546,7 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
         ]
 
     def summary(self) -> str:
-        """Return in words whether who is asking matters, and for each segment what it is shown most."""
+        """Return the verdict and a table with the arm that each segment is shown most."""
         rows, seen = [], set()
         for row in self.records():
             if (who := (row["field"], row["who"])) not in seen:

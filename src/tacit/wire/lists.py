@@ -1,6 +1,9 @@
-"""What travels for placements that show lists: duels of rankers, and clicks on positions."""
+"""Messages of placements that show lists: duels of rankers, lists of one policy, and clicks."""
 
-# Duels of rankers first, then lists of one policy, then clicks in either, then which ranker users prefer.
+# 1. Duels of rankers.
+# 2. Lists of one policy.
+# 3. Clicks in either.
+# 4. Verdicts and standings: which ranker users prefer.
 
 from __future__ import annotations
 
@@ -35,27 +38,28 @@ DuelKey = Annotated[
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One search: every ranker's list for it.
+    """One search, with the list of each ranker.
 
     Attributes
     ----------
     rankings : mapping from str to sequence of int or str, optional
-        From each ranker's name to its items, best first; as many as are shown suffice. Left out, the
-        answer is a pair alone: run and interleave those two, and send the outcome as the reward.
+        From each ranker's name to its items, best first; as many as are shown suffice. If left out, the
+        answer is only a pair of rankers: run and interleave these two, and send the outcome as the
+        reward.
     key : str, default "all"
     context : sequence of float, optional
     decision_id : str, optional
     deferred : bool, default False
-        True: it counts only once it is activated.
+        If true, the search counts only once it is activated.
     session : str, optional
-        Whose visit this search belongs to, for the verdict where no user is known, and for a holdout of
-        sessions. Only its hash is kept, so that searches which may be alike are known.
+        Id of the visit, for the verdict if no user is known, and for a holdout of sessions. Only its
+        hash is stored, to recognize searches of one session.
     user : str, optional
-        Who searches, for the verdict and for a holdout of users. Only its hash is kept, so that
-        searches which may be alike are known.
+        Id of the user, for the verdict and for a holdout of users. Only its hash is stored, to recognize
+        searches of one user.
     segments : mapping from str to str, optional
-        What else is known of the search, such as its market: a value for each of the names that the
-        placement's ``segments`` have. The verdict tells them apart.
+        Properties of the search, such as its market: a value for each of the names in the placement's
+        ``segments``. The verdict is also broken down by them.
     """
 
     rankings: Mapping[str, Sequence[Item]] | None = None
@@ -69,7 +73,7 @@ class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WouldDuel(msgspec.Struct, frozen=True):
-    """The pair that the second policy would have let duel, in mode ``shadow``.
+    """Counterfactual: the pair that the shadow policy would have chosen, in mode ``shadow``.
 
     Attributes
     ----------
@@ -83,7 +87,7 @@ class WouldDuel(msgspec.Struct, frozen=True):
 
 
 class Dueled(Fielded, frozen=True, omit_defaults=True):
-    """The list to show, logged with all that its clicks need.
+    """The decision for a search: the pair of rankers and the interleaved list to show, logged.
 
     Attributes
     ----------
@@ -91,18 +95,18 @@ class Dueled(Fielded, frozen=True, omit_defaults=True):
     propensity : float or None
         Probability with which the policy chose the pair; None if not known.
     epoch : int
-        How often the key had restarted.
+        Number of restarts of the key before the decision.
     durability : str
     items : list of int or str, or None
-        What to show, from the top; None where no rankings were given.
+        The list to show, from the top; None if the request had no rankings.
     teams : list of int or None, or None
-        Per item, whose it is: 0 the left ranker's, 1 the right one's, None nobody's. Only of methods
+        Team of each item: 0 the left ranker's, 1 the right one's, None neither. Only for methods
         that draw teams.
     probability : float or None
-        Of this very list, given the pair; left out if not known.
+        Probability of this list, given the pair; left out if not known.
     would : WouldDuel or None
     warning : str or None
-        What of the request is hardly meant, though it counts as it stands.
+        A probable mistake in the request, which counts nevertheless.
     """
 
     decision_id: DecisionId
@@ -122,8 +126,8 @@ class Dueled(Fielded, frozen=True, omit_defaults=True):
 
 
 class WouldSlate(msgspec.Struct, frozen=True):
-    """What another policy would have listed: the placement's where it did not decide, the second one in
-    mode ``shadow``.
+    """Counterfactual: the list that the policy would have shown if it did not decide, or in mode ``shadow``
+    the shadow policy's list.
 
     Attributes
     ----------
@@ -136,21 +140,21 @@ class WouldSlate(msgspec.Struct, frozen=True):
 
 
 class Listed(Fielded, frozen=True, omit_defaults=True):
-    """What to list, logged.
+    """The list to show, logged.
 
     Attributes
     ----------
     decision_id : str
     slate : list of int, str or None
-        The arm at each position; None where the policy leaves one empty.
+        The arm at each position; None at a position that the policy leaves empty.
     propensity : float or None
-        Of this very list; None if it is not known.
+        Probability of this list; None if it is not known.
     epoch : int
-        How often the key had restarted.
+        Number of restarts of the key before the decision.
     durability : str
     would : WouldSlate or None
     warning : str or None
-        What of the request is hardly meant, though it counts as it stands.
+        A probable mistake in the request, which counts nevertheless.
     """
 
     decision_id: DecisionId
@@ -162,24 +166,24 @@ class Listed(Fielded, frozen=True, omit_defaults=True):
     warning: str | None = None
 
 
-# ---- What was clicked in a list
+# ---- Clicks in a list
 
 
 class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was clicked in a list: positions, or items; one of both.
+    """Clicks in a list, given either as positions or as items.
 
     Attributes
     ----------
     decision_id : str
     clicks : sequence of int, optional
-        The clicked positions from 0; empty: none was clicked.
+        The clicked positions, counted from 0; empty if none was clicked.
     items : sequence of int or str, optional
         The clicked items, in place of positions.
     feedback_id : str, optional
     metrics : mapping from str to float, optional
     action : str, optional
-        What was done there, where it is no click: an action to which the placement's ``worth`` gives an
-        amount. Of duels only.
+        Name of an action other than a click, which has a weight in the placement's ``worth``. Only for
+        duels.
     """
 
     decision_id: DecisionId
@@ -194,13 +198,13 @@ class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VerdictOf(msgspec.Struct, frozen=True):
-    """How sure a verdict on rankers shall be.
+    """The error rates of a verdict on rankers.
 
     Attributes
     ----------
     confidence : float, default 0.95
     false_share : float, default 0.05
-        Of the segments that are found to differ, so much is wrong at most, on average.
+        False discovery rate among the segments that are reported to differ.
     """
 
     confidence: Annotated[float, Meta(extra_json_schema={"enum": [0.9, 0.95, 0.99]})] = 0.95
@@ -208,27 +212,28 @@ class VerdictOf(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the searches of a placement say, by what their actions are worth.
+    """Which ranker users prefer, by the weights of their actions in a placement's searches.
 
     Attributes
     ----------
     verdict : str
-        Who wins, or what is missing, in words.
+        The winner, or the reason why there is none yet, in words.
     report : dict or None
-        As ``tacit duel --json`` gives it: ``leader``, ``winner``, ``comparisons`` of the leader with
+        The report of ``tacit duel --json``: ``leader``, ``winner``, ``comparisons`` of the leader with
         every other ranker, ``segments``, ``credited`` actions, ``warnings``; ``units`` are counted up
         to 100,000. None before two rankers have dueled.
     since : str or None
-        When the first decision that the log has was made, in ISO 8601.
+        Time of the first decision in the log, in ISO 8601.
     until : str or None
-        Up to when the log was read; None before the first row.
+        Time up to which the log was read; None before the first row.
     open : int
-        Decisions that do not count yet: their windows are open.
+        Decisions that do not count yet, since their windows are open.
     whole : bool
-        Whether the log was read to its end. If not, it is being read, and this is what its beginning
-        says; ask again.
+        Whether the log was read to its end. If not, it is still being read, and the report covers the
+        part read so far; ask again.
     beyond : dict of str to int
-        Per segment, how many searches had a value that is not counted apart, as 200 others came before.
+        Per segment, number of searches with a value that is not counted separately, since 200 others
+        came before.
     """
 
     verdict: str
@@ -241,7 +246,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class DuelsOfKey(msgspec.Struct, frozen=True):
-    """A key and how many duels it had.
+    """A key and its number of duels.
 
     Attributes
     ----------
@@ -254,13 +259,13 @@ class DuelsOfKey(msgspec.Struct, frozen=True):
 
 
 class StandingsOf(msgspec.Struct, frozen=True):
-    """Whose standings are asked for, and how sure they shall be.
+    """The key whose standings are requested, and their confidence.
 
     Attributes
     ----------
     confidence : float, default 0.95
     key : str, optional
-        By default that with the most duels.
+        By default the key with the most duels.
     """
 
     confidence: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})] = (
@@ -270,7 +275,7 @@ class StandingsOf(msgspec.Struct, frozen=True):
 
 
 class Standings(msgspec.Struct, frozen=True):
-    """What the duels of a key say.
+    """The standings of rankers in the duels of a key.
 
     Attributes
     ----------

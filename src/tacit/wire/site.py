@@ -1,4 +1,4 @@
-"""What travels about the service as a whole: its placements, its shards, how it is, whom it forgot."""
+"""Messages about the service as a whole: placements, shards, health, feeds, and deletion of personal data."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from tacit.wire.lift import GuardrailNow
 
 
 class Blanked(msgspec.Struct):
-    """Rows of a placement, in its log and its archive, that named somebody."""
+    """Numbers of rows of a placement, in its log and its archive, that named the subject."""
 
     decisions: int
     records: int
 
 
 class Forgotten(msgspec.Struct):
-    """What named somebody until now, by placement; nothing where nothing did."""
+    """Numbers of rows that named the subject until now, by placement; placements without any are left out."""
 
     placements: dict[str, Blanked]
 
 
 class PlacementSummary(msgspec.Struct):
-    """A placement and how far it has come.
+    """A placement: its settings and its counts.
 
     Attributes
     ----------
     name : str
     kind : str
-        What it decides.
+        Kind of its decisions.
     mode, durability : str
     policy : dict of str to object
-        Its name and hyperparameters.
+        Name and hyperparameters of the policy.
     arms : list of int or str
-        Those on offer.
+        Arms on offer.
     keys, decisions, feedback : int
     rewards : float
         Sum of all rewards.
     pending : int
         Decisions whose windows are open.
     outcomes : dict of str to int
-        How often feedback came to what.
+        Count of feedback by outcome.
     seed : int
-        Where, with its id, a decision's draws come from.
+        Seed from which, together with its id, a decision's random draws come.
     shared_seconds : float, optional
-        In shards: how old what they know of each other is, at most; None where they share nothing, or
-        have not yet.
+        With shards: greatest age of the learning that they share; None if they share nothing, or have
+        not shared yet.
     retired : list of int or str, optional
-        Arms that are shown no more.
+        Arms that are no longer shown.
     pinned : list of int or str, optional
-        What every decision shows that offers it.
+        Arms that decisions show if they offer them.
     guardrail : GuardrailNow, optional
-        What must not be harmed, and which harm was proved.
+        The metric that must not get worse, and the degradations found.
     """
 
     name: str
@@ -82,15 +82,15 @@ class ShardSummary(msgspec.Struct):
     ----------
     number : int
     pid : int or None
-        Of its process, on the machine where it is.
+        Id of its process, on its machine.
     up : bool
         Whether it answers.
     losses : int
-        How often it was lost since the start.
+        Number of times that it was lost since the start.
     recovery_seconds : float or None
-        How long it took to come back the last time.
+        Time that its latest recovery took.
     waiting : int
-        Requests on their way to it.
+        Requests that are being sent to it.
     events : int or None
         Rows of its log.
     """
@@ -112,7 +112,7 @@ class Placements(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """How the service is."""
+    """The status of the service."""
 
     status: Annotated[str, Meta(examples=["ok"])]
 
@@ -122,24 +122,24 @@ Counted = Annotated[dict[Annotated[str, Meta(max_length=64)], int], Meta(max_len
 
 
 class FeedReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How far somebody is who feeds events to the service.
+    """The progress of a feed of events to the service.
 
     Attributes
     ----------
     read : int, default 0
         Events that were read.
     left_out : int, default 0
-        Those that the map leaves out.
+        Events that the map leaves out.
     sent : dict of str to int, default {}
-        By what the service made of them.
+        Count of sent events by outcome.
     rejected : dict of str to int, default {}
-        By reason.
+        Count of rejected events by reason.
     rate : float, default 0.0
-        Events read per second, lately.
+        Events read per second, as a recent average.
     last : float, optional
-        When the last one happened, in seconds since 1970, if events say it.
+        Time of the last event in seconds since 1970, if events have one.
     ended : bool, default False
-        Whether there are no more.
+        Whether the feed has ended.
     """
 
     read: Annotated[int, Meta(ge=0)] = 0
@@ -158,20 +158,20 @@ Events = Annotated[
 
 
 class EventsTaken(msgspec.Struct, frozen=True):
-    """What became of events: that some were rejected is no reason to send them again.
+    """Outcomes of pushed events; rejected events need not be sent again.
 
     Attributes
     ----------
     read : int
         Events of the body.
     left_out : int
-        Those that the map leaves out.
+        Events that the map leaves out.
     sent : dict of str to int
-        By what was made of them.
+        Count of events by outcome.
     rejected : dict of str to int
-        By reason.
+        Count of rejected events by reason.
     first : dict of str to str
-        What is wrong with the first one, by reason; why one was left out is ``left-out``.
+        Details of the first rejected event, by reason; ``left-out`` explains the first one left out.
     """
 
     read: int
@@ -182,13 +182,13 @@ class EventsTaken(msgspec.Struct, frozen=True):
 
 
 class FedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a feed has come: all its events before these offsets are with the service.
+    """The progress of a feed: the service has all its events before these offsets.
 
     Attributes
     ----------
     feed : str
     offsets : dict of str to int
-        By part of the feed.
+        Offset by partition of the feed.
     """
 
     feed: Annotated[str, Meta(min_length=1, max_length=256)]
@@ -196,37 +196,37 @@ class FedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FedNow(msgspec.Struct, frozen=True):
-    """Where a feed goes on, by its parts: without one that never came, empty before any did."""
+    """The offsets at which a feed resumes, by partition; without partitions that were never logged."""
 
     offsets: Offsets
 
 
 class FeedNow(FeedReport, frozen=True, kw_only=True):
-    """A feed, as it was reported last.
+    """The latest report of a feed.
 
     Attributes
     ----------
     name : str
     key : str or None
-        The name of the key that reported it; None without keys, and of webhooks.
+        The name of the key that reported it; None for webhooks, and if the service has no keys.
     seconds : float
-        How long ago it was reported.
+        Age of the report in seconds.
     lag : float or None
-        Seconds from the last event to its report; None where none says it.
+        Seconds from the last event to its report; None if events have no time.
     read : int
         Events that were read.
     left_out : int
-        Those that the map leaves out.
+        Events that the map leaves out.
     sent : dict of str to int
-        By what the service made of them.
+        Count of sent events by outcome.
     rejected : dict of str to int
-        By reason.
+        Count of rejected events by reason.
     rate : float
-        Events read per second, lately.
+        Events read per second, as a recent average.
     last : float or None
-        When the last one happened, in seconds since 1970, if events say it.
+        Time of the last event in seconds since 1970, if events have one.
     ended : bool
-        Whether there are no more.
+        Whether the feed has ended.
     """
 
     name: str
@@ -236,6 +236,6 @@ class FeedNow(FeedReport, frozen=True, kw_only=True):
 
 
 class FeedsNow(msgspec.Struct, frozen=True):
-    """The feeds that reported since the service began; of one key, where it reaches some placements only."""
+    """Feeds that reported since the service started; only its own for a key of some placements."""
 
     feeds: list[FeedNow]

@@ -1,7 +1,7 @@
-"""What can be asked of a placement, each once: where it goes, what is sent, what answers, whose key may.
+"""The verbs of a placement: name, path, types of request and answer, and the scope that a key needs.
 
-Routes, the OpenAPI document, the client and the command line read this table. What a change does to a
-placement stands in :mod:`tacit.service.placements.placement`.
+Routes, the OpenAPI document, the client and the command line read this table. The effects of changes are
+in :mod:`tacit.service.placements.placement`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Scope = Literal["decide", "feedback", "read", "admin"]
 
 
 class Verb(NamedTuple, Generic[A]):
-    """Something that can be asked of a placement.
+    """An operation on a placement.
 
     Attributes
     ----------
     name : str
-        As the OpenAPI document names the operation.
+        Name of the operation in the OpenAPI document.
     summary : str
-        What it does.
+        Description of the operation.
     method, path : str
-        Where it goes, below the address of the placement.
+        HTTP method, and path below the address of the placement.
     request, answer : type
-        What is sent, of a ``GET`` in the address, and what comes back.
+        Types of the request, which a ``GET`` sends in the address, and of the answer.
     scope : str
-        What a key must be for.
+        The scope that a key must have.
     problems : tuple of int
-        What it may be refused with, besides what all others are.
+        Statuses of refusals, besides those of all verbs.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Verb(NamedTuple, Generic[A]):
 
 
 def schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return the JSON schemas of types, and those of structures by name, whose docstrings tell of fields."""
+    """Return the JSON schemas of types, and of structures by name, with descriptions from docstrings."""
     reference = "#/components/schemas/{name}"
     found, schemas = msgspec.json.schema_components(kinds, ref_template=reference)
     for schema in schemas.values():
         text, said = said_in(schema.get("description"))
-        # The first paragraph; what fields are stands with these.
+        # Only the first paragraph: fields have descriptions of their own.
         schema["description"] = text.partition("\n\n")[0]
         for name, field in schema.get("properties", {}).items():
             if said.get(name):
@@ -66,7 +66,7 @@ def schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
 
 
 def of_many(verb: Verb[Any], summary: str, together: Any, problems: tuple[int, ...] = ()) -> Verb[Any]:
-    """Return what asks a verb for many at once: they travel together, and so do the answers."""
+    """Return the verb for many requests of a verb in one body, with the answers in one body."""
     kinds = together[verb.request], together[verb.answer]
     path = f"{verb.path}/batch"
     return Verb(f"{verb.name}Many", summary, "POST", path, *kinds, verb.scope, problems)
@@ -113,7 +113,7 @@ ACTIVATE = Verb(
     "POST", "activate", decisions.Event, decisions.Recorded, "feedback", (409,),
 )
 
-# ---- Decisions that are made next to the caller
+# ---- Client-side decisions
 
 LEARNER = Verb(
     "learner", "Return what was learned, as a file that a learner is loaded from",
@@ -129,7 +129,7 @@ LOCAL = Verb(
     "decide",
 )
 
-# ---- What duels say
+# ---- Reports of duels
 
 VERDICT = Verb(
     "verdict", "Say which ranker users prefer, by what their actions are worth, and where",
@@ -140,14 +140,14 @@ STANDINGS = Verb(
     "GET", "duels", lists.StandingsOf, lists.Standings, "read", (422,),
 )
 
-# ---- Whom what is shown
+# ---- Results by segment of users
 
 FOR_WHOM = Verb(
     "forWhom", "Say which users are shown what, by what is known of them, and why",
     "GET", "for-whom", lift.ForWhomOf, lift.ForWhom, "read", (422,),
 )
 
-# ---- What learning earned
+# ---- Lift
 
 LIFT = Verb(
     "lift", "Say what learning earned more than a control, and how sure that is",
@@ -199,7 +199,7 @@ ITEMS = Verb(
     "GET", "items", control.Nothing, decisions.ItemsNow, "read", (422,),
 )
 
-# ---- Its past, and what was learned by then
+# ---- Rebuilds, saved states and history
 
 REBUILD = Verb(
     "rebuild", "Fold the log into another policy, and go on with that",

@@ -45,7 +45,7 @@ class EvaluationMetadata(msgspec.Struct, omit_defaults=True):
     epoch : int
     durability : str
     propensity : float, optional
-        Left out where the policy is deterministic.
+        Left out if the policy is deterministic.
     """
 
     decision_id: str
@@ -95,7 +95,7 @@ TRUTHS = {"true": True, "false": False}
 
 
 async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answer:
-    """Decide for one impression, and answer as a flag."""
+    """Decide for one impression and return the evaluation of the flag, or a failure."""
     try:
         return await _evaluated(engine, call)
     except (TacitError, msgspec.ValidationError) as error:
@@ -149,7 +149,7 @@ def _text(value: Value) -> str:
 
 
 def _refused(found: Problem, *headers: Header, flag: str = "") -> Answer:
-    """Return a problem as the protocol's failure: with a code, and status 400 if a value is wrong."""
+    """Return an answer with a problem as a failure of the protocol; invalid values have status 400."""
     kind = found.type.rpartition(":")[2]
     code: Any = {
         "unknown-placement": "FLAG_NOT_FOUND",

@@ -1,8 +1,8 @@
-"""How placements of a kind are asked for decisions and answer; and placements that show one of their arms."""
+"""Forms, which read decision requests and write answers; and the kinds of placements that show one arm."""
 
-# 1. ``Form``: how placements of a kind are asked and how they answer; one a kind.
-# 2. ``ArmsTable``, and the form of placements that show one of their arms: the usual case, from columns.
-# 3. ``FeaturesTable``: of placements whose arms are described by each request.
+# 1. ``Form``: reads requests and writes answers of one kind of placement.
+# 2. ``ArmsTable`` and ``KIND``: placements that show one of their arms; many requests are read as columns.
+# 3. ``FeaturesTable`` and ``FEATURES``: placements whose requests describe the arms by features.
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tacit.wire import decisions as wire
 from tacit.wire import verbs
 from tacit.wire.verbs import Verb
 
-# ---- How placements of a kind are asked for decisions, and how they answer
+# ---- How requests to a kind of placement are read, and answers written
 
 
 def _each_read(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
@@ -43,18 +43,18 @@ def _each_written(form: Form, placement: Any, rows: Sequence[DecisionRow], durab
 
 
 class Form(NamedTuple):
-    """How placements of a kind are asked, and how they answer.
+    """How decision requests to a kind of placement are read, and how answers are written.
 
     Attributes
     ----------
     verb, verb_many : Verb
-        What they are asked for one decision, and for many.
+        The verbs for one decision and for many.
     read : function
-        Returns a request to a placement as an impression, checked.
+        Validates a request to a placement and converts it to an impression.
     write : function
-        Returns the answer that tells a row of a placement's log.
+        Returns the answer to a request from its row of the log.
     read_many, write_many : function
-        The same for many, which may be faster than one by one.
+        The same for many requests, which may be faster than one by one.
     """
 
     verb: Verb[Any]
@@ -77,22 +77,23 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     Attributes
     ----------
     arms : int or list of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     default_reward : float
-        Reward of a decision for which none came in its window.
+        Reward of a decision for which no reward came in its window.
     aggregation : str
-        What several rewards for one decision make: the ``first``, the ``last``, their ``sum`` (at
-        most 1), or the ``max``.
+        How several rewards for one decision are combined: the ``first``, the ``last``, their ``sum``
+        (at most 1), or the ``max``.
     late : str
-        What a reward after the window does: ``record``, or ``correct`` the default, where the
-        policy keeps sums.
+        Effect of a reward after the window: ``record`` it only, or ``correct`` the default reward, if
+        the policy keeps sums.
     correction_window : float
-        Seconds after the end of a window in which it may be corrected.
+        Seconds after the end of a window in which its reward may be corrected.
     reward : str
-        The metric that is learned: feedback carries its amount, in place of a reward.
+        The metric that is learned: feedback has its amount in place of a reward.
     at_least : table
-        Shares of decisions that arms get at least, by name, whatever is learned: ``{ control = 0.1 }``;
-        at most 0.5 in all. What has begun without them takes them over with ``rebuild``.
+        Minimum shares of decisions that show an arm, by its name, whatever is learned:
+        ``{ control = 0.1 }``; at most 0.5 in all. A placement that has begun without them adopts them
+        with ``rebuild``.
     """
 
     arms: ArmCount | list[str]
@@ -137,7 +138,7 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def example(placement: Placement) -> dict[str, Any]:
-    """Return a request for a key, with a context where one is read."""
+    """Return an example of a request, with a context if the policy reads one."""
     policy = placement.config.policy
     if policy.schema:
         return {"key": KEY, "context": {name: EXAMPLES.get(holds, holds[0]) for name, holds in policy.schema}}
@@ -145,7 +146,7 @@ def example(placement: Placement) -> dict[str, Any]:
 
 
 def read(placement: Placement, request: wire.Impression) -> Impression:
-    """Return a request as an impression, checked."""
+    """Validate a request and convert it to an impression."""
     if placement.asks_just_keys and request == wire.Impression(request.key):
         return placement.of_key(request.key)
     *most, segment, unknown = msgspec.structs.astuple(request)
@@ -154,22 +155,22 @@ def read(placement: Placement, request: wire.Impression) -> Impression:
 
 
 def read_many(form: Form, placement: Placement, requests: Sequence[wire.Impression]) -> Sequence[Impression]:
-    """Return many requests as impressions; those of just a key all at once."""
+    """Validate many requests and convert them to impressions; as one column if all have only a key."""
     keys = [request.key for request in requests]
     if list(map(wire.Impression, keys)) == requests:
-        # Where a key does not fit, the other way says which.
+        # If a key is invalid, reading one by one raises an error that names it.
         with contextlib.suppress(TacitError):
             return placement.checked_keys(keys)
     return EACH.read_many(EACH, placement, requests)
 
 
 ANSWERED = "id", "arm", "propensity", "epoch"
-"""The columns of a row that every answer has, in the order of :class:`~tacit.wire.decisions.Decided`."""
+"""Columns of a row that all answers have, in the order of :class:`~tacit.wire.decisions.Decided`."""
 _answered = attrgetter(*ANSWERED)
 
 
 def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
-    """Return the answer that tells a row of the log."""
+    """Return the answer to a decision request from its row of the log."""
     would = None if row.would is None else wire.Would(row.would, row.would_propensity)
     signals = None if placement.signals is None else placement.signals.of(row)
     return wire.Decided(*_answered(row), durability, would, signals)
@@ -178,7 +179,7 @@ def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decid
 def write_many(
     form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
 ) -> list[wire.Decided]:
-    """Return the answers to many requests; from columns where nothing else is asked."""
+    """Return the answers to many requests; built from columns if rows have no counterfactuals or signals."""
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
         return list(map(wire.Decided, *map(rows.column, ANSWERED), repeat(durability)))
     return [write(placement, row, durability) for row in rows]
@@ -204,9 +205,9 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
     Attributes
     ----------
     arms : int or list of str
-        Only for policies that keep something for each arm.
+        Only for policies that keep state for each arm.
     relevance_dim, examination_dim : int
-        Features of each arm that the recommended policy reads; at least one of the first.
+        Numbers of features of each arm that the recommended policy reads; ``relevance_dim`` is at least 1.
     """
 
     arms: ArmCount | list[str] | None = None  # type: ignore[assignment]
@@ -224,7 +225,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def featured_example(placement: Placement) -> dict[str, Any]:
-    """Return a request with features of each arm, of three where they come with it."""
+    """Return an example of a request with features of each arm, or of three arms if it brings its own."""
     asked, count = example(placement), len(placement.arms) or 3
     dims = placement.config.policy.feature_dims
     for field, dim in zip(("relevance", "examination"), dims, strict=True):

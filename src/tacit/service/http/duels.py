@@ -30,9 +30,9 @@ from tacit.wire import verbs
 COLUMNS = (
     "decision_id", "key", "left", "right", "outcome", "interleaved", "clicks", "user", "rankings",
 )  # fmt: skip
-"""Of the log of duels that is exported; each segment has one, too."""
+"""Columns of the exported log of duels, besides one for each segment."""
 TAKEN = {*COLUMNS, *ROW, *MORE, *OWN, *UNITS} - {KEY}
-"""What no segment can be called, since logs of searches mean something by it."""
+"""Names that segments cannot have, since logs of searches use them for other columns."""
 ITEMS = ("a", "b", "c", "d")
 INTERLEAVING = {
     "team-draft": "TeamDraft",
@@ -48,29 +48,30 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     Attributes
     ----------
     rankers : list of str
-        Their names.
+        Names of the rankers.
     interleaving : str
-        How one list is made of two; ``optimized`` needs scipy.
+        Method that interleaves two lists; ``optimized`` needs scipy.
     length : int
-        Results of the interleaved list.
+        Number of results of the interleaved list.
     ties : str
-        What the policy learns from a tie: ``coin``, one of both won, by a fair coin; ``keep``, a
+        What the policy learns from a tie: ``coin``, a win of either ranker, by a fair coin; ``keep``, a
         tie; ``again``, nothing.
     unclicked : str
-        What a list without a click is: a ``tie``, or ``nothing``, as if never shown.
+        How a list without a click counts: as a ``tie``, or as ``nothing``, as if never shown.
     aggregation : str
-        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        How several reports of clicks for one list are combined: their ``union``, the ``first`` or the
         ``last``.
     worth : table of numbers
-        What an action on an item counts in the verdict, by its name: feedback may tell these
-        besides clicks. 0 takes it in, and counts it for nothing. Policies learn from clicks alone.
+        Weight of an action on an item in the verdict, by the action's name: feedback may report these
+        actions besides clicks. An action of weight 0 is accepted but not counted. Policies learn from
+        clicks alone.
     segments : list of str
-        Names of what may be known of a search, such as its market, which the verdict counts apart;
-        ``key`` is its key, which need not be given again.
+        Names of properties of a search, such as its market, by which the verdict is also broken down;
+        ``key`` is the key of a search, which need not be sent again.
     at_least : table
-        Shares of searches in which rankers are one of the two at least, by name, whatever is learned:
-        ``{ control = 0.1 }``; at most 0.5 in all. What has begun without them takes them over with
-        ``rebuild``.
+        Minimum shares of searches in which a ranker is one of the two, by its name, whatever is learned:
+        ``{ control = 0.1 }``; at most 0.5 in all. A placement that has begun without them adopts them
+        with ``rebuild``.
     """
 
     rankers: Annotated[list[str], msgspec.Meta(min_length=2)]
@@ -104,7 +105,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     def options(self) -> DuelOptions:
         method = METHODS[INTERLEAVING[self.interleaving]](length=self.length)
         if self.interleaving == "optimized":
-            # What it needs must be there before the first request.
+            # Import the solver now, so that a missing one is an error at the start, not at a request.
             method.interleave([["a", "b"], ["b", "a"]], np.random.default_rng(0))
         CreditRule(self.worth)
         names = tuple(dict.fromkeys(self.segments))
@@ -116,7 +117,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def example(placement: Placement) -> dict[str, Any]:
-    """Return a request with a list of every ranker."""
+    """Return an example of a request, with a list of each ranker."""
     turns = [i % len(ITEMS) for i in range(len(placement.arms))]
     rankings = {
         str(name): [*ITEMS[turn:], *ITEMS[:turn]] for turn, name in zip(turns, placement.arms, strict=True)
@@ -132,7 +133,7 @@ def _schema(options: DuelOptions) -> Any:
 
 
 def read(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
-    """Return a request as an impression, checked."""
+    """Validate a request and convert it to an impression."""
     given = None, request.context, request.decision_id, request.deferred
     asked = DecisionRequest(request.key, *given, session=request.session, user=request.user)
     asked = asked._replace(rankings=request.rankings, segments=request.segments)
@@ -140,7 +141,7 @@ def read(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
 
 
 def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
-    """Return the answer that tells a row of the log."""
+    """Return the answer to a decision request from its row of the log."""
     shown = json.loads(row.shown or "")
     more: dict[str, Any] = {}
     if "interleaved" in shown:
@@ -155,7 +156,7 @@ def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_l
 
 
 def duel_rows(row: DecisionRow, came: float | list[int], name: str, policy: Policy) -> list[dict[str, Any]]:
-    """Return a decision as the row of a log of duels; none where it showed one ranker's list."""
+    """Convert a decision to a row of a log of duels; no row if it showed the list of only one ranker."""
     if row.control:
         return []
     record = duel_of(row, came)

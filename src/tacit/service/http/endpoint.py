@@ -1,8 +1,8 @@
-"""A path of the service as an ASGI application: bytes in, a handler's work, bytes out; or events."""
+"""ASGI applications: an endpoint for each path of the service, and the event stream of its pages."""
 
-# 1. ``Endpoint``: bytes in, the route's request, its handler's work, bytes out; errors become problems here
-#    only.
-# 2. ``Live``: events that tell an open page that there is something new.
+# 1. ``Endpoint``: read and decode a request, call the route's handler, encode the answer; only here, errors
+#    become problems.
+# 2. ``Live``: server-sent events that tell an open page to refresh.
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from tacit.service.http import messages
 from tacit.service.http.route import Addressed, Answer, Error, Path, Route, RouteCall
 from tacit.service.log.requests import Decide, Record
 
-# ---- A path of the service as an ASGI application: bytes in, a handler's work, bytes out
+# ---- A path of the service as an ASGI application
 
 JSON = "application/json"
 FOUND = "tacit.found"
-"""Where a scope says what its address names."""
+"""Key of an ASGI scope for the path, placement and id of the address."""
 CALLER = "tacit.caller"
-"""Where it says who asks."""
+"""Key of an ASGI scope for the caller."""
 
 LATER = (b"retry-after", b"5")
 _encode = msgspec.json.Encoder().encode
 
 
 class Endpoint:
-    """All routes of one path, without a framework's detours.
+    """ASGI application for all routes of one path.
 
     Parameters
     ----------
     path : Path
-    opened : object
-        What the handlers of its API are given first.
+    service : object
+        The first argument of the API's handlers.
     server : function
-        Returns the configuration of now, for its limits.
-    places : Semaphore
-        Those of large answers, which all paths share: a request that finds none free is refused.
+        Returns the current configuration of the server, for its limits.
+    large_answers : Semaphore
+        Limits the large answers in transmission over all paths; at the limit, requests are refused.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class Endpoint:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose address was found."""
+        """Answer a request whose address is one of this path."""
         answer, api = await self._answered(scope, receive), self._path.api
-        # What was done is answered, however large that is: what is sent for it is limited.
+        # A request that changed something always gets its answer; its size is bounded by the request's.
         if answer.size <= messages.LARGE or scope["method"] not in messages.SAFE_METHODS:
             await messages.sent(send, answer)
         elif self._places.locked():
@@ -110,19 +110,19 @@ class Endpoint:
     def asking(
         self, route: Route, found: Addressed, body: bytes, caller: Caller
     ) -> tuple[Decide | Record, Callable[[Any], Any]]:
-        """Return what a request asks, and what makes an answer of the result, or raise what is wrong."""
+        """Return the engine's request and the function from its result to an answer; raise on errors."""
         assert route.asking is not None
         if caller.placements is not None:
             caller.check(self._concerned(route, found, b""))
         try:
             request = self._decode[route.method](body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Read again, it says what is wrong.
+            # Decode again, for an error message that names the field.
             request = messages.decoded(self._decode[route.method], body, route.request)
         return route.asking(self._opened, RouteCall(found.name, found.id, b"", request, caller))
 
     def refusal(self, route: Route, error: Error) -> Answer:
-        """Return the answer to a request that met an error."""
+        """Return the answer to a request that raised an error."""
         refusals = self._path.api.refusals
         if isinstance(error, Busy | Overloaded):
             return refusals.refused(messages.problem_of(error), LATER)
@@ -139,7 +139,7 @@ class Endpoint:
         return RouteCall(found.name, found.id, query, request, caller)
 
     def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:
-        """Return the placement that a request is about; None if it is about all."""
+        """Return the name of the placement that a request concerns; None if it concerns all."""
         match route.of:
             case "id":
                 return found.id
@@ -149,7 +149,7 @@ class Endpoint:
 
 
 def written(result: Any) -> Answer:
-    """Return the result of a handler as an answer."""
+    """Return the result of a handler as an answer, encoded as JSON unless it is one or bytes."""
     if isinstance(result, Answer):
         return result
     if isinstance(result, bytes):
@@ -157,23 +157,23 @@ def written(result: Any) -> Answer:
     return Answer(200, JSON, b"" if result is None else _encode(result))
 
 
-# ---- Server-sent events that tell a page when there is something new to look at
+# ---- Server-sent events that tell an open page to refresh
 
 PERIOD = 1.0
-"""Seconds between two events at least."""
+"""Least number of seconds between two events."""
 PATIENCE = 10.0
-"""Seconds after which there is one even if nothing was logged: rates fall and times go by."""
+"""Seconds after which an event is sent even if nothing was logged, since rates and ages change with time."""
 MEDIA = "text/event-stream"
 
 
 class Live:
-    """A stream of events to each open page: one whenever the log has grown.
+    """Streams an event to each open page whenever the log has grown.
 
     Parameters
     ----------
     engine : Service
     headers : dict
-        Of the answers.
+        Headers of the answers.
     """
 
     def __init__(self, engine: Service, headers: dict[str, str]) -> None:
@@ -181,13 +181,12 @@ class Live:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """End every stream: the service could not stop before all visitors have left, and a visitor
-        with a key must show it again."""
+        """End every stream, so that the service can stop or visitors must send their key again."""
         self._closed.set()
         self._closed = asyncio.Event()
 
     async def stream(self, request: Request) -> StreamingResponse:
-        """Answer with the stream."""
+        """Return the stream of events for a request."""
         events = self._events(request.scope[CALLER], self._closed)
         return StreamingResponse(events, headers=self._headers, media_type=MEDIA)
 
@@ -205,7 +204,7 @@ class Live:
                 continue
 
     def _rows(self, caller: Caller) -> int:
-        """Return what grows with the log, as far as somebody may know of it."""
+        """Return a count that grows with the log: of all rows, or of placements that the caller may see."""
         if caller.placements is None:
             return self._engine.health().events
         reached = (p for name, p in self._engine.placements.items() if caller.reaches(name))

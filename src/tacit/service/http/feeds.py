@@ -1,8 +1,7 @@
-"""Feeds: who feeds events to the service says how far it is; kept in memory, for people and metrics."""
+"""Progress reports of event feeds, kept in memory for pages and metrics; and webhooks for pushed events."""
 
-# 1. ``Feeds``: what feeds reported last.
-# 2. ``Hooks``: events that others push: the sender is proven, the body read, its events mapped as a feed
-#    does.
+# 1. ``Feeds``: the latest progress report of each feed.
+# 2. ``Hooks``: bodies of pushed events: authenticate the sender, parse the body, map and record its events.
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from tacit.wire.site import EventsTaken, FeedNow, FeedReport
 # ---- What feeds report
 
 MOST = 100
-"""Of more feeds of one key, those that were silent for longest are forgotten."""
+"""Feeds that are remembered for each key; beyond that, the ones that reported least recently are dropped."""
 
 
 class _Reported(NamedTuple):
@@ -38,7 +37,7 @@ class _Reported(NamedTuple):
 
 
 class Feeds:
-    """What each key reported last of each of its feeds: no key overwrites or crowds out those of another.
+    """The latest report of each feed, stored by key so that keys cannot overwrite each other's reports.
 
     Parameters
     ----------
@@ -49,7 +48,7 @@ class Feeds:
     --------
     >>> feeds = Feeds(lambda: 1000.0)
     >>> feeds.report("clicks", FeedReport(read=7, last=940.0))
-    >>> [(feed.name, feed.read, feed.lag) for feed in feeds.now()]
+    >>> [(feed.name, feed.read, feed.lag) for feed in feeds.list_feeds()]
     [('clicks', 7, 60.0)]
     """
 
@@ -58,7 +57,7 @@ class Feeds:
         self._reports: dict[str | None, dict[str, _Reported]] = {}
 
     def report(self, name: str, report: FeedReport, caller: Caller = ANYBODY) -> None:
-        """Take a report."""
+        """Store the report of a feed."""
         reports = self._reports.setdefault(caller.name, {})
         reports.pop(name, None)
         reports[name] = _Reported(report, self._clock())
@@ -66,7 +65,7 @@ class Feeds:
             del reports[next(iter(reports))]
 
     def now(self, caller: Caller = ANYBODY) -> list[FeedNow]:
-        """Return the feeds that a caller may know of: its own, unless its key reaches all placements."""
+        """Return the feeds that a caller may see: all for a key of all placements, else the caller's own."""
         now = self._clock()
         feeds = [
             FeedNow(
@@ -83,23 +82,23 @@ class Feeds:
         return sorted(feeds, key=lambda feed: (feed.name, feed.key or ""))
 
 
-# ---- Webhooks: events that others push, by the map of a feed
+# ---- Webhooks: pushed events, mapped by the map of a feed
 
 AT_ONCE = 250
-"""Events that are mapped and recorded together, so that no decision waits for a large body."""
+"""Events that are mapped and recorded in one go; more would make decisions wait."""
 REMEMBERED = 100_000
-"""Decisions of a feed to which events without an id can be joined."""
+"""Decisions remembered for each feed, so that events without a decision id can be joined to them."""
 PERIOD = 60.0
-"""Seconds over which a rate is an average."""
+"""Time constant in seconds of the moving average of a feed's event rate."""
 SIGNATURE = b"x-signature"
 BINARY, ATTRIBUTE = b"ce-specversion", b"ce-"
-"""Headers of CloudEvents in binary mode: that it is one, and how its attributes begin."""
+"""Headers of CloudEvents in binary mode: the header that identifies it, and the prefix of attributes."""
 
 Outcome = str | BadEvent
 
 
 class _Hook(EventCounts):
-    """A feed that others push, and what became of its events since this process began."""
+    """A pushed feed with the counts of its events since this process started."""
 
     def __init__(self, event_map: EventMap) -> None:
         super().__init__()
@@ -107,7 +106,7 @@ class _Hook(EventCounts):
         self._rate, self._since = 0.0, time.monotonic()
 
     def take(self, taken: EventsTaken, last: float | None) -> FeedReport:
-        """Count what became of a body's events, and return how far the feed is."""
+        """Add the counts of one body to the feed's totals and return the feed's progress report."""
         now = time.monotonic()
         past, self._since = math.exp((self._since - now) / PERIOD), now
         self._rate = self._rate * past + taken.read / PERIOD
@@ -119,14 +118,14 @@ class _Hook(EventCounts):
 
 
 class Hooks:
-    """Takes the bodies of all feeds that others push.
+    """Receives the bodies of all pushed feeds and records their events.
 
     Parameters
     ----------
     engine : Service
-        What records them, and its configuration of now.
+        Records the events, and holds the current configuration.
     feeds : Feeds
-        Where each says how far it is.
+        Stores the progress reports.
     """
 
     def __init__(self, engine: Service, feeds: Feeds) -> None:
@@ -136,12 +135,12 @@ class Hooks:
     async def take(
         self, name: str, body: bytes, headers: Mapping[bytes, bytes], caller: Caller
     ) -> EventsTaken | Answer:
-        """Take a body, and say what became of its events.
+        """Record the events of a body and return their counts by outcome, or a refusal.
 
         Raises
         ------
         msgspec.DecodeError, TacitError
-            If it is no JSON, or no event; or if nothing can be recorded at present.
+            If the body is not JSON or holds no event, or if nothing can be recorded at present.
         """
         config = self._engine.config.feeds.get(name)
         if not _proven(config, body, headers, caller):
@@ -149,7 +148,7 @@ class Hooks:
                 "single events, so send no batches"  # fmt: skip
             refusal = problem("unauthorized", "x-signature", what)
             return refused(refusal, (b"www-authenticate", b'Bearer realm="tacit"'))
-        # A signature covers the body, and no header.
+        # A signature covers only the body, so headers of a signed request are not trusted.
         signed = config is not None and config.secret is not None
         events = _events(decoded(msgspec.json.decode, body), {} if signed else headers)
         if config is None:
@@ -161,7 +160,7 @@ class Hooks:
         taking = _Taking(self._engine, hook.mapper, reached)
         for first in range(0, len(events), AT_ONCE):
             await taking.take(events[first : first + AT_ONCE])
-            # Where nothing is recorded, nothing else lets others in.
+            # If no event was recorded, nothing above gave other tasks their turn.
             await asyncio.sleep(0)
         taken = taking.taken(len(events))
         self._feeds.report(name, hook.take(taken, taking.last))
@@ -169,7 +168,7 @@ class Hooks:
 
 
 def _proven(config: HookConfig | None, body: bytes, headers: Mapping[bytes, bytes], caller: Caller) -> bool:
-    """Whether a body is signed, or its sender has shown a key where that is asked for."""
+    """True if the feed's secret signs the body or, for a feed without a secret, the caller has a key."""
     if config is None or config.secret is None:
         return caller is not UNPROVEN
     return config.secret.signed(body, headers.get(SIGNATURE, b""))
@@ -179,7 +178,7 @@ def _proven(config: HookConfig | None, body: bytes, headers: Mapping[bytes, byte
 
 
 def _events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
-    """Return the events of a body: itself, its items, or what its headers say of it."""
+    """Return the events of a body: a list's items, one object, or a CloudEvent of headers and body."""
     if BINARY in headers:
         said = {
             name.removeprefix(ATTRIBUTE).decode("latin-1"): unquote(value.decode("latin-1"))
@@ -198,7 +197,7 @@ def _events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
 
 
 class _Taking(EventCounts):
-    """Events of one body under way."""
+    """Maps and records the events of one body, and counts the outcomes."""
 
     def __init__(self, engine: Service, mapper: Mapper, caller: Caller) -> None:
         super().__init__()
@@ -206,11 +205,11 @@ class _Taking(EventCounts):
         self._first: dict[str, str] = {}
 
     def taken(self, read: int) -> EventsTaken:
-        """Return what became of so many events."""
+        """Return the counts of outcomes, for a body of ``read`` events."""
         return EventsTaken(read, self.left_out, dict(self.sent), dict(self.rejected), self._first)
 
     async def take(self, events: Sequence[Any]) -> None:
-        """Take some events: decisions before what came back for them."""
+        """Map and record some events: decisions first, then the feedback for them."""
         groups: dict[tuple[bool, str, type], list[Mapped]] = {}
         for piece in self._pieces(events):
             kind = type(piece.message)
@@ -225,7 +224,7 @@ class _Taking(EventCounts):
                     self.count(outcome, piece.time)
 
     def _pieces(self, events: Sequence[Any]) -> Iterator[Mapped]:
-        """Yield those that say what the service does not know."""
+        """Map events and yield those to be recorded; count the others as left out, remembered or rejected."""
         for event in events:
             try:
                 mapped = self._mapped(event)
@@ -240,7 +239,7 @@ class _Taking(EventCounts):
                 yield mapped
 
     def _mapped(self, event: Any) -> Mapped | None:
-        """Return an event as feedback; None where the map leaves it out."""
+        """Return an event mapped to a message; None if the map leaves the event out."""
         if not isinstance(event, dict):
             raise BadEvent("not-an-object", "it is JSON, but no object; send objects")
         mapped = self._mapper.read(event)
@@ -256,7 +255,10 @@ class _Taking(EventCounts):
         self._first.setdefault(error.reason, error.detail)
 
     async def _recorded(self, placement: str, messages: Sequence[Any]) -> list[Outcome]:
-        """Return what became of messages of one type; what is wrong with one stops no other."""
+        """Record messages of one type and return the outcome of each; invalid messages do not stop others.
+
+        If a batch is refused, its halves are recorded separately, down to single messages.
+        """
         handler, many = MANY[type(messages[0])]
         try:
             answer = await handler(self._engine, RouteCall(placement, request=many(messages)))

@@ -1,7 +1,7 @@
-"""What travels: headers, bodies in and out, errors as problem details."""
+"""HTTP messages: checks of request headers, decoding of bodies, answers, and problem details."""
 
-# 1. Headers: what a body is, and which page sends it.
-# 2. Bodies in and out, within limits of size and depth.
+# 1. Request headers: the media type of the body, and the origin of the page that sends it.
+# 2. Bodies: read and decode requests within limits of size and depth; encode and send answers.
 # 3. Errors as problem details that name the field (RFC 9457).
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tacit.service import errors
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
 from tacit.wire.error_messages import complaint, known_fields, no_json, refusal
 
-# ---- What a request says of itself in its headers: what its body is, and which page sends it
+# ---- Request headers: the media type of the body, and the origin of the page that sends it
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""Of the request that is being answered."""
+"""Id of the request that is being answered."""
 
 Headers = Mapping[bytes, bytes]
-"""By their names in lower case."""
+"""Values of headers by lower-case name."""
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 PREFLIGHT = (
@@ -35,21 +35,28 @@ PREFLIGHT = (
     (b"access-control-allow-headers", b"authorization, content-type, traceparent, x-request-id"),
     (b"access-control-max-age", b"600"),
 )
-"""The answer to a browser that asks before it sends something."""
+"""Headers of the answer to a CORS preflight request."""
 
 
 CLOUD_EVENTS = b"application/cloudevents+json", b"application/cloudevents-batch+json"
-"""What bodies are that are an event, or many, of CloudEvents 1.0."""
+"""Media types of CloudEvents 1.0: one event, and a batch."""
 
 
 def says_json(method: str, headers: Headers, also: Collection[bytes] = ()) -> bool:
-    """Whether a request's body is JSON by its header; without a body, none is needed.
+    """True if a request has no body, or a body that is JSON by its content type.
+
+    Parameters
+    ----------
+    method : str
+    headers : mapping from bytes to bytes
+    also : collection of bytes
+        Further media types that are accepted.
 
     Examples
     --------
-    >>> says_json("POST", {b"content-type": b"application/json; charset=utf-8"})
+    >>> is_json_request("POST", {b"content-type": b"application/json; charset=utf-8"})
     True
-    >>> says_json("POST", {b"content-length": b"2"}), says_json("POST", {})
+    >>> is_json_request("POST", {b"content-length": b"2"}), is_json_request("POST", {})
     (False, True)
     """
     if method in SAFE_METHODS:
@@ -64,19 +71,19 @@ def says_json(method: str, headers: Headers, also: Collection[bytes] = ()) -> bo
 
 
 def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -> bool:
-    """Whether a browser sends a request for a page of another origin that is not allowed.
+    """True if a browser sends a request on behalf of a page of another origin that is not allowed.
 
-    Browsers say so in ``Sec-Fetch-Site``, which no page can change, or at least, where they reach
-    the service without TLS, in ``Origin`` (Fetch Metadata, W3C; RFC 6454). Other clients send
-    neither. A browser that follows a link comes from elsewhere, too, and may.
+    Browsers report the origin in ``Sec-Fetch-Site``, which pages cannot change, or without TLS in
+    ``Origin`` (Fetch Metadata, W3C; RFC 6454). Other clients send neither. Navigation, as by a link
+    on another site, is allowed.
 
     Examples
     --------
-    >>> is_foreign("POST", {b"sec-fetch-site": b"same-site"})
+    >>> is_cross_origin("POST", {b"sec-fetch-site": b"same-site"})
     True
-    >>> is_foreign("POST", {b"host": b"localhost:8787", b"origin": b"http://localhost:8787"})
+    >>> is_cross_origin("POST", {b"host": b"localhost:8787", b"origin": b"http://localhost:8787"})
     False
-    >>> is_foreign("POST", {b"origin": b"https://a.example"}, allowed=[b"https://a.example"])
+    >>> is_cross_origin("POST", {b"origin": b"https://a.example"}, allowed=[b"https://a.example"])
     False
     """
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
@@ -90,11 +97,11 @@ def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -
 
 
 def shared_with(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers by which a page of an allowed origin may read the answer; else none.
+    """Return the CORS headers that let a page of an allowed origin read the answer, if it is one.
 
     Examples
     --------
-    >>> shared_with({b"origin": b"https://a.example"}, [b"https://a.example"])
+    >>> make_cors_headers({b"origin": b"https://a.example"}, [b"https://a.example"])
     ((b'access-control-allow-origin', b'https://a.example'), (b'vary', b'origin'))
     """
     origin = headers.get(b"origin")
@@ -107,17 +114,18 @@ def shared_with(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[byt
 
 Body = TypeVar("Body")
 
-# So that a client which is still sending gets to read why its body was refused.
+# Bodies over the limit are read up to this many limits: a client that cannot finish sending would not read
+# why its body was refused.
 DRAINED_LIMITS = 16
 NO_CONTENT = 204
 BYTES = "application/octet-stream"
 
 PIECE = 65_536
-"""Bytes of an answer that are handed on at once; the next ones when these are on their way."""
+"""Bytes of an answer that are sent at a time; the next piece follows when this one is written."""
 LARGE = 262_144
-"""Bytes of an answer above which it is large."""
+"""Size in bytes above which an answer is large."""
 AT_ONCE = 4
-"""Large answers that may be on their way."""
+"""Large answers that may be in transmission at the same time."""
 
 DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -131,16 +139,15 @@ PAGE_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-frame-options": "DENY",
 }
-"""Of a page and all that belongs to it, besides."""
+"""Additional headers of pages, their scripts and styles."""
 
 _raw_data_headers = [(name.encode(), value.encode()) for name, value in DATA_HEADERS.items()]
 
 
 async def received(receive: Receive, limit: int) -> bytes | None:
-    """Return the body, or None if it is over the limit, whatever length it claims.
+    """Return the body of a request; None if it is over the limit, or incomplete as the client has left.
 
-    None, too, for one that is not complete since its sender has left: it asks for nothing, and
-    nobody reads the answer.
+    The bytes are counted as they come, whatever length the request claims.
     """
     message = await receive()
     body: bytes = message.get("body", b"")
@@ -156,18 +163,18 @@ async def received(receive: Receive, limit: int) -> bytes | None:
 
 
 def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:
-    """Return a body as ``decode`` understands it, which is of a kind.
+    """Decode a body of a type ``kind`` with ``decode``, and turn its errors into messages for clients.
 
     Raises
     ------
     msgspec.DecodeError
-        If it is not JSON, not UTF-8, or nested too deep.
+        If the body is not JSON, not UTF-8, or nested too deep.
     TacitError
-        If it is not what was expected.
+        If the body is JSON of another type; the message names the field.
 
     Examples
     --------
-    >>> decoded(msgspec.json.decode, b'"\\xff"')
+    >>> decode_body(msgspec.json.decode, b'"\\xff"')
     Traceback (most recent call last):
     msgspec.DecodeError: it is not UTF-8
     """
@@ -184,7 +191,7 @@ def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Bo
 
 
 def _plain(body: bytes) -> Any:
-    """Return a body as plain values; None where its rest is no JSON that can be read."""
+    """Decode a body to plain values; None if it is not valid JSON."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -192,12 +199,12 @@ def _plain(body: bytes) -> Any:
 
 
 def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
-    """Return what the query of an address asks.
+    """Decode the query string of an address as a structure.
 
     Raises
     ------
     TacitError
-        If a value is not what was expected, or there is no such name.
+        If a value has another type, or the structure has no such field.
     """
     given = dict(QueryParams(query))
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
@@ -214,18 +221,18 @@ def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
 def headers_of(answer: Answer) -> list[Header]:
     """Return the headers of an answer."""
     described = [(b"content-type", answer.media.encode()), (b"content-length", b"%d" % answer.size)]
-    # An answer without content says nothing of it (RFC 9110, section 8.6).
+    # An answer without content must not have headers that describe it (RFC 9110, section 8.6).
     return [
         *([] if answer.status == NO_CONTENT else described), *_raw_data_headers, *answer.headers
     ]  # fmt: skip
 
 
 def lines(headers: Iterable[Header]) -> bytes:
-    """Return headers as they are sent.
+    """Encode headers as lines of HTTP.
 
     Examples
     --------
-    >>> lines([(b"allow", b"POST"), (b"vary", b"origin")])
+    >>> encode_lines([(b"allow", b"POST"), (b"vary", b"origin")])
     b'allow: POST\\r\\nvary: origin\\r\\n'
     """
     return b"".join([b"%s: %s\r\n" % header for header in headers])
@@ -235,7 +242,7 @@ _DATA_LINES = lines(_raw_data_headers)
 
 
 def head_of(answer: Answer) -> bytes:
-    """Return the headers of an answer as they are sent: the lines of :func:`headers_of`."""
+    """Encode the headers of an answer as lines of HTTP."""
     if answer.headers or answer.status == NO_CONTENT:
         return lines(headers_of(answer))
     described = answer.media.encode(), len(answer.body), _DATA_LINES
@@ -243,12 +250,12 @@ def head_of(answer: Answer) -> bytes:
 
 
 def file(parts: Sequence[bytes | memoryview]) -> Answer:
-    """Return a file in parts as an answer."""
+    """Return an answer with a file, which is given as parts."""
     return Answer(200, BYTES, b"", (), parts)
 
 
 async def sent(send: Send, answer: Answer) -> None:
-    """Send an answer; a large one in pieces, each when the one before is on its way."""
+    """Send an answer over ASGI; a large one piece by piece, so that not all of it is buffered."""
     await send({"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)})
     if answer.size > PIECE:
         for part in (answer.body, *answer.parts):
@@ -288,18 +295,18 @@ PROBLEMS = {
 
 MEDIA = "application/problem+json"
 HEADERS = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After"}
-"""What a refusal of a status says in a header."""
+"""Header that a refusal with a status must have."""
 
 
 class Problem(msgspec.Struct):
-    """What was wrong with a request (RFC 9457).
+    """The problem with a request (RFC 9457).
 
     Attributes
     ----------
     type, title : str
     status : int
     detail : str
-        The value, and what is allowed.
+        The value, and which values are allowed.
     field : str
         The field that was wrong.
     """
@@ -312,11 +319,11 @@ class Problem(msgspec.Struct):
 
 
 def problem(kind: str, field: str, detail: str) -> Problem:
-    """Return the problem of a kind.
+    """Return a problem of a kind in ``PROBLEMS``, about a field.
 
     Examples
     --------
-    >>> problem("invalid-value", "reward", "give a number in [0, 1]").status
+    >>> make_problem("invalid-value", "reward", "give a number in [0, 1]").status
     422
     """
     status, title = PROBLEMS[kind]
@@ -324,11 +331,11 @@ def problem(kind: str, field: str, detail: str) -> Problem:
 
 
 ASKED = ("decide", "slate", "duel", "feedback", "clicks")
-"""What a placement is asked most."""
+"""Last parts of the paths that are requested most, for which a wrong path gets a suggestion."""
 
 
 def nothing_at(path: str) -> str:
-    """Return that there is nothing at a path, and what says which paths there are."""
+    """Return the message for a path that does not exist, with a suggestion if there is one."""
     whole = path.rstrip("/")
     rest, last = ["", *whole.split("/placements/")[1:]][-1], whole.rpartition("/")[2]
     if last in ASKED and "/" not in rest:
@@ -339,7 +346,7 @@ def nothing_at(path: str) -> str:
 
 
 def refusal_headers(status: int) -> dict[str, Any]:
-    """Return what the OpenAPI document says of the headers of a refusal."""
+    """Return the description of a refusal's headers for the OpenAPI document."""
     if status not in HEADERS:
         return {}
     return {"headers": {HEADERS[status]: {"required": True, "schema": {"type": "string"}}}}
@@ -351,13 +358,13 @@ def meaning(status: int) -> str:
 
 
 def problem_of(error: Error) -> Problem:
-    """Return the problem that stands for an error."""
+    """Convert an error to a problem, with the field that the error names."""
     if isinstance(error, msgspec.ValidationError):
         field, what = complaint(error)
         return problem("invalid-value", field, f"{field}: {what}")
     if isinstance(error, msgspec.MsgspecError):
         return problem("malformed-body", "body", f"body: {error}; send one JSON object in UTF-8")
-    # Every message begins with the field.
+    # Messages begin with the name of the field.
     what = str(error)
     field = error.field if isinstance(error, InvalidValue) else what.partition(":")[0]
     if isinstance(error, InvalidValue) and (error.value is None or isinstance(error.value, bool)):
@@ -387,7 +394,7 @@ def _kind(error: TacitError, field: str) -> str:
 
 
 def refused(found: Problem, *headers: Header) -> Answer:
-    """Return a problem as an answer."""
+    """Return an answer with a problem as its body."""
     return Answer(found.status, MEDIA, msgspec.json.encode(found), headers)
 
 

@@ -1,7 +1,8 @@
-"""Metrics for Prometheus: what is counted while requests run, what the engine knows, what learning earned."""
+"""Metrics for Prometheus: counts of requests and commits, the state of the engine, and the lift."""
 
-# 1. ``Metrics``: counted while requests run, or read from the engine when Prometheus asks.
-# 2. ``LiftMetrics``: what learning earned, worked out at most each minute.
+# 1. ``Metrics``: all metrics, counted while requests run or read from the engine when Prometheus collects.
+# 2. Tables of metrics: name, help, label and reader of each.
+# 3. ``LiftMetrics``: the lift of placements with a holdout, computed at most once a minute.
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from tacit.service.placements.learning_order import LearningOrder
 from tacit.service.placements.placement import Placement
 
-# ---- Metrics for Prometheus: what is counted while requests run, and what the engine knows
+# ---- Counts of requests and commits, and the state of the engine
 
 COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
 Sample = tuple[list[str], float | None]
-"""Labels and a value."""
+"""Values of labels, and the sample's value, or None for no sample."""
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
@@ -49,11 +50,8 @@ class Metrics:
     Parameters
     ----------
     engine : Service
-        Asked when metrics are collected.
     connections : Connections, optional
-        The same.
     feeds : Feeds, optional
-        The same.
     """
 
     def __init__(
@@ -77,14 +75,14 @@ class Metrics:
         engine.commits.observed = commits.observed
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
-        """Return what a caller may know in Prometheus' text format; decisions do not wait."""
+        """Return the metrics that a caller may see in Prometheus' text format, rendered in a thread."""
         async with self._one:
             self._lifts.look()
             return await asyncio.to_thread(generate_latest, _Reached(self._registry, caller))
 
 
 class _Reached:
-    """What a key may know of metrics: all, or those of the placements that it reaches."""
+    """The metrics that a caller may see: all, or the samples of the placements that its key reaches."""
 
     def __init__(self, registry: CollectorRegistry, caller: Caller) -> None:
         self._registry, self._caller = registry, caller
@@ -105,7 +103,7 @@ class _Reached:
 
 
 class _Histogram:
-    """How many values are within each of some bounds, and their sum: no lock, as one thread counts."""
+    """A histogram with counts by upper bound and a sum; it needs no lock, since only one thread counts."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds, self._counts, self._sum = bounds, [0.0] * (len(bounds) + 1), 0.0
@@ -116,7 +114,7 @@ class _Histogram:
         self._sum += value
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Say what was counted."""
+        """Add the buckets and the sum to a metric family, under values of its labels."""
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._sum)
 
@@ -126,7 +124,7 @@ class _OfRequests(Collector):
         self._times: dict[tuple[str, int], _Histogram] = {}
 
     def answered(self, path: str, status: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request and its time."""
         times = self._times.get((path, status))
         if times is None:
             times = self._times[path, status] = _Histogram(SECONDS)
@@ -146,7 +144,7 @@ class _OfCommits(Collector):
         self._seconds, self._rows = _Histogram(SECONDS), _Histogram(ROWS)
 
     def observed(self, rows: int, seconds: float) -> None:
-        """Count a commit."""
+        """Count a commit, its rows and its time."""
         self._seconds.observe(seconds)
         self._rows.observe(rows)
 
@@ -208,7 +206,7 @@ class _OfEngine(Collector):
         )  # fmt: skip
         placements = dict(self._engine.placements)
         yield from _of_each(OF_PLACEMENT, ["placement"], _by_name(placements))
-        # Of shards this process has only what is seen.
+        # With shards, the state of learning is in their processes.
         learned = {} if self._engine.shards() else placements
         yield from _of_each(OF_LEARNED, ["placement"], _by_name(learned))
         now = self._engine.clock()
@@ -232,7 +230,7 @@ class _OfEngine(Collector):
 
 
 def _of_shards(engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]) -> Iterator[Metric]:
-    """Yield how shards are, and how old what they know of each other is."""
+    """Yield the health of shards, and the age of the learning that they have of each other."""
     yield from _of_each(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
     yield _family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
@@ -245,7 +243,7 @@ def _by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
 
 
 def _of_each(table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]) -> Iterator[Metric]:
-    """Yield the metrics of a table: a value of each labelled thing, or several by one more label."""
+    """Yield the metrics of a table, with the values read from labelled objects."""
     for kind, name, help, by, read in table:
         if by:
             samples = [([*of, key], value) for of, thing in labelled for key, value in read(thing)]
@@ -255,7 +253,7 @@ def _of_each(table: Table, labels: list[str], labelled: Sequence[tuple[list[str]
 
 
 def _family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
-    """Return a metric with a value for each combination of labels that has one."""
+    """Return a metric family of samples; samples of None are left out."""
     family: Metric = kind(name, help, labels=labels)
     for of, value in samples:
         if value is not None:
@@ -274,7 +272,7 @@ def _others(placement: Placement) -> list[tuple[str, int]]:
 
 
 def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float | None]) -> float | None:
-    """Return a number of the order of learning at the log's time; None where there is no order."""
+    """Read a number of the order of learning at the log's time; None if the placement has no such order."""
     order, now = placement.windows.order, placement.windows.time
     return None if order is None else read(order, now)
 
@@ -284,7 +282,10 @@ def _seconds(microseconds: int | None) -> float | None:
 
 
 Table = tuple[tuple[Any, str, str, str, Callable[[Any], Any]], ...]
-"""Of each metric its kind, name and help, by which label it is parted, if so, and what reads it."""
+"""Rows of kind, name, help, an additional label or "", and a function that reads the value of an object.
+
+With an additional label, the function returns pairs of a label's value and a metric's value.
+"""
 OF_PLACEMENT: Table = (
     (COUNTER, "tacit_decisions", "Decisions.", "", attrgetter("decisions")),
     (COUNTER, "tacit_rewards", "Sum of all rewards.", "", attrgetter("series.rewards")),
@@ -337,14 +338,14 @@ OF_FEED: Table = (
 )  # fmt: skip
 
 
-# ---- What learning earned, as metrics for Prometheus: worked out at most each minute
+# ---- The lift of placements with a holdout, computed at most once a minute
 
 FRESH = 60.0
-"""Seconds for which a lift is given again as it is."""
+"""Seconds for which a computed lift is reused."""
 AT_ONCE = 4
-"""So many are worked out for a request; the others are given as they were."""
+"""Lifts that one collection computes; the others keep their last values."""
 MOST = 100
-"""Of more placements with a holdout, the first ones by name are shown."""
+"""Placements whose lifts are shown, the first ones by name."""
 
 
 class _Known(NamedTuple):
@@ -353,13 +354,13 @@ class _Known(NamedTuple):
 
 
 class LiftMetrics(Collector):
-    """The lifts of placements with a holdout; those that are too old are looked at before.
+    """The lifts of placements with a holdout; ``copy_stale`` must be called before ``collect``.
 
     Parameters
     ----------
     engine : Service
     now : function
-        Seconds, never going back.
+        Returns seconds of a monotonic clock.
     """
 
     def __init__(self, engine: Service, now: Callable[[], float] = time.monotonic) -> None:
@@ -368,7 +369,7 @@ class LiftMetrics(Collector):
         self._stale: dict[str, Placement] = {}
 
     def look(self) -> None:
-        """Take what reports that are too old need, while nothing is decided."""
+        """Copy the placements whose reports are outdated, in the thread that decides."""
         placements = self._engine.placements
         names = sorted(name for name, placement in placements.items() if placement.holdout is not None)[:MOST]
         now = self._now()
@@ -377,7 +378,7 @@ class LiftMetrics(Collector):
         self._stale = {name: placements[name].still() for name in stale[:AT_ONCE]}
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics."""
+        """Compute the outdated lifts and yield all metrics."""
         return _of_each(OF_LIFT, ["placement"], _by_name(self._reports()))
 
     def _reports(self) -> dict[str, LiftReport]:
@@ -393,7 +394,7 @@ class LiftMetrics(Collector):
 
 
 def _ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
-    """Return an interval with the name of each of its ends; an end that is not known is None."""
+    """Return the estimate and the ends of an interval with their names; unknown ends are None."""
     return [] if bounds is None else [(end, getattr(bounds, end)) for end in ("estimate", "low", "high")]
 
 

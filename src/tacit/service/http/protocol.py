@@ -1,8 +1,13 @@
-"""A connection of the service: uvicorn's, within limits of what is sent and how long it takes.
+"""Connections of the service: uvicorn's protocol with limits on the size and the time of requests.
 
-Everything here comes before anybody has shown a key, so nothing may grow with what a stranger
-sends. One sweep a second looks at all connections; none has a timer of its own.
+All of this runs before a client is authenticated, so its memory must not grow with what clients send.
+One sweep a second checks all connections for timeouts; connections have no timers of their own.
 """
+
+# 1. Limits, and the answers to requests that exceed them.
+# 2. ``Connections``: the state that all connections share.
+# 3. ``Protocol``: one connection: parse requests, begin usual ones, check limits.
+# 4. Limits of file descriptors.
 
 from __future__ import annotations
 
@@ -25,27 +30,27 @@ from tacit.service.http.route import Addressed, Header, LetIn
 
 try:
     import resource
-except ModuleNotFoundError:  # where there is no such limit
+except ModuleNotFoundError:  # systems without limits of resources, such as Windows
     resource = None  # type: ignore[assignment]
 
 PERIOD = 1.0
-"""Seconds between two sweeps; no time is kept more precisely than that."""
+"""Seconds between two sweeps, which is the precision of all timeouts."""
 SWEPT = 256
-"""Connections that are looked at before requests get their turn again."""
+"""Connections that a sweep checks before it lets requests run."""
 SLICE = 16_384
-"""Bytes that are parsed before limits are looked at again."""
+"""Bytes that are parsed before limits are checked again."""
 MOST_QUEUED, MOST_QUEUED_BYTES = 16, 65_536
-"""Requests of a connection, and bytes of their bodies, that are parsed ahead of their turn."""
+"""Pipelined requests of a connection, and bytes of their bodies, that are parsed ahead of their turn."""
 MOST_UNPARSED = 67_108_864
-"""Bytes behind these that all connections together may leave unparsed."""
+"""Unparsed bytes that all connections together may hold beyond their parsed requests."""
 LINGER_SECONDS = 2.0
-"""How long a client that was refused may take to read why."""
+"""Seconds for which a refused connection stays open so that the client can read the answer."""
 LINGER_BYTES = 1_048_576
-"""How much of what it still sends is read for that, and thrown away."""
+"""Bytes that are read from a refused connection and discarded before it is closed."""
 MOST_LINGERING = 64
-"""Connections beyond the limit that may read why; others are closed at once."""
+"""Connections beyond the limit that get an answer with the reason; others are closed at once."""
 RESERVED_DESCRIPTORS = 256
-"""Of the process, for the store, the log and connections that are about to be refused."""
+"""File descriptors reserved for the store, the log and connections that are being refused."""
 
 MALFORMED = "malformed"
 URL_LIMIT, HEADER_LIMIT, HEADER_COUNT = "url_limit", "header_limit", "header_count"
@@ -54,7 +59,7 @@ FIRST_BYTE, HEADER, BODY = "first_byte_timeout", "header_timeout", "body_timeout
 IDLE, SEND = "idle_timeout", "send_timeout"
 
 CLOSED = (FIRST_BYTE, IDLE, SEND)
-"""Why a connection ends without an answer: nothing was asked, or no answer is read."""
+"""Reasons that end a connection without an answer: no request came, or the client does not read."""
 REFUSED = {
     MALFORMED: ("malformed-request", "request", "this is not HTTP/1.1"),
     URL_LIMIT: ("url-too-long", "url", "send a shorter address"),
@@ -68,17 +73,17 @@ REFUSED = {
 REASONS = (*REFUSED, *CLOSED)
 
 FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"))
-"""What uvicorn says with a failure."""
+"""uvicorn's headers of a status 500."""
 
 END = b"\r\n\r\n"
-"""Of a head."""
+"""The end of a request's head."""
 _BETWEEN, _IN_HEAD, _IN_BODY, _ENDING = range(4)
 
 logger = logging.getLogger(__name__)
 
 
 def _answer(reason: str) -> tuple[bytes, bytes]:
-    """Return the status line, and all of the answer that comes after the date."""
+    """Return the status line of a refusal, and the bytes of the answer that follow the date header."""
     kind, field, remedy = REFUSED[reason]
     headers = [(b"connection", b"close"), *([(b"retry-after", b"1")] if reason == CONNECTIONS else [])]
     answer = refused(problem(kind, field, f"{field}: {remedy}"), *headers)
@@ -89,20 +94,20 @@ _ANSWERS = {reason: _answer(reason) for reason in REFUSED}
 
 
 class UsualRequests(typing.Protocol):
-    """What answers usual requests without uvicorn; see :mod:`tacit.service.app.app`."""
+    """Answers usual requests without uvicorn; implemented in :mod:`tacit.service.app.app`."""
 
     @property
     def heads(self) -> Mapping[bytes, LetIn]:
-        """Return what is known of heads that were let in."""
+        """Return the admitted requests by the bytes of their heads."""
 
     def begin_again(self, known: LetIn, body: bytes, connection: Protocol) -> None:
-        """Begin to answer a request whose head is known."""
+        """Begin to answer a request whose head was admitted before."""
 
     def find(self, address: bytes) -> Addressed | None:
-        """Return what an address names; None if that is not usual."""
+        """Return the route and placement of an address; None if the request is not usual."""
 
     def size(self, headers: Headers) -> int | None:
-        """Return the size of the body that comes with some headers; None if they are not usual."""
+        """Return the size of the body that follows some headers; None if the request is not usual."""
 
     def begin(
         self,
@@ -117,7 +122,7 @@ class UsualRequests(typing.Protocol):
 
 
 class Connections:
-    """What all connections of a service share: their limits, a clock, and counts.
+    """The state that all connections of a service share: limits, a clock and counts.
 
     Parameters
     ----------
@@ -126,15 +131,15 @@ class Connections:
     Attributes
     ----------
     live : int
-        Connections that are open now, without those that were one too many.
+        Number of open connections, without those beyond the limit.
     ended : dict of int
-        How many the service ended, by the limit.
+        Number of connections that the service ended, by reason.
     clock : float
         Seconds, as of the last sweep.
     unparsed : int
         Bytes that were read and wait until the requests before them are answered.
     usual : UsualRequests or None
-        What answers usual requests; without it, uvicorn does all.
+        Answers usual requests; if it is None, uvicorn answers all requests.
     """
 
     def __init__(self, server: ServerConfig) -> None:
@@ -148,11 +153,11 @@ class Connections:
         self.configure(server)
 
     def configure(self, server: ServerConfig) -> None:
-        """Take over limits, for connections that are open too."""
+        """Set the limits, also for connections that are already open."""
         self.limits = server
         self.most_body = DRAINED_LIMITS * max(server.body_limit, server.batch_limit)
         spare = _descriptors() - RESERVED_DESCRIPTORS
-        # With very few descriptors, half of them.
+        # If descriptors are very few, connections may use half of them.
         self.most = int(min(server.connections, max(spare, _descriptors() / 2)))
         if self.most < server.connections:
             logger.warning(
@@ -164,18 +169,18 @@ class Connections:
             )
 
     def dated_by(self, headers: list[Header]) -> bytes:
-        """Return the headers that uvicorn makes anew each second, as they are sent."""
+        """Encode and cache the default headers, which uvicorn renews each second for their date."""
         self.dated, self.date = headers, lines(headers)
         return self.date
 
     async def watch(self, open: Iterable[Any]) -> None:
-        """Sweep over connections for as long as the service runs."""
+        """Check all open connections once a second, until cancelled."""
         loop = asyncio.get_running_loop()
         before = loop.time()
         while True:
             await asyncio.sleep(PERIOD)
             now = loop.time()
-            # What came in while the loop was held up is not late.
+            # Time for which the event loop was blocked does not count against clients.
             self.clock += min(now - before, 2 * PERIOD)
             before = now
             for number, connection in enumerate(list(open)):
@@ -184,18 +189,19 @@ class Connections:
                 try:
                     connection.check()
                 except Exception:
-                    # What is wrong with one must not keep all others open.
+                    # An error with one connection must not exempt the others from the check.
                     logger.exception("a connection could not be looked at")
 
 
 class AnswerUnderWay:
-    """An answer under way, in the place of uvicorn's cycle, with what uvicorn asks of that.
+    """An answer in progress that stands in for uvicorn's request-response cycle.
 
-    So what is sent ahead, a stop and a client that leaves are uvicorn's to deal with.
+    It has the attributes that uvicorn reads of a cycle, so uvicorn handles pipelining, shutdown and
+    disconnects as usual.
     """
 
     __slots__ = ("_connection", "disconnected", "keep_alive", "response_complete")
-    message_event = asyncio.Event()  # nobody waits for it
+    message_event = asyncio.Event()  # uvicorn sets it; no task awaits it
     response_started = False
 
     def __init__(self, connection: Protocol) -> None:
@@ -204,13 +210,13 @@ class AnswerUnderWay:
         self.keep_alive = True
 
     def fail(self, error: BaseException) -> None:
-        """Answer that the service failed, as uvicorn does, and close the connection."""
+        """Log an error, answer with status 500 as uvicorn does, and close the connection."""
         self._connection.logger.error("Exception in ASGI application\n", exc_info=error)
         self.keep_alive = False
         self.send(500, lines(FAILED), b"Internal Server Error")
 
     def send(self, status: int, headers: bytes, body: bytes) -> None:
-        """Answer with lines of headers and a body."""
+        """Write the answer to the connection: status, encoded header lines and body."""
         if self.disconnected:
             return
         connection, self.response_complete = self._connection, True
@@ -224,25 +230,25 @@ class AnswerUnderWay:
 
 
 class ReadControl(FlowControl):
-    """uvicorn's flow control, which reads no more of a connection that has unparsed bytes.
+    """uvicorn's flow control, except that reading stays paused while there are unparsed bytes.
 
-    uvicorn resumes reading with each request that it begins, however many wait behind that.
+    uvicorn resumes reading with each request that it begins, however many are queued behind that.
     """
 
     has_unparsed = False
 
     def resume_reading(self) -> None:
-        """Read on, unless there are unparsed bytes."""
+        """Resume reading unless there are unparsed bytes."""
         if not self.has_unparsed:
             super().resume_reading()
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection; a server is given a subclass that has ``shared``.
+    """One connection; servers use a subclass that sets ``shared``.
 
-    uvicorn parses and answers. What is overridden sees each piece of a request before uvicorn
-    does: ``data_received`` gets whatever was sent, and feeds it to the parser. When a head is
-    complete, either the request is usual, or uvicorn gets it from its beginning.
+    uvicorn parses and answers. The overridden methods see each piece of a request before uvicorn
+    does: ``data_received`` gets the bytes and feeds them to the parser. When a head is complete, a
+    usual request is answered without uvicorn; any other is passed to uvicorn from its beginning.
     """
 
     shared: Connections
@@ -255,24 +261,24 @@ class Protocol(HttpToolsProtocol):
     _counted = False
     _exceeded: str | None = None
     _unfinished = 0
-    """Bytes of the head, or of what frames a body, that are not complete; at most so many."""
+    """Upper bound of the bytes fed to the parser since it last completed a head or a piece of a body."""
     _body_size = 0
     _blocked: float | None = None
     _piece = b""
-    """What the parser is being fed."""
+    """The bytes that the parser is being fed."""
     _declines_upgrade = False
-    """Whether the latest head offers an upgrade, and is to be parsed again without it."""
+    """True if the latest head offers an upgrade and must be parsed again without it."""
     _fresh = False
-    """Whether that began between two requests."""
+    """True if ``_piece`` began between two requests."""
     _found: Addressed | None = None
-    """What a usual request names whose body is on its way."""
+    """The route and placement of a usual request whose body is still arriving."""
     _said: Headers
     _body = b""
     turn: Any = None
-    """The answer that is under way, or was last; of requests that are sent ahead not the latest."""
+    """The current or the last answer; with pipelined requests, not that of the latest one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse one connection too many."""
+        """Register the connection, or refuse it if there are too many."""
         super().connection_made(transport)
         self.flow = ReadControl(transport)
         shared = self.shared
@@ -286,7 +292,7 @@ class Protocol(HttpToolsProtocol):
                 transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave; uvicorn says so to the latest request alone."""
+        """Unregister the connection and mark its current answer, of which uvicorn is not aware, as ended."""
         if self.turn is not None:
             self.turn.disconnected = True
             self.turn.message_event.set()
@@ -297,14 +303,14 @@ class Protocol(HttpToolsProtocol):
             self.shared.live -= 1
 
     def data_received(self, data: bytes) -> None:
-        """Parse what was sent, as long as it is within the limits."""
+        """Parse received bytes, within the limits."""
         if self._unparsed:
             self._keep_unparsed(self._unparsed + data)
         elif not (self._phase == _BETWEEN and len(data) <= SLICE and self._again(data)):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Parse bytes until enough requests wait for their turn, and keep the rest unparsed."""
+        """Parse bytes until enough requests are queued, and store the remainder unparsed."""
         start, queue = 0, self.pipeline
         while start < len(data):
             waiting = sum(len(cycle.body) for cycle, _ in queue)
@@ -316,7 +322,7 @@ class Protocol(HttpToolsProtocol):
             start = stop
 
     def _keep_unparsed(self, data: bytes) -> None:
-        """Keep bytes for later and read no more meanwhile; refuse them if all connections keep too many."""
+        """Store bytes for later and pause reading; refuse them if all connections store too many."""
         shared = self.shared
         shared.unparsed += len(data) - len(self._unparsed)
         self._unparsed, self.flow.has_unparsed = data, bool(data)
@@ -351,15 +357,15 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(exceeded)
 
     def _head_without_upgrade(self) -> bytes:
-        """Return the head that was parsed last, without the upgrade that it offers."""
-        # The parser takes what follows an upgrade for another protocol, so it gets the head again.
+        """Return the latest head without its ``Upgrade`` header."""
+        # The parser treats bytes after an upgrade as another protocol, so it must parse the head again.
         start = b"%s %s HTTP/%s\r\n" % (
             self.parser.get_method(), self.url, self.parser.get_http_version().encode()
         )  # fmt: skip
         return start + lines(field for field in self.headers if field[0] != b"upgrade") + b"\r\n"
 
     def _again(self, data: bytes) -> bool:
-        """Whether this is a whole request with a head that is known; then it is begun."""
+        """Begin a complete request whose head was admitted before; False if ``data`` is not one."""
         usual, before = self.shared.usual, self.cycle
         if usual is None or (before is not None and not before.response_complete) or self.pipeline:
             return False
@@ -369,40 +375,40 @@ class Protocol(HttpToolsProtocol):
             return False
         if self.flow.write_paused or self.transport.is_closing():
             return False
-        # As the parser would leave it.
+        # The state that the parser would leave.
         self._asked, self._since, self._unfinished = True, self.shared.clock, len(data)
         usual.begin_again(known, data[start:], self)
         return True
 
     @property
     def _waits(self) -> bool:
-        """Whether a request would have to wait, or find nobody any more."""
+        """True if a request could not be answered at once: others are ahead, or the client does not read."""
         return self.answering or bool(self.pipeline) or self.flow.write_paused or self.transport.is_closing()
 
     def _over(self) -> str | None:
-        """Return the limit that a head, or the trailers after a body, exceeds so far."""
+        """Return the limit that a head, or the trailers after a body, exceeds so far, or None."""
         limits, headers = self.shared.limits, self.headers
         if len(self.url) > limits.url_limit:
             return URL_LIMIT
         if len(headers) > limits.header_count:
             return HEADER_COUNT
-        # A colon, a space and the line's end belong to each.
+        # Each header also has a colon, a space and a line end of two bytes.
         size = sum(map(len, chain.from_iterable(headers))) + 4 * len(headers)
         most_unfinished = limits.url_limit + limits.header_limit + SLICE
         if size > limits.header_limit or self._unfinished > most_unfinished:
             return HEADER_LIMIT
         return None
 
-    # What the parser says, in its order ------------------------------------------------------
+    # Callbacks of the parser, in the order of a request --------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a request; uvicorn begins when the head is complete."""
+        """Reset the state for a new request; uvicorn is told when the head is complete."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self._phase, self._since = _IN_HEAD, self.shared.clock
         self._asked = True
 
     def on_headers_complete(self) -> None:
-        """Let uvicorn start the request if it is not usual, unless its head is over a limit."""
+        """Check the limits of a head, and pass a request that is not usual to uvicorn."""
         self._exceeded = self._over()
         if self._exceeded is not None:
             raise ValueError(self._exceeded)
@@ -414,11 +420,11 @@ class Protocol(HttpToolsProtocol):
             self._tell_uvicorn()
         self._phase, self._since = _IN_BODY, self.shared.clock
         self._unfinished = self._body_size = 0
-        # What comes after the body must not pass for a header (RFC 9110, section 6.5.1).
+        # Trailers after the body must not count as headers (RFC 9110, section 6.5.1).
         self.headers = []
 
     def _usual(self) -> Addressed | None:
-        """Return what a usual request names that came in one piece, and alone."""
+        """Return the route and placement of a usual request that came in one piece and alone; else None."""
         usual, parser = self.shared.usual, self.parser
         if usual is None or not self._fresh or self._waits:
             return None
@@ -434,7 +440,7 @@ class Protocol(HttpToolsProtocol):
         return found
 
     def _tell_uvicorn(self) -> None:
-        """Tell uvicorn all that a head has said."""
+        """Pass a complete head to uvicorn, which starts the request."""
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.headers.extend(headers)
@@ -444,7 +450,7 @@ class Protocol(HttpToolsProtocol):
             self.turn = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Hand on a piece of the body."""
+        """Collect a piece of a usual request's body, or pass it to uvicorn within the limit."""
         self._unfinished = 0
         if self._found is not None:
             self._body += body
@@ -456,7 +462,7 @@ class Protocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End a request."""
+        """Finish parsing a request, and begin to answer it if it is usual."""
         if self._declines_upgrade:
             return
         found, usual = self._found, self.shared.usual
@@ -470,14 +476,14 @@ class Protocol(HttpToolsProtocol):
             usual.begin(found, self.url, self._said, head, body, self)
 
     def on_response_complete(self) -> None:
-        """Go on with what was sent meanwhile, or wait for what will be."""
+        """Start the next queued request and parse stored bytes, or resume reading."""
         self._since = self.shared.clock
         if self.pipeline or self.transport.is_closing():
             if self.pipeline:
                 self.turn = self.pipeline[-1][0]
             super().on_response_complete()
         else:
-            # As uvicorn does, but for its timer.
+            # As uvicorn does, except for its keep-alive timer.
             self.server_state.total_requests += 1
             self.flow.resume_reading()
         if self._unparsed and not self.pipeline and not self.transport.is_closing():
@@ -488,27 +494,27 @@ class Protocol(HttpToolsProtocol):
     # Limits ----------------------------------------------------------------------------------
 
     def resume_writing(self) -> None:
-        """Go on, since the client took most of what waited for it."""
+        """Clear the time since which writing is blocked: the client has read most of the buffer."""
         super().resume_writing()
         self._blocked = None
 
     @property
     def answering(self) -> bool:
-        """Whether the answer to the latest request is not complete."""
+        """True if the answer to the latest request is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, reason: str) -> None:
-        """Answer with the reason, if nothing was answered yet, and close the connection."""
+        """Answer with the reason, unless an answer has begun, and close the connection."""
         self.shared.ended[reason] += 1
         of_this, answering = self._phase == _IN_BODY, self.answering
         self._phase, self._since = _ENDING, self.shared.clock
         self._unfinished = 0
         if answering and not of_this:
-            # Earlier requests are still to be answered.
+            # Earlier requests are answered first.
             self.cycle.keep_alive = False
             return
         if of_this and (not answering or self.cycle.response_started or self.pipeline):
-            # It is answered already, or it is not its turn.
+            # The request already has its answer, or it is not its turn.
             self.transport.close()
             return
         if of_this:
@@ -517,12 +523,12 @@ class Protocol(HttpToolsProtocol):
         line, rest = _ANSWERS[reason]
         date = self.shared.dated_by(self.server_state.default_headers)
         self.transport.write(b"".join((line, date, rest)))
-        # Closed at once, with something unread, the answer could be lost.
+        # If the connection were closed now, with bytes unread, the client could lose the answer.
         self.transport.write_eof()
         self.flow.resume_reading()
 
     def check(self) -> None:
-        """End the connection if it has kept the service waiting for too long."""
+        """End the connection if a timeout has passed."""
         shared, limits, transport = self.shared, self.shared.limits, self.transport
         if not transport.get_write_buffer_size():
             self._blocked = None
@@ -552,7 +558,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def _end_piece(data: bytes, start: int, heads: int) -> int:
-    """Return where a piece of at most SLICE bytes ends that completes at most so many heads."""
+    """Return the end of a piece of at most ``SLICE`` bytes that completes at most ``heads`` heads."""
     stop = min(start + SLICE, len(data))
     for _ in range(heads):
         end = data.find(END, start, stop)
@@ -563,7 +569,7 @@ def _end_piece(data: bytes, start: int, heads: int) -> int:
 
 
 def raise_descriptors(connections: int) -> None:
-    """Let this process have descriptors for so many connections, as far as it may."""
+    """Raise this process's soft limit of file descriptors for so many connections, up to the hard limit."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -577,7 +583,7 @@ def raise_descriptors(connections: int) -> None:
 
 
 def _descriptors() -> float:
-    """Return how many descriptors this process may have."""
+    """Return the soft limit of file descriptors of this process; infinity if there is none."""
     if resource is None:
         return math.inf
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,8 +1,8 @@
-"""A route is one record: what serves, guards, counts, traces and describes it reads the same."""
+"""Routes of the HTTP API as records, which the server, guard, metrics, traces and OpenAPI document read."""
 
-# 1. ``Route``: one record of what is done, by whom, and how it is described.
-# 2. ``asking_route``, ``route_of``: the routes of a placement.
-# 3. ``Path``, ``Api``: how an address finds its route.
+# 1. ``RouteCall``, ``Answer``, ``Route``: a request, its answer, and the record of a route.
+# 2. ``make_split_route``, ``make_route``: make routes of verbs of a placement.
+# 3. ``Path``, ``Api``: find the route of an address.
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ Limit = Literal["body_limit", "batch_limit"]
 Error = TacitError | msgspec.MsgspecError
 
 OTHER = "other"
-"""What metrics and traces call every address that is none of ours."""
+"""Label in metrics and traces of all addresses that the API does not have."""
 GUARDED = (401, 403, 405, 421, 429, 503)
-"""What may be refused wherever a key is asked for."""
+"""Statuses of refusals of routes that need a key."""
 POSTED = (*GUARDED, 400, 404, 413, 415, 422)
-"""What a body may be refused with, whatever it asks for."""
+"""Statuses of refusals of routes that need a key and take a body."""
 OPEN = (405, 421, 503)
-"""What may be refused where none is."""
+"""Statuses of refusals of routes without a key."""
 
 
 class RouteCall(NamedTuple):
-    """What a handler is given.
+    """One request, as handlers receive it.
 
     Attributes
     ----------
     placement : str or None
-        The name in the address, None without one.
+        The placement's name in the address; None if there is none.
     id : str
-        The id in the address; empty without one.
+        The id in the address; empty if there is none.
     query : bytes
     request : object
-        The body, or what the address asks for, decoded as the route says.
+        The body or the query, decoded as the type of the route.
     caller : Caller
-        Who asks.
+        The sender's key and what it may access.
     headers : mapping from bytes to bytes
-        Of a route whose bodies may be signed; empty otherwise.
+        The request's headers, for a route whose bodies may be signed; empty otherwise.
     """
 
     placement: Any
@@ -60,29 +60,30 @@ class RouteCall(NamedTuple):
 
     @property
     def who(self) -> str | None:
-        """The name of the key that was sent; None without keys."""
+        """The name of the caller's key; None if the service has no keys."""
         return self.caller.name
 
 
 Handler = Callable[[Any, RouteCall], Awaitable[Any]]
-"""Called with what the API opened for a service, and a :class:`RouteCall`."""
+"""Called with the API's service object (``Api.get_service``) and a :class:`RouteCall`; returns the result."""
 
 
 Asking = Callable[[Any, RouteCall], tuple[Decide | Record, Callable[[Any], Any]]]
-"""Returns, likewise, what the one who serves groups is asked, and what makes an answer of the result."""
+"""Called as a handler; returns the engine's request, and a function from its result to an answer."""
 
 
 class Answer(NamedTuple):
-    """An answer, ready to be sent.
+    """An HTTP answer that is ready to be sent.
 
     Attributes
     ----------
     status : int
     media : str
+        Media type of the body.
     body : bytes
     headers : tuple
     parts : sequence of bytes or memoryview
-        What follows the body; others may be sent the same.
+        Content after the body, which answers may share.
     """
 
     status: int
@@ -93,49 +94,49 @@ class Answer(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes its content has."""
+        """Size of the content in bytes."""
         return len(self.body) + sum(map(len, self.parts))
 
 
 BODIED = "POST", "PUT"
 """Methods whose requests have a body."""
 MANY = "/batch", "items"
-"""Ends of paths that take many things in one body."""
+"""Ends of the paths whose bodies hold many requests, so that the batch limit applies."""
 
 
 class Route(NamedTuple):
-    """What is done, by whom, and how it is described, for a method at a path.
+    """A method at a path: its handler, types of bodies, access rules and description.
 
     Attributes
     ----------
     method, path : str
-        The path below the prefix of its API, with ``{id}`` for an id.
+        The path below the prefix of the API, with ``{id}`` for an id.
     operation, summary : str
-        Its name in the OpenAPI document, and what it does; without a name it is not in there.
+        Name in the OpenAPI document, and description; a route without a name is left out of it.
     handler : function or None
-        Called with what the API opened for a service, and a :class:`RouteCall`; returns a structure, an
-        :class:`Answer`, bytes, or None for nothing. None where a framework serves it.
+        Called with the API's service object and a :class:`RouteCall`; returns a structure, an
+        :class:`Answer`, bytes, or None for an empty body. None if the framework serves the route.
     request, answer : type or None
-        What its bodies hold.
+        Types of the request's and the answer's body.
     scope : str or None
-        What a key must be for; None if no key is asked for.
+        The scope that a key must have; None if no key is needed.
     limit : str or None
-        Which limit of the configuration its body has; None if no body is read.
+        The limit of the configuration that applies to the body; None if no body is read.
     problems : tuple of int
-        What it may be refused with.
+        Statuses with which a request may be refused.
     query : tuple of dict
-        Its parameters, as the OpenAPI document says them.
-    asked : type or None
-        What they are decoded into; beside a body, to refuse what it should have said.
-    asking : function or None
-        The handler in two halves, where all that it awaits is its turn.
-    signed : bool
-        Whether a sender may sign its bodies, as the configuration says, in place of a key: the handler
-        is given the body as it came, and checks that.
-    of : str
-        Which placement it is about, for keys that reach some: that of the address by its ``name``
-        or its ``id``, or that of the ``query``; ``each`` that the key reaches, as its handler sees
-        to; or ``none``. Without a placement, ``name`` is for keys that reach all.
+        Parameters of the query, as the OpenAPI document describes them.
+    query_type : type or None
+        Type of the query; for routes with a body an empty one, so that parameters are refused.
+    split_handler : function or None
+        The handler split in two, if all that it awaits is the engine.
+    accepts_signature : bool
+        Whether a sender may sign bodies, as the configuration says, in place of sending a key: the
+        handler gets the raw body and checks the signature.
+    placement_source : str
+        Where the placement is found that a key must reach: the ``name`` or the ``id`` in the address,
+        or the ``query``; ``each`` if the handler selects the placements that the key reaches; or
+        ``none``. If ``name`` is given and the address has none, the key must reach all placements.
     """
 
     method: str
@@ -156,7 +157,7 @@ class Route(NamedTuple):
 
 
 def awaited(asking: Asking) -> Handler:
-    """Return the handler that awaits what is asked for."""
+    """Return a handler that awaits the engine between the two halves of a split handler."""
 
     async def handler(service: Any, call: RouteCall) -> Any:
         request, answer = asking(service, call)
@@ -166,12 +167,12 @@ def awaited(asking: Asking) -> Handler:
 
 
 def asking_route(verb: Verb[Any], asking: Asking) -> Route:
-    """Return the route of what can be asked of a placement in groups."""
+    """Return the route of a verb whose requests the engine serves in groups."""
     return route_of(verb, awaited(asking))._replace(asking=asking)
 
 
 def route_of(verb: Verb[Any], handler: Handler) -> Route:
-    """Return the route of what can be asked of a placement."""
+    """Return the route of a verb of a placement."""
     common = verb.path, verb.name, verb.summary, handler
     if verb.method in BODIED:
         limit: Limit = "batch_limit" if verb.path.endswith(MANY) else "body_limit"
@@ -187,10 +188,10 @@ def route_of(verb: Verb[Any], handler: Handler) -> Route:
 
 
 def _parameters(asked: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
-    """Yield what a structure asks for as parameters of an address, as the OpenAPI document says them."""
+    """Yield the fields of a structure as query parameters in the form of the OpenAPI document."""
     _, schemas = schemas_of([asked])
     for name, field in schemas[asked.__name__]["properties"].items():
-        # What may be left out is never null in an address.
+        # Optional parameters are left out of an address, never null: only their first type applies.
         schema = next(iter(field.get("anyOf", [field])))
         said = (
             {"description": text} if (text := field.pop("description", schema.pop("description", ""))) else {}
@@ -205,17 +206,17 @@ class Path:
     ----------
     api : Api
     path : str or None
-        As the routes have it; None for all that the API has not.
+        The path of the routes; None for all paths that the API does not have.
     routes : iterable of Route
 
     Attributes
     ----------
     routes : dict of Route
-        By their methods.
+        Routes by method.
     template : str
         The whole address, with ``{name}`` for a placement.
     label : str
-        What metrics call it.
+        Label in metrics.
     """
 
     def __init__(self, api: Api, path: str | None, routes: Iterable[Route] = ()) -> None:
@@ -229,18 +230,18 @@ class Path:
             self.label = api.label + path.replace("{id}", "*")
 
     def scope(self, method: str) -> str | None:
-        """Return what a key must be for; None if none is asked for."""
+        """Return the scope that a key must have; None if no key is needed."""
         routes = self.routes
         route = routes.get(method) or next(iter(routes.values()), None)
         return READ if route is None else route.scope
 
     def signed(self, method: str) -> bool:
-        """Whether bodies may be signed in place of a key."""
+        """True if senders may sign bodies in place of sending a key."""
         return method in self.routes and self.routes[method].signed
 
 
 class Addressed(NamedTuple):
-    """What an address names: a path, perhaps a placement, perhaps an id."""
+    """The path that an address matches, with the placement's name and the id in it, if any."""
 
     path: Path
     name: str | None = None
@@ -248,14 +249,14 @@ class Addressed(NamedTuple):
 
 
 class LetIn(NamedTuple):
-    """What is known of a head whose bytes were let in before.
+    """The parsed head of an admitted request, for later requests with the same bytes.
 
     Attributes
     ----------
-    found : Addressed
+    route_match : RouteMatch
     address : bytes
     size : int
-        Of the body that comes with it.
+        Size of the body in bytes.
     caller : Caller
     """
 
@@ -266,19 +267,18 @@ class LetIn(NamedTuple):
 
 
 class Refusals(NamedTuple):
-    """How an API says no.
+    """How an API answers requests that it refuses.
 
     Attributes
     ----------
-    refused : function
-        Returns the answer for a problem that was found before any handler was called; headers may
-        follow it.
-    failed : function
-        Returns the answer for an error that a route met.
+    answer_problem : function
+        Returns the answer for a problem; more headers may be given after it.
+    answer_error : function
+        Returns the answer for an error that the handler of a route raised.
     body, media : type, str
-        What such answers hold, and as what.
-    meaning : function
-        Returns what a status means, for the document.
+        Type and media type of the body of these answers.
+    describe_status : function
+        Returns the description of a status for the OpenAPI document.
     """
 
     refused: Callable[..., Answer]
@@ -294,17 +294,17 @@ class Api:
     Parameters
     ----------
     template : str
-        The prefix as the document and traces tell it, with ``{name}`` for a placement.
+        The prefix in the OpenAPI document and traces, with ``{name}`` for a placement.
     prefix : str
-        A regular expression of it, with the group ``name`` for a placement.
+        The prefix as a regular expression, with the group ``name`` for a placement.
     routes : iterable of Route
     refusals : Refusals
-    opened : function
-        Returns what handlers are given first, from a :class:`~tacit.service.http.site.Site`.
+    get_service : function
+        Returns the service object that handlers get, from a :class:`~tacit.service.http.site.Site`.
     label : str
-        The prefix as metrics tell it.
-    whole : bool
-        Whether all below the prefix is this API's, also what it does not know.
+        The prefix in metrics.
+    is_exclusive : bool
+        Whether the API also answers unknown paths below the prefix.
     """
 
     def __init__(
@@ -331,12 +331,12 @@ class Api:
             (re.compile(re.escape(path).replace(r"\{id\}", inner), re.DOTALL), of)
             for path, of in self.paths.items()
             if "{id}" in path
-            # A placement's name has no slash: what is below its page is mostly asked of it without its /v1.
+            # A placement's name has no slash: a path below its page is mostly one that lacks its /v1.
             for inner in ["([^/]+)" if next(iter(of.routes.values())).of == "id" else "(.+)"]
         ]
 
     def find(self, address: str) -> Addressed | None:
-        """Return what an address names; None if it is not of this API."""
+        """Return the path, placement and id of an address; None if the address is not of this API."""
         match = self._pattern.fullmatch(address)
         if match is None:
             return None

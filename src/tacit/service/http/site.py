@@ -1,8 +1,9 @@
-"""The routes of the service as a whole: its state, its metrics, its document, and its page."""
+"""Routes of the service as a whole: placements, feeds, health, metrics, OpenAPI document and pages."""
 
-# 1. What the service says of itself, its placements, shards and feeds.
-# 2. Reports of feeds, and events that are pushed.
-# 3. Whether it lives and is ready; its document and metrics; its pages; forgetting somebody.
+# 1. Handlers for the state of placements, shards and feeds.
+# 2. Handlers for reports of feeds and pushed events.
+# 3. Handlers for health checks, the document, metrics, pages and deletion of a subject's data.
+# 4. ``ROUTES``: the table of these routes.
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _page_headers = tuple((name.encode(), value.encode()) for name, value in PAGE_HE
 
 
 class Site(NamedTuple):
-    """One running service, as its routes see it.
+    """The parts of one running service that its routes use.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ async def _placements(site: Site, call: RouteCall) -> wire.Placements:
         ]
         return wire.Placements(summaries, list(map(_shard, shards)))
 
-    # Of many placements, decisions must not wait for it.
+    # Summaries of many placements take long; a thread keeps decisions from waiting.
     return await run_in_threadpool(listed)
 
 
@@ -114,7 +115,7 @@ async def _push(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
 async def _fed(site: Site, call: RouteCall) -> wire.FedNow:
     feed = checked_id("feed", call.id)
     reached = [p.fed for name, p in site.engine.placements.items() if call.caller.reaches(name)]
-    # Stores of 0.3 say it without the key.
+    # Stores written by version 0.3 log offsets under the feed's name alone, without the key.
     return wire.FedNow(together(feed, reached) | together(name_for(feed, call.who), reached))
 
 

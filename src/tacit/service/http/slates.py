@@ -30,18 +30,18 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     Attributes
     ----------
     arms : int or list of str
-        How many arms there are, or their names; not of items that are known by their features.
+        Number of arms, or their names; leave out if items are described by their features.
     positions : int
-        How many of them are shown.
+        Number of arms in a list.
     relevance_dim : int
-        Features of each item that the recommended policy reads: items then come with requests, or out of
-        the placement's catalogue.
+        Number of features of each item that the recommended policy reads: items then come with requests,
+        or from the placement's catalogue.
     aggregation : str
-        What several reports of clicks for one list make: their ``union``, the ``first`` or the
+        How several reports of clicks for one list are combined: their ``union``, the ``first`` or the
         ``last``.
     at_least : table
-        Shares of lists in which arms are at least, by name, at any position: ``{ new = 0.05 }``; at most 0.5
-        in all. What has begun without them takes them over with ``rebuild``.
+        Minimum shares of lists that contain an arm at any position, by its name: ``{ new = 0.05 }``; at
+        most 0.5 in all. A placement that has begun without them adopts them with ``rebuild``.
     """
 
     arms: ArmCount | list[str] | None = None
@@ -56,7 +56,7 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        # Signals are no context to lists of arms by name.
+        # Policies for lists of named arms read no context, so signals do not count as one.
         numbers, items = self.context_dim, self.relevance_dim
         known = {"relevance_dim": items, "context_dim": numbers or self.signals_dim} if items else {}
         asking = {"context_dim": numbers, "context": self.context}
@@ -83,7 +83,7 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
-    """Return the answer that tells a row of the log."""
+    """Return the answer to a decision request from its row of the log."""
     slate, would = slate_of(row.shown).arms, None
     if row.would is not None:
         would = wire_lists.WouldSlate(json.loads(str(row.would)), row.would_propensity)
@@ -97,7 +97,7 @@ def _schema(options: Any) -> Any:
 
 
 def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy) -> list[dict[str, Any]]:
-    """Return a decision as rows of a click log, one for each arm that it listed."""
+    """Convert a decision to rows of a click log, one for each arm of its list."""
     from tacit.logs.writer import at_position, given_above
 
     slate = slate_of(row.shown)

@@ -1,7 +1,11 @@
-"""How what can be asked of a placement is answered over HTTP.
+"""HTTP handlers of the verbs of a placement, and the table of their routes."""
 
-Decisions and feedback, lists and duels, what learning earned, changes and the past; last the table of routes.
-"""
+# 1. Decisions.
+# 2. Feedback, with warnings for requests that are probably mistakes.
+# 3. Client-side decisions: send the learner's state, log decisions that clients made.
+# 4. Lists and duels; segments and lift.
+# 5. Changes, history, items, states and rebuilds.
+# 6. ``ROUTES``: the table of routes.
 
 from __future__ import annotations
 
@@ -61,19 +65,19 @@ from tacit.wire.lift import ForWhom, LiftOf, LiftReport
 from tacit.wire.verbs import Verb
 
 UNLEARNED = {INACTIVE, LATE, REPEATED}
-"""Outcomes of what may have been meant to be learned."""
+"""Outcomes of feedback that the policy does not learn from, although the client may expect it."""
 
 RETRIED = 60_000_000
-"""Microseconds after the end of its window in which a decision may be asked for again."""
+"""Microseconds after the end of a decision's window in which a repeated request is plausibly a retry."""
 
 
 # ---- Decisions
 
 
 def deciding(path: str) -> tuple[Asking, Handler]:
-    """Return what serves one request at a path and many, of which all are decided or none.
+    """Return handlers for one decision request at a path and for many, which are all decided or none.
 
-    Placements are asked and answer as the form of their kind says.
+    The form of the placement's kind reads requests and writes answers.
     """
 
     def decide(engine: Service, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
@@ -112,9 +116,9 @@ def deciding(path: str) -> tuple[Asking, Handler]:
 
 
 def _doubted(placement: Placement, began: int, request: Any, time: int, answer: Any) -> Any:
-    """Return an answer that says what of its request is hardly meant.
+    """Return the answer with a warning if its request is probably a mistake.
 
-    The decision is of a ``time`` before the request ``began`` where it was made for an earlier one.
+    A decision whose ``time`` is before ``start``, the start of the request, was made for an earlier request.
     """
     doubt = placement.doubt(request) or (
         _used_up(placement, answer.decision_id, time) if time < began else None
@@ -123,7 +127,7 @@ def _doubted(placement: Placement, began: int, request: Any, time: int, answer: 
 
 
 def _used_up(placement: Placement, id: str, time: int) -> str | None:
-    """Return why what is asked again is hardly a request repeated; None where it may be."""
+    """Explain why a reused decision id is suspicious; None if the request may be a retry."""
     windows = placement.windows
     entry = windows.find(id)
     if entry is not None and windows.times_answered(entry):
@@ -136,7 +140,7 @@ def _used_up(placement: Placement, id: str, time: int) -> str | None:
 
 
 def decision_routes() -> Iterator[Route]:
-    """Yield the routes at which placements of any kind are asked for decisions."""
+    """Yield the routes of decision requests to placements of all kinds."""
     forms = (kind_of(name).form for name in KINDS)
     for path, form in {form.verb.path: form for form in forms}.items():
         single, many = deciding(path)
@@ -151,7 +155,7 @@ def recording(
     read: Callable[[Any], FeedbackRequest],
     read_many: Callable[[Sequence[Any]], Sequence[FeedbackRequest]] | None = None,
 ) -> tuple[Asking, Handler]:
-    """Return what serves one piece of feedback and many, each recorded or refused."""
+    """Return handlers for one piece of feedback and for many, each of which is recorded or refused."""
 
     def record(engine: Service, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
         name, feedback = call.placement, read(call.request)
@@ -186,7 +190,7 @@ def recording(
 
 
 def _at_its_place(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
-    """Return the error with the place of the first of several that has the value."""
+    """Return the error with its field prefixed by the place of the first request with the invalid value."""
     for place, request in enumerate(requests) if len(requests) > 1 else ():
         value: Any = msgspec.to_builtins(request)
         for name in error.field.split("."):
@@ -197,7 +201,7 @@ def _at_its_place(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
 
 
 def _doubt(placement: Placement, request: Any, outcome: str | TacitError) -> str | None:
-    """Return what of feedback is hardly meant; None for nothing."""
+    """Return a warning if feedback is probably a mistake; None otherwise."""
     if outcome in UNLEARNED and (lost := _unlearned(placement, request, str(outcome))):
         return lost
     clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
@@ -211,7 +215,7 @@ def _doubt(placement: Placement, request: Any, outcome: str | TacitError) -> str
 
 
 def _unlearned(placement: Placement, request: Any, outcome: str) -> str | None:
-    """Return why a reward that was sent teaches nothing, where it could; None where nothing is lost."""
+    """Explain why the policy does not learn from a reward, and how it could; None if nothing is lost."""
     reward, amounts = getattr(request, "reward", None), getattr(request, "metrics", None) or {}
     rule, learned = placement.config.rule, placement.config.learned
     if outcome == INACTIVE:
@@ -245,7 +249,7 @@ def _recorded(
 
 
 def _seconds_until_learned(placement: Placement, id: str) -> float | None:
-    """Return after how many seconds an open decision is learned at the latest; None of others."""
+    """Return the most seconds until an open decision is learned; None if the decision is not open."""
     windows = placement.windows
     entry = windows.find(id)
     return None if entry is None else max(0, windows.deadline(entry) - windows.time) / 1e6
@@ -278,7 +282,7 @@ _feedback, _feedback_many = recording(_reward, _rewards)
 _look, _look_many = recording(_examined)
 
 
-# ---- The routes of those who decide next to their caller: what was learned, and what was decided
+# ---- Client-side decisions: send the learner's state, log decisions that clients made
 
 LOGGED = "logged"
 
@@ -316,7 +320,7 @@ def _read(placement: Placement, decision: LocalDecision) -> Impression | TacitEr
 async def _logged(
     engine: Service, placement: str, impressions: Sequence[Impression]
 ) -> list[str | TacitError]:
-    """Log decisions at once or, where one of them cannot be, each for itself; return what became of each."""
+    """Log decisions in one batch or, if that is refused, one by one; return the outcome of each."""
     began = engine.clock()
     try:
         rows = await engine.decide_many(placement, impressions) if impressions else ()
@@ -335,15 +339,13 @@ def _outcome(became: str | TacitError) -> tuple[str, str]:
     return problem.type.rpartition(":")[2], problem.detail
 
 
-# ---- Lists and duels over HTTP, and what learning earned
-
-# ---- The routes of placements that show lists: clicks in them, and what duels say
+# ---- Placements that show lists: clicks, standings and verdicts of duels
 
 MOST_KEYS = 1000
 
 
 def _clicks(request: wire_lists.Clicks) -> FeedbackRequest:
-    """Return clicks as the engine takes them.
+    """Convert clicks to a request to the engine.
 
     Raises
     ------
@@ -363,7 +365,7 @@ async def _standings(engine: Service, call: RouteCall) -> wire_lists.Standings:
     placement: Any = engine.placement(call.placement)
     check_path(placement, "duel")
     key, report = placement.report(asked.key, asked.confidence)
-    # Many keys, and intervals of many rankers, take long, and decisions must not wait for them.
+    # Many keys, and intervals of many rankers, take long; a thread keeps decisions from waiting.
     keys = await run_in_threadpool(_busiest, placement)
     content = await run_in_threadpool(report.as_dict)
     return wire_lists.Standings(key, keys, content)
@@ -386,7 +388,7 @@ async def _verdict(engine: Service, call: RouteCall) -> wire_lists.Verdict:
 _click, _click_many = recording(_clicks)
 
 
-# ---- The routes that say whom what is shown, and what learning earned more than a control
+# ---- Reports: results by segment, and the lift over a control group
 
 
 async def _for_whom(engine: Service, call: RouteCall) -> ForWhom:
@@ -412,11 +414,11 @@ async def _lift(engine: Service, call: RouteCall) -> LiftReport:
     )
 
 
-# ---- The routes by which a placement is turned, and by which is seen who turned it
+# ---- Changes of a placement, and its history
 
 
 def _changing(verb: Verb[Any]) -> Handler:
-    """Return what handles a change, also one that has no body."""
+    """Return the handler of a change; a request without a body means the verb's defaults."""
 
     async def change(engine: Service, call: RouteCall) -> object:
         return await engine.ask(call.placement, call.request or verb.request(), call.who)
@@ -472,7 +474,7 @@ MANY: dict[type, tuple[Handler, type]] = {
     wire.Event: (_look_many, wire.ManyFeedback),
     LocalDecision: (_take_over, ManyDecisions),
 }
-"""What handles many messages of a type, and how they are asked together."""
+"""Handler and batch structure of each type of message, for events of feeds."""
 
 ROUTES = (
     *decision_routes(),

@@ -1,1 +1,1 @@
-"""The page: what was learned, and how the service is."""
+"""The HTML pages of the service: results of placements and health."""

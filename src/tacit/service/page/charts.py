@@ -1,7 +1,7 @@
-"""Amounts as people read them, and charts as SVG, drawn on the server.
+"""Format numbers and times, and draw charts as SVG on the server.
 
-A chart has no width of its own: its plot is stretched to the page's while lines and letters keep
-their size, so one drawing fits a telephone and a wall. Colours come from the style sheet.
+A chart has no fixed width: the plot is stretched to the width of the page, while lines and letters
+keep their size, so one drawing fits all screens. Colours come from the style sheet.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from markupsafe import Markup, escape
 
 from tacit.service.config.holdout import RewardScale
 
-# ---- Probabilities, times and sizes as people read them
+# ---- Format probabilities, times and sizes
 
 UNITS = (("d", 86_400, 2), ("h", 3600, 2), ("min", 60, 1), ("s", 1, 1))
-"""Each with its seconds, and how many units it is written in: days with their hours."""
+"""Name and seconds of each unit, and the number of units of an age from it on, such as days and hours."""
 
 
 def chance(probability: float) -> str:
-    """Write a probability without claiming certainty.
+    """Format a probability, never as 0 or 100 %.
 
     Examples
     --------
@@ -36,22 +36,22 @@ def chance(probability: float) -> str:
 
 
 def age(microseconds: int) -> str:
-    """Return how long ago something was, in words.
+    """Format an age in words.
 
     Examples
     --------
-    >>> age(400_000), age(90_000_000), age(7_300_000_000)
+    >>> format_age(400_000), format_age(90_000_000), format_age(7_300_000_000)
     ('now', '1 min ago', '2 h 1 min ago')
     """
     return _age(microseconds, 0)
 
 
 def ages(microseconds: Sequence[int]) -> list[str]:
-    """Return how long ago each of several moments was, as precisely as it takes to tell them apart.
+    """Format ages, with enough units that different ages have different texts.
 
     Examples
     --------
-    >>> ages([90_000_000, 75_000_000])
+    >>> format_ages([90_000_000, 75_000_000])
     ['1 min 30 s ago', '1 min 15 s ago']
     """
     different = len({time // SECOND for time in microseconds})
@@ -74,7 +74,7 @@ def _age(microseconds: int, finer: int) -> str:
 
 
 def size(count: int) -> str:
-    """Write a number of bytes.
+    """Format a number of bytes.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def size(count: int) -> str:
 
 
 def seconds(time: float) -> str:
-    """Write a short time.
+    """Format a short time in seconds or milliseconds.
 
     Examples
     --------
@@ -106,9 +106,9 @@ PLOT = 190
 UNIT = 1000
 """The plot's own coordinates run from 0 to this, in both directions."""
 BESIDE = 0.04
-"""Marks that are closer than this share of the width have one label."""
+"""Remarks that are closer than this share of the width have one label together."""
 TORN = 3.0
-"""A line has a gap where nobody came for so many times the width of a stretch."""
+"""A curve has a gap if points are apart by more than their width multiplied by this."""
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 STEPS = (
@@ -123,7 +123,7 @@ CHARACTER = 0.025
 
 
 class Point(NamedTuple):
-    """A value over a stretch of time, and its interval.
+    """A value in an interval of time, with its confidence interval.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Point(NamedTuple):
         Microseconds since 1970.
     value, low, high : float
     trials : int
-        What the value rests on.
+        Number of impressions behind the value.
     """
 
     begin: int
@@ -143,15 +143,15 @@ class Point(NamedTuple):
 
 
 class ChartLine(NamedTuple):
-    """Values over time under one name.
+    """A curve of values over time.
 
     Attributes
     ----------
     name : str
     style : str
-        Class of the style sheet that gives its colour.
+        CSS class with the curve's colour.
     points : sequence of Point
-        One after the other.
+        In the order of time.
     """
 
     name: str
@@ -160,20 +160,20 @@ class ChartLine(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Something that happened at a moment, in words."""
+    """An event that a chart marks: its time and its text."""
 
     time: int
     text: str
 
 
 class Span(NamedTuple):
-    """The time that a chart is about, in microseconds since 1970."""
+    """The range of time of a chart, in microseconds since 1970."""
 
     begin: int
     end: int
 
     def place(self, time: float) -> float:
-        """Return where a time is, from 0 to 1."""
+        """Return the position of a time in the span, from 0 to 1."""
         return min(max((time - self.begin) / max(self.end - self.begin, 1), 0.0), 1.0)
 
 
@@ -186,7 +186,7 @@ def line_chart(
     open_since: int | None = None,
     unit: RewardScale = SHARES,
 ) -> Markup:
-    """Draw rates over time as lines, each in the band of its intervals.
+    """Draw curves over time, each with the band of its confidence intervals.
 
     Parameters
     ----------
@@ -194,17 +194,17 @@ def line_chart(
         Later ones are drawn over earlier ones.
     span : Span
     title, summary : str
-        For those who listen instead of looking.
+        Texts for screen readers.
     remarks : sequence of Remark
-        What the chart marks by numbers, from 1 on.
+        Events, which the chart marks by numbers from 1 on.
     open_since : int, optional
-        From when on values may still rise.
+        Time from which on windows are open, so that values may still rise.
     unit : RewardScale, optional
-        Of values; by default they are shares.
+        Unit of values; by default they are shares.
     """
     points = [point for curve in curves for point in curve.points]
     values = [point.value for point in points] or [0.0]
-    # A wide interval shall not make all else flat.
+    # Limit the range, so that a wide interval does not flatten all curves.
     reach = max(2.0 * max(values) - min(values), max(values), 0.0)
     ticks = nice_ticks(min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0))
     scale = _Scale(span, ticks[0], ticks[-1])
@@ -243,7 +243,7 @@ class _Scale(NamedTuple):
         drawn = ""
         for run in _runs(curve.points):
             path = " L".join(f"{self.at((p.begin + p.end) / 2):.1f} {self.height(p.value):.1f}" for p in run)
-            # A stretch of no length is drawn as a dot by its round ends.
+            # A line of no length is drawn as a dot by its round ends.
             alone = "h0" if len(run) == 1 else ""
             drawn += f'<path class="line {escape(curve.style)}" d="M{path}{alone}"/>'
         return drawn
@@ -263,14 +263,14 @@ class _Scale(NamedTuple):
 
 
 def sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
-    """Draw one rate over time, small and without letters.
+    """Draw one rate over time as a small chart without labels.
 
     Parameters
     ----------
     points : sequence of Point
     span : Span
     title : str
-        What it is, and the values that one would read.
+        Text for screen readers, with the values.
     """
     if not points:
         return Markup("")
@@ -291,9 +291,9 @@ def nice_ticks(highest: float, lowest: float = 0.0) -> list[float]:
 
     Examples
     --------
-    >>> [round(tick, 3) for tick in nice_ticks(0.13)]
+    >>> [round(tick, 3) for tick in choose_ticks(0.13)]
     [0.0, 0.05, 0.1, 0.15]
-    >>> [round(tick, 3) for tick in nice_ticks(0.2, -0.3)]
+    >>> [round(tick, 3) for tick in choose_ticks(0.2, -0.3)]
     [-0.4, -0.2, 0.0, 0.2]
     """
     reach = max(highest, 0.0) - min(lowest, 0.0)
@@ -306,7 +306,7 @@ def nice_ticks(highest: float, lowest: float = 0.0) -> list[float]:
 
 
 def percent(value: float) -> str:
-    """Write a share.
+    """Format a share in percent.
 
     Examples
     --------
@@ -317,18 +317,18 @@ def percent(value: float) -> str:
 
 
 def written(amount: float, scale: RewardScale) -> str:
-    """Write a mean reward in its unit.
+    """Format a mean reward in its unit.
 
     Examples
     --------
-    >>> written(0.1234, RewardScale()), written(12.345, RewardScale(0.0, 200.0, "revenue"))
+    >>> format_reward(0.1234, RewardScale()), format_reward(12.345, RewardScale(0.0, 200.0, "revenue"))
     ('12.3 %', '12.35')
     """
     return percent(amount) if scale.shares else f"{amount:.4g}"
 
 
 def reward(share: float, scale: RewardScale) -> str:
-    """Write a mean reward from 0 to 1 in its unit.
+    """Format a mean reward, given as a share of the unit's range, in its unit.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def reward(share: float, scale: RewardScale) -> str:
 
 
 def interval(ends: Sequence[float], scale: RewardScale) -> str:
-    """Write an interval of mean rewards in their unit.
+    """Format an interval of mean rewards in their unit.
 
     Examples
     --------
@@ -352,11 +352,11 @@ def interval(ends: Sequence[float], scale: RewardScale) -> str:
 
 
 def clock_time(time: int, step: int = MINUTE) -> str:
-    """Write a moment in UTC, as precisely as a step needs.
+    """Format a time in UTC, with the precision of a step.
 
     Examples
     --------
-    >>> clock_time(1_700_000_000_000_000), clock_time(1_700_000_000_000_000, DAY)
+    >>> format_time(1_700_000_000_000_000), format_time(1_700_000_000_000_000, DAY)
     ('14 Nov 22:13', '14 Nov')
     """
     moment = datetime.fromtimestamp(time / SECOND, UTC)
@@ -366,11 +366,11 @@ def clock_time(time: int, step: int = MINUTE) -> str:
 
 
 def time_ticks(span: Span) -> list[tuple[int, str]]:
-    """Return round moments within a span, each with its own name in UTC.
+    """Return round times within a span, each with a distinct label in UTC.
 
     Examples
     --------
-    >>> [name for _, name in time_ticks(Span(0, 86_400 * SECOND))]
+    >>> [name for _, name in choose_time_ticks(Span(0, 86_400 * SECOND))]
     ['06:00', '12:00', '18:00', '2 Jan']
     """
     step = next((s for s in STEPS if (span.end - span.begin) / s <= MOST_TICKS), STEPS[-1])
@@ -383,14 +383,14 @@ def time_ticks(span: Span) -> list[tuple[int, str]]:
 
 
 def _tick(time: int, step: int) -> str:
-    # A day has its date, and moments within it their hour.
+    # Ticks at midnight have the date as their label, others the time of the day.
     if step >= DAY or time % DAY == 0:
         return clock_time(time, max(step, DAY))
     return clock_time(time, step).split()[2]
 
 
 def _runs(points: Sequence[Point]) -> list[list[Point]]:
-    """Split a curve where nobody came for long."""
+    """Split a curve at long intervals without points."""
     runs: list[list[Point]] = [list(points[:1])] if points else []
     for before, point in pairwise(points):
         width = max(before.end - before.begin, point.end - point.begin)
@@ -401,7 +401,7 @@ def _runs(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _hints(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -> str:
-    """Return an invisible column per stretch of time that tells its values when pointed at."""
+    """Draw an invisible column for each interval of time, whose tooltip has the values."""
     values: dict[tuple[int, int], list[str]] = {}
     for curve in curves:
         for p in curve.points:
@@ -454,7 +454,7 @@ def _anchor(place: float) -> str:
 
 def _time_labels(span: Span) -> str:
     labels = [(span.place(time), name) for time, name in time_ticks(span)]
-    # At an edge a name stands beside its moment, and may need the room of the next one.
+    # A label at an edge is not centred on its time, and may overlap the next one.
     if len(labels) > 1 and _anchor(labels[0][0]) == "start" and _crowded(*labels[:2]):
         del labels[0]
     if len(labels) > 1 and _anchor(labels[-1][0]) == "end" and _crowded(*labels[:-3:-1]):

@@ -1,7 +1,7 @@
-"""What the page shows of keys: the busiest ones, one of them, and what is believed of its arms."""
+"""Views of keys for the pages: the busiest keys, and one key with the estimates of its arms."""
 
-# 1. What is believed of the arms of one key.
-# 2. The busiest keys, and everything about one of them.
+# 1. Estimates of arms and positions with intervals.
+# 2. The busiest keys, and the page of one key.
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tacit.service.engine.reports import KeyFacts
 from tacit.service.page.charts import age
 from tacit.service.placements.placement import Placement
 
-# ---- What the page says of the arms of one key: rates with intervals, and which is likely the best
+# ---- Estimates of arms and positions with intervals
 
 
 class Believed(NamedTuple):
-    """What is believed of one number.
+    """Estimate of a rate, such as an arm's chance of a click, with its interval.
 
     Attributes
     ----------
     name : str
     trials : float
-        What the estimate rests on: how often an arm was shown, or a list was read that far.
+        Number of trials: impressions of an arm, or lists that were read as far as a position.
     estimate, low, high : float
         The estimate, and the ends of its 95 % interval.
     best : float or None
         The probability that this arm is the best one.
     ever : float or None
-        How often the arm was shown and learned from, be it forgotten or not; None if not known.
+        Impressions of the arm that were ever learned, even if forgotten since; None if not known.
     """
 
     name: str
@@ -48,19 +48,19 @@ class Believed(NamedTuple):
 
 
 def arms_believed(names: Sequence[str], of: ArmBeliefs, most: int | None = None) -> list[Believed]:
-    """Return what is believed of each arm.
+    """Return estimates of arms, in the order of the arms.
 
     Parameters
     ----------
     names : sequence of str
-    of : ArmBeliefs
+    beliefs : ArmBeliefs
     most : int, optional
-        Of more arms, those that are most likely the best, in the order of the arms.
+        Largest number of arms; the ones that are most likely the best are returned.
 
     Examples
     --------
     >>> of = ArmBeliefs.of_counts(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
-    >>> film, shop = arms_believed(["film", "shop"], of)
+    >>> film, shop = estimate_arms(["film", "shop"], of)
     >>> [round(x, 3) for x in (film.low, film.high, film.best, shop.best)]
     [0.224, 1.0, 0.667, 0.333]
     """
@@ -77,17 +77,17 @@ def arms_believed(names: Sequence[str], of: ArmBeliefs, most: int | None = None)
 def placed_believed(
     names: Sequence[str], shows: Floats, clicks: Floats, effects: Floats
 ) -> tuple[list[Believed], list[Believed]]:
-    """Return what is believed of each arm's relevance and each position's examination.
+    """Return estimates of each arm's relevance and each position's examination.
 
-    Clicks of an arm at a position are taken for Poisson with mean shows · relevance · examination;
-    each interval takes the other estimates as given.
+    Clicks of an arm at a position are modelled as Poisson with mean shows · relevance · examination;
+    each interval treats the other estimates as exact.
 
     Parameters
     ----------
     names : sequence of str
     shows, clicks : array of float64, shape (arms, positions)
     effects : array of float64, shape (positions,)
-        How likely each position is examined.
+        Estimated examination probability of each position.
     """
     seen, came = shows @ effects, clicks.sum(axis=1)
     arms = [_poisson(name, *of) for name, *of in zip(names, came, seen, strict=True)]
@@ -113,12 +113,12 @@ def _poisson(name: str, clicks: float, seen: float) -> Believed:
 
 
 def share_believed(name: str, count: float, trials: float) -> Believed:
-    """Return what is believed of a share; the interval is that of its Beta posterior."""
+    """Return the estimate of a share with the interval of its Beta posterior."""
     (believed,) = arms_believed([name], ArmBeliefs.of_counts(np.array([trials]), np.array([count])))
     return believed._replace(best=None)
 
 
-# ---- What the page shows of keys: the busiest ones, and everything about one of them
+# ---- The busiest keys, and the page of one key
 
 MOST_RESTARTS = 20
 MOST_ARMS = 30
@@ -131,13 +131,13 @@ class BusyKey(NamedTuple):
     ----------
     name : str
     ever : float
-        Impressions learned from; NaN if not known.
+        Impressions that were ever learned; NaN if not known.
     plays : float
-        Those that count now: since it last restarted, or by a window or a discount.
+        Impressions that count now: since the last restart, or weighted by a window or a discount.
     epoch : int
-    leader : Believed or None
-        The arm that is most likely the best one by what the policy decides by; None where none was shown
-        since then.
+    leader : RateEstimate or None
+        The arm that is most likely the best by the policy's estimates; None if none was shown since the
+        last restart.
     """
 
     name: str
@@ -148,7 +148,7 @@ class BusyKey(NamedTuple):
 
 
 class RestartRow(NamedTuple):
-    """A restart of a key: when, and the context that announced it, as far as they are known."""
+    """A restart of a key: time, context that announced it, and whether that was right, if known."""
 
     when: str
     context: str
@@ -156,7 +156,7 @@ class RestartRow(NamedTuple):
 
 
 def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[str] = ()) -> list[BusyKey]:
-    """Return keys with their leading arms on offer, where plays and rewards of arms are known."""
+    """Return rows of keys with their leading arms on offer; without keys that lack estimates of arms."""
     rows, there = [], [i for i, arm in enumerate(arms) if arm not in retired]
     for fact in facts:
         if fact.believed is None:
@@ -170,13 +170,12 @@ def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[s
 
 
 class KeyView:
-    """One key as the page shows it.
+    """The page's view of one key.
 
     Parameters
     ----------
     facts : KeyFacts
     placement : Placement
-        Of which it is one.
     now : int
         Microseconds since 1970.
     """
@@ -202,33 +201,33 @@ class KeyView:
 
     @property
     def arms(self) -> list[Believed]:
-        """What is believed of each arm since the last restart; nothing where it is not known."""
+        """Estimates of arms since the last restart; empty if there are none."""
         ever = dict(zip(map(str, self._of.arms), none_for_nan(self._facts.plays), strict=False))
         return [arm._replace(ever=ever.get(arm.name)) for arm in self._believed[0]]
 
     @property
     def counted(self) -> bool:
-        """Whether it is known how often some arm was shown, ever."""
+        """True if the number of impressions that were ever learned is known for an arm."""
         return any(arm.ever is not None for arm in self.arms)
 
     @property
     def left_out(self) -> int:
-        """How many arms are not shown, which are less likely the best."""
+        """Number of arms that are left out, which are less likely the best."""
         return max(len(self._of.arms) - len(self.arms), 0) if self.arms else 0
 
     @property
     def positions(self) -> list[Believed]:
-        """What is believed of each position's examination, where the policy models it."""
+        """Estimates of each position's examination; empty if the policy does not model it."""
         return self._believed[1]
 
     @property
     def explained(self) -> bool:
-        """Whether it is known what announced the restarts."""
+        """True if the context that announced a restart is known."""
         return any(restart.context for restart in self.restarts)
 
     @cached_property
     def restarts(self) -> list[RestartRow]:
-        """The latest restarts: those that the policy keeps, or else those of the time line."""
+        """The latest restarts, from the policy's own record or else from the placement's series."""
         if self._facts.restarts is not None:
             return [_restart_row(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
         shifts = [shift for shift in self._of.series.shifts if shift.key == self.name]

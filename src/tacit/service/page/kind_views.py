@@ -1,7 +1,8 @@
-"""What the page shows of placements that are not plain arms: duels, features, lists."""
+"""Views of duels, features and lists, which add to ``View`` the data of their templates."""
 
-# A view for each kind that is no plain arms: duels, features, lists. Each adds to ``View`` what its template
-# shows.
+# 1. ``DuelView``: standings and the matrix of preferences.
+# 2. ``FeatureView``: weights of features.
+# 3. ``SlateView``: clicks and examination by position.
 
 from __future__ import annotations
 
@@ -21,26 +22,26 @@ from tacit.service.page.view import Look, View
 from tacit.service.placements.duels import DuelOptions, DuelPlacement
 from tacit.service.placements.lists import CLICKED, FIRST, SHOWN, FeaturePlacement, SlatePlacement
 
-# ---- What the page shows of a duel placement: standings, the matrix of preferences, the verdict
+# ---- Duels: standings, the matrix of preferences, the verdict
 
 MOST_RANKERS = 10
-"""So many have a row and a column in the matrix; the best ones."""
+"""Rankers in the matrix, the best ones."""
 SHADES = 9
-"""An odd number, so that one shade stands for neither."""
+"""Number of shades; odd, so that the middle one means no preference."""
 
 
 class Cell(NamedTuple):
-    """Two rankers in the matrix.
+    """Cell of the matrix: a pair of rankers.
 
     Attributes
     ----------
     style : str
-        Class of its shade.
+        CSS class of the shade.
     estimate : str
-        How often the row's ranker wins; empty without duels.
+        Share of duels that the row's ranker wins; empty without duels.
     interval : str
     sentence : str
-        The same as a sentence.
+        Estimate and interval as a sentence.
     value : float or None
     """
 
@@ -52,7 +53,7 @@ class Cell(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A ranker among all."""
+    """A ranker's row in the standings."""
 
     name: str
     duels: int
@@ -63,17 +64,17 @@ class Standing(NamedTuple):
 
 
 class DuelView(View):
-    """A duel placement as the page shows it.
+    """The page's view of a placement of duels.
 
     Parameters
     ----------
     placement : DuelPlacement
-    look : Look
+    page_data : PageData
 
     Attributes
     ----------
     report : DuelReport
-        What the duels of the key say.
+        Standings of the key with the most duels.
     """
 
     template = "duels.html"
@@ -94,13 +95,13 @@ class DuelView(View):
 
     @classmethod
     def verdict_of(cls, placement: Any) -> str:
-        """Return the sentence of the report."""
+        """Return the verdict of the report, which stands in place of a lift."""
         verdict: str = placement.report()[1].verdict
         return verdict
 
     @cached_property
     def _order(self) -> list[int]:
-        """The rankers' places, the best mean first."""
+        """Indices of rankers, the best mean first."""
         return np.argsort(-self._means, kind="stable").tolist()  # type: ignore[no-any-return]
 
     @cached_property
@@ -112,7 +113,7 @@ class DuelView(View):
 
     @cached_property
     def standings(self) -> list[Standing]:
-        """Every ranker, the best mean first."""
+        """All rankers, the best mean first."""
         return [self._standing(i) for i in self._order]
 
     def _standing(self, i: int) -> Standing:
@@ -131,13 +132,13 @@ class DuelView(View):
 
     @cached_property
     def matrix(self) -> list[tuple[str, list[Cell | None]]]:
-        """A row for each of the best rankers: how often it beats each of them."""
+        """A row for each of the best rankers, with a cell for its duels with each of them."""
         shown = self._order[:MOST_RANKERS]
         return [(self.report.names[i], [None if i == j else self._cell(i, j) for j in shown]) for i in shown]
 
     @property
     def hidden(self) -> int:
-        """How many rankers are not in the matrix."""
+        """Number of rankers that are not in the matrix."""
         return max(len(self.report.names) - MOST_RANKERS, 0)
 
     def _cell(self, i: int, j: int) -> Cell:
@@ -157,7 +158,7 @@ class DuelView(View):
         return Cell(style, f"{100 * pair.estimate:.0f} %", interval, sentence, pair.estimate)
 
     def _pair(self, i: int, j: int) -> Pair:
-        """Return what is known of a pair; of its mirror image it is the mirror image."""
+        """Return the results of ranker i against ranker j, mirrored from those of j against i if i > j."""
         pair = self._pairs[min(i, j), max(i, j)]
         if i < j:
             return pair
@@ -174,13 +175,13 @@ class DuelView(View):
 
     @cached_property
     def _pairs(self) -> dict[tuple[int, int], Pair]:
-        """What is known of each pair in the matrix."""
+        """Results of each pair in the matrix, by ascending indices."""
         shown = sorted(self._order[:MOST_RANKERS])
         return {(i, j): self.report.pair(i, j) for i, j in combinations(shown, 2)}
 
 
 def missing(needed: int | None) -> str:
-    """Return, in words, how many duels are missing.
+    """Format the number of duels that are still needed for a decision.
 
     Examples
     --------
@@ -192,7 +193,7 @@ def missing(needed: int | None) -> str:
     return f"{needed:,}" if needed else "decided"
 
 
-# ---- What the page shows of a feature placement: what is believed of each feature's weight
+# ---- Features: the posterior of each feature's weight
 
 MOST_WEIGHTS = 30
 DEVIATIONS = 1.96
@@ -200,10 +201,10 @@ BLOCKS = ("relevance", "examination")
 
 
 class Weight(NamedTuple):
-    """What is believed of one parameter: its mean, and an interval that holds it with 95 %.
+    """Posterior mean and 95 % credible interval of one weight.
 
-    ``left``, ``middle`` and ``right`` are the places of the interval's ends and the mean on a scale
-    from 0 to 100 that all weights share, with 0 at 50.
+    ``left``, ``middle`` and ``right`` are the coordinates of the interval's ends and the mean on a scale
+    from 0 to 100 that all weights share, with weight 0 at 50.
     """
 
     name: str
@@ -216,12 +217,12 @@ class Weight(NamedTuple):
 
 
 class FeatureView(View):
-    """A feature placement as the page shows it.
+    """The page's view of a placement of arms with features.
 
     Parameters
     ----------
     placement : FeaturePlacement
-    look : Look
+    page_data : PageData
     """
 
     template = "features.html"
@@ -235,7 +236,7 @@ class FeatureView(View):
 
     @cached_property
     def weights(self) -> list[Weight]:
-        """What is believed of each weight of the first key; nothing where that is not known."""
+        """Posterior of each weight of the first key; empty if there is none."""
         if self._posterior is None:
             return []
         names, means, deviations = self._marginals()
@@ -249,7 +250,7 @@ class FeatureView(View):
         ]
 
     def _marginals(self) -> tuple[list[str], Any, Any]:
-        """Return name, mean and standard deviation of each weight."""
+        """Return the names, posterior means and standard deviations of weights."""
         posterior = self._posterior
         if hasattr(posterior, "mean"):
             names = [f"{block} {i}" for block, d in zip(BLOCKS, self._dims, strict=True)
@@ -268,16 +269,16 @@ class FeatureView(View):
         return names[:MOST_WEIGHTS], means[:MOST_WEIGHTS], deviations[:MOST_WEIGHTS]
 
 
-# ---- What the page shows of a slate placement: clicks and examination down the list, relevance
+# ---- Lists: clicks and examination by position, relevance of arms
 
 
 class SlateView(View):
-    """A slate placement as the page shows it.
+    """The page's view of a placement of lists.
 
     Parameters
     ----------
     placement : SlatePlacement
-    look : Look
+    page_data : PageData
     """
 
     template = "slates.html"
@@ -295,17 +296,17 @@ class SlateView(View):
 
     @property
     def lists(self) -> int:
-        """How many lists were learned from."""
+        """Number of lists that the policy has learned from."""
         return int(self.tally[SHOWN].max(initial=0))
 
     @property
     def clicked(self) -> float | None:
-        """The share of these lists with a click."""
+        """Share of these lists with a click; None without lists."""
         return float(self.tally[FIRST].sum()) / self.lists if self.lists else None
 
     @cached_property
     def clicks(self) -> list[Believed]:
-        """The share of lists that were clicked at each position."""
+        """Share of lists that were clicked at each position."""
         return [
             share_believed(f"position {i + 1}", float(clicked), float(shown))
             for i, (shown, clicked) in enumerate(zip(self.tally[SHOWN], self.tally[CLICKED], strict=True))
@@ -313,10 +314,10 @@ class SlateView(View):
 
     @cached_property
     def examination(self) -> list[Believed]:
-        """The share of lists that were read as far as each position.
+        """Share of lists that users read as far as each position.
 
-        Of a cascade, that is where no click came before; where the policy models examination, it
-        is what the policy believes of the busiest key.
+        In a cascade model these are the lists without a click above; if the policy models
+        examination, they are its estimates for the busiest key.
         """
         if not self.cascade:
             return self.key.positions if self.key else []

@@ -1,7 +1,7 @@
-"""What the page says of lift, and of which ranker users prefer."""
+"""Prepare lifts, and verdicts on rankers, for the page: texts, and coordinates of intervals on a scale."""
 
-# 1. The report of the lift: alarms, chapters, and where it stands on a scale.
-# 2. Which ranker users prefer, on one scale for all.
+# 1. The lift: alarms, periods, and coordinates on a scale.
+# 2. ``Preferences``: which ranker users prefer, with all intervals on one scale.
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from tacit.service.placements.placement import Placement
 from tacit.uplift.sentences import per_decision, percent
 from tacit.wire.lift import Bounds, ChapterLift, Group, LiftReport
 
-# ---- What the page says of lift: the report of the API, and where it stands on a scale
+# ---- The lift: the report of the API, and coordinates on a scale
 
 WITHOUT = "No holdout: compared with arms drawn uniformly, by the propensities of what was shown."
 
 EDGES = 0.0, 50.0, 100.0
 MOST_ROWS = 12
-"""So many chapters and their parts are shown."""
+"""Rows of periods and their parts that are shown at most."""
 
 ALARMS = {"propensities": "Arms are not shown as often as their propensities say: see the lift."}
 ALARM = "The holdout does not have its share: see the lift."
 
 
 def alarms(report: LiftReport) -> list[str]:
-    """Return what is wrong with the traffic behind a lift."""
+    """Return a sentence for each sample ratio mismatch in the traffic of a lift."""
     return [ALARMS.get(mismatch.what, ALARM) for mismatch in report.srm if mismatch.alarm]
 
 
 class ShownLift(NamedTuple):
-    """A lift as numbers: how much, between what, and where that is on a scale around nothing.
+    """A lift and its interval as texts, and their coordinates on a scale around no lift.
 
     Attributes
     ----------
     estimate, low, high : str
     of : str
-        What they are of, where they are no percentages.
+        Unit of the numbers; empty for percentages.
     left, middle, right : float
-        Places from 0 to 100; nothing is at 50.
+        Coordinates from 0 to 100; no lift is at 50.
     """
 
     estimate: str
@@ -56,7 +56,7 @@ class ShownLift(NamedTuple):
 
 
 class ChapterRow(NamedTuple):
-    """A chapter of a lift, or a part of one."""
+    """Row of the table of periods: a period of a lift, or a part of one."""
 
     since: str
     what: str
@@ -66,15 +66,14 @@ class ChapterRow(NamedTuple):
 
 
 class Chapters(NamedTuple):
-    """The last chapters and parts of a lift, and how many there were before; nothing of a single
-    one."""
+    """Rows of the last periods of a lift and their parts, and the number of earlier rows."""
 
     rows: list[ChapterRow]
     more: int
 
 
 def chapters(report: LiftReport) -> Chapters:
-    """Return what a report says of chapters, the last first, each with its parts."""
+    """Return rows for the periods of a report and their parts, the last first; none for a single row."""
     rows = []
     for place, chapter in reversed(list(enumerate(report.chapters))):
         before = report.chapters[place - 1].ended if place else None
@@ -108,7 +107,10 @@ def _day(since: str | None) -> str:
 
 
 def lift_of(placement: Placement, now: int, asked: Range | None = None) -> LiftReport | None:
-    """Return the lift, of a range where that is kept; None of lists without a holdout."""
+    """Return the lift in a range of time, or over all time if it is not stored by time.
+
+    None for placements that show several arms and have no holdout.
+    """
     if not placement.kind.showing.single and placement.holdout is None:
         return None
     if asked is not None and not asked.whole:
@@ -116,13 +118,13 @@ def lift_of(placement: Placement, now: int, asked: Range | None = None) -> LiftR
         try:
             return lift_report(placement, now, stretch=tuple(ends))  # type: ignore[arg-type]
         except InvalidValue:
-            # Of propensities, and of users who stay in their group, sums are of all time.
+            # For propensities, and for holdouts of users or sessions, there are only sums over all time.
             pass
     return lift_report(placement, now)
 
 
 def shown(report: LiftReport) -> ShownLift | None:
-    """Return what a report says as numbers; None where it is too early."""
+    """Return the lift of a report as texts and coordinates; None if it is too early for an estimate."""
     of, nothing, written, unit = _scaled(report, report.rewards)
     if of is None or of.estimate is None:
         return None
@@ -136,7 +138,7 @@ def shown(report: LiftReport) -> ShownLift | None:
 def _scaled(
     of: LiftReport | ChapterLift, rewards: str = "reward"
 ) -> tuple[Bounds | None, float, Callable[[float], str], str]:
-    """Return the ratio or else the difference, what of it is no lift, and how an amount of it is written."""
+    """Return the ratio or else the difference, its value for no lift, its formatter and its unit."""
     if of.ratio is not None:
         return of.ratio, 1.0, percent, ""
     return of.difference, 0.0, _bare, f"{rewards} per decision, "
@@ -158,16 +160,16 @@ def _bare(amount: float) -> str:
 
 
 def compared(report: LiftReport) -> str:
-    """Return what a lift compares with, where that is not a holdout and something is known."""
+    """Return the sentence for a lift that is estimated by propensities, without a holdout; else empty."""
     known = report.method == "propensities" and report.groups["policy"].decisions
     return WITHOUT if known else ""
 
 
-# ---- What the page says of which ranker users prefer: rows with their places on one scale
+# ---- Which ranker users prefer: rows with coordinates on one scale
 
 
 class Preference(NamedTuple):
-    """The leader against a ranker, or against its closest rival in a segment.
+    """Comparison of the leader with a ranker, or with its closest rival in a segment.
 
     Attributes
     ----------
@@ -175,11 +177,11 @@ class Preference(NamedTuple):
         The other ranker; or the segment and its value.
     searches, won, lost : int
     credit, between : str
-        The difference of credit per search, and its interval; empty where it is too early.
+        The difference of credit per search, and its interval; empty if it is too early.
     sure : bool
-        Whether a difference is shown.
+        Whether the difference is significant.
     left, middle, right : float
-        Places from 0 to 100; no difference is at 50.
+        Coordinates from 0 to 100; no difference is at 50.
     """
 
     name: str
@@ -195,11 +197,11 @@ class Preference(NamedTuple):
 
 
 class Preferences:
-    """A verdict as the page shows it.
+    """A verdict on rankers, prepared for the page.
 
     Parameters
     ----------
-    found : ReadVerdict
+    verdict : ReadVerdict
     """
 
     def __init__(self, found: ReadVerdict) -> None:
@@ -226,12 +228,12 @@ class Preferences:
 
     @property
     def rival(self) -> str:
-        """Whom the leader is compared with in segments."""
+        """The ranker with which the leader is compared in segments."""
         return self.rivals[0].name if self.rivals else ""
 
 
 def _interval(difference: Any) -> Sequence[float]:
-    """Return an estimate's ends, and between them itself."""
+    """Return the low end, the estimate and the high end of a difference."""
     return difference["low"], difference["estimate"], difference["high"]
 
 

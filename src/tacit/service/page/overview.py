@@ -1,7 +1,7 @@
-"""The overview: how well each placement is, those first that need somebody to look."""
+"""The overview of placements: their health, with placements that have problems first."""
 
-# 1. ``complaints``: a sentence for each thing that is wrong with a placement.
-# 2. ``Row``: a placement in the overview; those that need somebody to look come first.
+# 1. ``list_problems``: a sentence for each problem of a placement.
+# 2. ``Row``, ``OverviewRows``: the rows of the overview.
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from tacit.service.placements.placement import Placement
 from tacit.uplift.sentences import harm_sentence
 from tacit.wire.lift import Harm
 
-# ---- Whether a placement is well, and if not, why: sentences for the person on call
+# ---- Problems of a placement, in sentences for the person on call
 
 LATE_SNAPSHOT = 3
-"""A snapshot is late after so many times the events that there should be between two."""
+"""Warn when a snapshot is overdue by this factor."""
 MUCH_LATE = 0.2
 FEW, ALL = 100, 0.99
-"""Of fewer decisions nothing is said; a share of them that is as good as all."""
+"""Fewest decisions for a warning; share of the greatest reward that counts as all of it."""
 SURE = math.log(1e4)
 
 
 def complaints(placement: Placement, now: int, answered: timeline.Answered | None = None) -> list[str]:
-    """Return what is wrong with a placement; nothing where all is well.
+    """Return a sentence for each problem of a placement.
 
     Parameters
     ----------
     placement : Placement
     now : int
         Microseconds since 1970.
-    answered : Answered, optional
-        How its requests were answered.
+    answered : AnswerStatistics, optional
+        Statistics of the answers to its requests.
     """
     failing = [] if answered is None or not answered.wrong else [answered.wrong]
     looks = _silent, _unanswered, _always, _unrewarded, _late, _misspelt, _harmed, _old_snapshot
@@ -51,7 +51,7 @@ def complaints(placement: Placement, now: int, answered: timeline.Answered | Non
 
 
 def _silent(placement: Placement, now: int) -> str:
-    """Return the words for a placement that nobody asks any more; empty if that is not so."""
+    """Return a warning if requests for decisions have stopped; empty otherwise."""
     hour = timeline.decisions_since(placement.series, now - HOUR)
     day = timeline.decisions_since(placement.series, now - DAY)
     if hour or day < FEW:
@@ -61,7 +61,7 @@ def _silent(placement: Placement, now: int) -> str:
 
 
 def _unanswered(placement: Placement, now: int) -> str:
-    """Return the words for a placement without any feedback; empty if that is not so."""
+    """Return a warning if decisions have had no feedback at all; empty otherwise."""
     closed = placement.decisions - placement.pending
     if _feedback_count(placement) or closed < FEW:
         return ""
@@ -69,7 +69,7 @@ def _unanswered(placement: Placement, now: int) -> str:
 
 
 def _always(placement: Placement, now: int) -> str:
-    """Return the words where each decision earns all that it can, as by feedback for what is only shown."""
+    """Return a warning if nearly all decisions earn the greatest reward; empty otherwise."""
     earned, made = placement.series.rewards, placement.decisions
     single = placement.kind.showing.single and not placement.config.rule.default
     if made < FEW or earned < ALL * made or not single:
@@ -81,17 +81,17 @@ def _always(placement: Placement, now: int) -> str:
 
 
 def _misspelt(placement: Placement, now: int) -> str:
-    """Return the words for values of contexts that are nearly those declared; empty if there were none."""
+    """Return warnings for values of contexts that look like misspelled ones; empty if there are none."""
     return "" if placement.encoder is None else ". ".join([*placement.encoder.doubts.values(), ""]).rstrip()
 
 
 def _feedback_count(placement: Placement) -> int:
-    """Return how much feedback has come."""
+    """Return the count of all feedback."""
     return sum(count for what, count in placement.outcomes.items() if what != CLOSED)
 
 
 def _unrewarded(placement: Placement, now: int) -> str:
-    """Return the words where rewards have stopped to come, and chance alone would hardly do that."""
+    """Return a warning if rewards have stopped in the last hour, unless that may be chance; else empty."""
     results, window = placement.series.results, placement.config.rule.window
     before, lately = now - HOUR - window, results.over(now - HOUR, now - window)
     was = results.over(now - DAY - HOUR, before)
@@ -107,7 +107,7 @@ def _unrewarded(placement: Placement, now: int) -> str:
 
 
 def _late(placement: Placement, now: int) -> str:
-    """Return the words where much feedback comes too late to be learned."""
+    """Return a warning if much feedback comes too late to be learned; empty otherwise."""
     total = _feedback_count(placement)
     late = placement.outcomes.get(LATE, 0) + placement.outcomes.get(LATE_EPOCH, 0)
     if total < FEW or late < MUCH_LATE * total:
@@ -120,7 +120,7 @@ def _late(placement: Placement, now: int) -> str:
 
 
 def _harmed(placement: Placement, now: int) -> str:
-    """Return the words where harm is proved, and has not been undone by anybody."""
+    """Return the sentences for metric degradations that still need attention; empty if there are none."""
     guardrail = placement.guardrail
     if guardrail is None:
         return ""
@@ -129,21 +129,21 @@ def _harmed(placement: Placement, now: int) -> str:
 
 
 def _lasts(placement: Placement, harm: Harm) -> bool:
-    """Whether somebody is to look at harm that was proved; an arm that is shown no more does none."""
+    """True if a metric degradation still needs attention: its arm is on offer, or no action ended it."""
     if harm.arm is not None:
         return harm.arm in placement.offer.arms
     return harm.then == "tell" or placement.mode == CONTROL
 
 
 def acted(placement: Placement) -> list[str]:
-    """Return which harm was proved and is over, as what did it is shown no more."""
+    """Return the sentences for metric degradations that have ended, as their arm is no longer shown."""
     guardrail = placement.guardrail
     harms = [] if guardrail is None else guardrail.harms
     return [harm_words(guardrail, harm) for harm in harms if guardrail and not _lasts(placement, harm)]
 
 
 def harm_words(guardrail: Guardrail, harm: Harm) -> str:
-    """Return which harm was proved, and what was done about it."""
+    """Return the sentence for a metric degradation and the action that the guardrail took."""
     done = {
         ("retire", False): f"{harm.arm} was retired.",
         ("retire", True): "Since then the control decides everything.",
@@ -155,7 +155,7 @@ def harm_words(guardrail: Guardrail, harm: Harm) -> str:
 
 
 def guarded_words(placement: Placement) -> list[str]:
-    """Return what the guardrail watches, and which harm it has proved; nothing without one."""
+    """Return sentences for the guardrail's metric and the degradations found; none without a guardrail."""
     guardrail = placement.guardrail
     if guardrail is None:
         return []
@@ -172,7 +172,7 @@ def guarded_words(placement: Placement) -> list[str]:
 
 
 def _old_snapshot(placement: Placement, now: int) -> str:
-    """Return the words where a restart would take long."""
+    """Return a warning if the last snapshot is so old that a restart would take long; empty otherwise."""
     since, every = placement.since_snapshot, placement.snapshot_after
     if since < LATE_SNAPSHOT * every:
         return ""
@@ -182,7 +182,7 @@ def _old_snapshot(placement: Placement, now: int) -> str:
     )
 
 
-# ---- The overview: a row for each placement, those first that need somebody to look
+# ---- The overview: a row for each placement, those with problems first
 
 LEARNS = {
     "online": "learning",
@@ -197,11 +197,11 @@ MODES = {
     "control": "The holdout's control decides everything; the policy learns from it.",
 }
 LONGEST_LABEL = 60
-"""Characters; of a policy with more to say, such as a schema, the name is shown."""
+"""Longest label of a policy in characters; for a longer one, the name is shown."""
 SPARK_POINTS = 48
 KEPT_SECONDS = 30
 MANY = 50
-"""Of more placements, rows are as old as that at most; of fewer, they are of now."""
+"""With more placements than this, rows are reused for ``REUSE_SECONDS``."""
 
 
 class Row:
@@ -212,30 +212,30 @@ class Row:
     placement : Placement
     now : int
         Microseconds since 1970.
-    answered : Answered, optional
-        How its requests were answered.
+    answered : AnswerStatistics, optional
+        Statistics of the answers to its requests.
 
     Attributes
     ----------
     name, kind, policy : str
     mode, mode_hint : str
-        What it does, and in a sentence.
+        The mode in a word or two, and in a sentence.
     hour, day : int
-        Decisions of the last hour; and of the last day, for each of its hours.
+        Decisions of the last hour; and per hour over the last day.
     rate, rewards : str
-        Rewards per impression in the range of the sparkline; of what, per what.
+        Rewards per impression in the range of the sparkline; and its label.
     spark : Markup
     range : str
-        What time that is.
-    lift : ShownLift or None
+        Label of the sparkline's range of time.
+    lift : ScaledLift or None
         Numbers of the lift.
     verdict, without : str
-        The sentence of the lift; and why it compares with what it does.
+        The sentence of the lift; and the note on its control.
     claim : str
     wrong : list of str
-        What is wrong; nothing where all is well.
+        Problems that need attention.
     acted : list of str
-        What the guardrail has done, where nobody has to look at it any more.
+        Actions of the guardrail that need no attention any more.
     """
 
     def __init__(self, placement: Placement, now: int, answered: timeline.Answered | None = None) -> None:
@@ -255,7 +255,7 @@ class Row:
         self.wrong = ([] if report is None else lifts.alarms(report)) + complaints(placement, now, answered)
 
     def _draw(self, placement: Placement, now: int) -> None:
-        """Draw the sparkline, and say what it shows."""
+        """Draw the sparkline, and set its labels."""
         view = placement.kind.view
         asked = timeline.asked_range(None, None, None, placement.series, now)
         found = timeline.together(timeline.stretches(placement.series, asked, SPARK_POINTS))
@@ -273,29 +273,29 @@ class Row:
 
 
 def name_of(policy: Policy) -> str:
-    """Return a policy as pages name it: with its settings, where these are few."""
+    """Return the label of a policy with its settings, or its name if that is too long."""
     return policy.label if len(policy.label) <= LONGEST_LABEL else type(policy).__name__
 
 
 def mode_of(placement: Placement, now: int) -> str:
-    """Return what a placement does, in a word or two."""
+    """Return the mode of a placement and remarks of its aspects, in a few words."""
     remarks = (aspect.remark(placement, now) for aspect in placement.aspects.values())
     return ", ".join([LEARNS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 
 def seconds_kept(placements: int) -> int:
-    """Return for how many seconds rows are kept, of so many placements."""
+    """Return the seconds for which rows are reused, for a number of placements."""
     return KEPT_SECONDS if placements > MANY else 0
 
 
 class OverviewRows:
-    """Rows of all placements, worked out again where they are old.
+    """Rows of all placements, which are reused if there are many placements.
 
     Parameters
     ----------
     clock : function
         Returns the time in microseconds since 1970.
-    answers : Answers
+    answers : AnswerCounts
     """
 
     def __init__(self, clock: Callable[[], int], answers: timeline.Answers) -> None:
@@ -303,7 +303,7 @@ class OverviewRows:
         self._kept: dict[str, _Kept] = {}
 
     async def of(self, placements: Mapping[str, Placement]) -> list[Row]:
-        """Return a row for each placement, those first with which something is wrong."""
+        """Return a row for each placement, those with problems first."""
         now = self._clock()
         lasting = 1_000_000 * seconds_kept(len(placements))
         known, self._kept = self._kept, {}

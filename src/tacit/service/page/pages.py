@@ -1,6 +1,6 @@
-"""The pages: what they may ask of a service; an overview, a page for each placement and for each key."""
+"""Render the HTML pages of a service: the overview, and a page for each placement and each key."""
 
-# 1. ``Looks``: a page that is under way is made once for all who look.
+# 1. ``PageCache``: a cache of pages, which renders each page once for concurrent visitors.
 # 2. ``Pages``: overview, placement, key.
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from tacit.service.placements.placement import Placement
 from tacit.wire.site import FeedNow
 
 PATIENCE = 0.2
-"""Seconds for which a page waits for a log to be read; it comes again."""
+"""Seconds for which a page waits for the log to be read; open pages refresh themselves."""
 LONG = 0.5
-"""Seconds of this process that a page takes which is shown again for a while."""
+"""Processor time in seconds from which on a rendered page is cached."""
 REST = 4.0
-"""For how many times as long: so much of a processor stays free however many look."""
+"""A page is cached for its processor time multiplied by this, which bounds the load by visitors."""
 
 
 class Looks:
-    """Pages under way, made once for all who look, and those that are new enough to show again.
+    """A cache of pages: each page is rendered once for concurrent visitors, and expensive ones are reused.
 
     Parameters
     ----------
     clock : function, optional
-        Seconds, never going back.
+        Returns seconds of a monotonic clock.
     effort : function, optional
-        Seconds of this process, which other processes do not make more.
+        Returns the processor time of this process in seconds.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Looks:
         self._one = asyncio.Lock()
 
     async def at(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
-        """Return the page at an address, which is made unless it is under way or new enough."""
+        """Return the page at an address from the cache, from a task that renders it, or newly rendered."""
         now = self._clock()
         self._kept = {known: kept for known, kept in self._kept.items() if now < kept[0]}
         if address in self._kept:
@@ -65,7 +65,7 @@ class Looks:
         task = self._under_way.get(address)
         if task is None:
             task = self._under_way[address] = asyncio.create_task(self._made(address, make))
-        # A visitor who leaves does not take the page from the others.
+        # A visitor who leaves must not cancel the task, which others may await.
         return await asyncio.shield(task)
 
     async def _made(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
@@ -87,11 +87,11 @@ class Pages:
     Parameters
     ----------
     engine : Service
-        Of which pages change nothing.
-    answers : Answers, optional
-        How requests were answered, where that is counted.
+        Only read, never changed.
+    answers : AnswerCounts, optional
+        Counts of answers to requests, if they are counted.
     feeds : function, optional
-        Returns the feeds of events, as they were reported.
+        Returns the latest reports of feeds of events.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Pages:
         self._templates.globals |= {"version": tacit.__version__, "shares": SHARES}
 
     async def _template(self, name: str) -> jinja2.Template:
-        """Return a template; before the first one all are compiled, and decisions do not wait."""
+        """Return a template; the first call compiles all templates in a thread."""
         if not self._compiled:
             await run_in_threadpool(self._compile)
         return self._templates.get_template(name)
@@ -165,8 +165,8 @@ class Pages:
         Parameters
         ----------
         name : str
-        asked : dict of str to str
-            What the address asks for: a ``range``, or ``from`` and ``to``; keys to ``find``; the
+        query : dict of str to str
+            Query of the address: a ``range``, or ``from`` and ``to``; keys to ``find``; the
             ``verdict`` on duels.
 
         Raises
@@ -174,7 +174,7 @@ class Pages:
         UnknownName
             If there is no such placement.
         InvalidValue
-            If there is no such time.
+            If the range of time is not valid.
         Unavailable
             If the store fails.
         """
@@ -192,7 +192,7 @@ class Pages:
         if "verdict" in asked and kind.judged and whole:
             verdict = await self._engine.verdict(name, patience=PATIENCE)
         whom = None
-        # Of policies that do not read it there is nothing to see.
+        # Policies that do not read the context have no results by segment.
         with suppress(InvalidValue):
             whom = await self._engine.for_whom(name)
         wanted = asked.get("find")
@@ -220,7 +220,7 @@ class Pages:
         Raises
         ------
         UnknownName
-            If there is no such placement, or nothing was decided for the key.
+            If there is no such placement, or the key has no decisions.
         Unavailable
             If the shard of the key is down.
         """
@@ -245,7 +245,7 @@ def rendered(
     whole: bool,
     **more: Any,
 ) -> str:
-    """Return the page of a placement that stays as it is, on whatever thread."""
+    """Render the page of a copy of a placement, in any thread."""
     view, now = placement.kind.view(placement, look), look.now
     return template.render(
         placement=view,

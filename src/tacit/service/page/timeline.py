@@ -1,8 +1,9 @@
-"""The time that a page is about: what a placement did in it, how requests were answered, who changed what.
+"""Data over time for the pages: rewards and impressions by interval of time, answers, and changes."""
 
-Ranges of time and what was shown in each stretch; rates of reward with their bands; answers of the last
-hour, how fast and how well; last, changes in words.
-"""
+# 1. Ranges of time, and sums of rewards and impressions in intervals of them.
+# 2. Rates with confidence intervals.
+# 3. ``AnswerCounts``: numbers and times of answers to requests in the last hour.
+# 4. Changes of a placement in words.
 
 from __future__ import annotations
 
@@ -26,22 +27,22 @@ from tacit.service.placements.series import ARMS, Series, UniformEstimate, unifo
 
 MOST_POINTS = 96
 MARGIN = 50
-"""How much of all time is left free after its last decision: one part of so many."""
+"""The range of all time ends after the last decision by its length divided by this."""
 FEWEST, FEWEST_OF_ARMS = 50, 200
-"""Stretches with fewer impressions are drawn together with their neighbours: for the
-reward, and for the shares of arms."""
+"""Intervals with fewer impressions are merged with their neighbours: for the reward, and for the shares
+of arms."""
 Z = 1.96
 RANGES = {"hour": HOUR, "day": DAY, "week": 7 * DAY}
 NAMES = {"hour": "last hour", "day": "last day", "week": "last week", "all": "all time"}
 
 
 class Range(NamedTuple):
-    """What time somebody asks for.
+    """The range of time of a page.
 
     Attributes
     ----------
     name : str
-        ``hour``, ``day``, ``week``, ``all``, or empty between two times.
+        ``hour``, ``day``, ``week``, ``all``, or empty for a range between two times.
     span : Span
     """
 
@@ -50,31 +51,31 @@ class Range(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Name of the range in sentences."""
         return NAMES.get(self.name, "the time chosen")
 
     @property
     def whole(self) -> bool:
-        """Whether it is all there was."""
+        """True if the range is all time."""
         return self.name == "all"
 
 
 def asked_range(name: str | None, begin: str | None, end: str | None, series: Series, now: int) -> Range:
-    """Return the time that an address asks for.
+    """Return the range of time that the query of an address asks for.
 
     Parameters
     ----------
     name, begin, end : str or None
-        Of a range, or two times in ISO 8601; by default the last day, or all if that is less.
+        Name of a range, or two times in ISO 8601; by default the last day, or all time if that is less.
     series : Series
-        What was decided: all time goes from its first decision to a little after its last.
+        Decisions of the placement: all time is from the first one to a little after the last one.
     now : int
         Microseconds since 1970.
 
     Raises
     ------
     InvalidValue
-        If there is no such range, or a time is none.
+        If there is no such range, or a time is not valid.
     """
     first = min(series.start if series.start > 0 else now, now - 1)
     if begin or end:
@@ -84,7 +85,7 @@ def asked_range(name: str | None, begin: str | None, end: str | None, series: Se
         return Range("", Span(start, stop))
     name = name or ("day" if now - first > DAY else "all")
     if name == "all":
-        # Or the line of traffic that has ended would shrink into a corner.
+        # If traffic has ended, a range until now would shrink its curve into a corner.
         last = series.results.last
         after = max(last, first) + max((last - first) // MARGIN, SECOND) if last else now
         return Range(name, Span(first, min(after, now)))
@@ -104,16 +105,16 @@ def _moment(field: str, text: str | None, default: int) -> int:
 
 
 class Stretch(NamedTuple):
-    """What was in a stretch of time.
+    """Sums of rewards and impressions in an interval of time.
 
     Attributes
     ----------
     begin, end : int
         Microseconds since 1970.
     sums : array of float64
-        Of rewards and weights.
-    shown : array of float64, shape (arms,)
-        Impressions of each.
+        Sums of rewards and weights.
+    impressions : array of float64, shape (arms,)
+        Impressions of each arm.
     """
 
     begin: int
@@ -122,26 +123,26 @@ class Stretch(NamedTuple):
     shown: Floats
 
     def joined(self, other: Stretch) -> Stretch:
-        """Return this stretch and the next one as one."""
+        """Return the sums of this interval and the next one together."""
         return Stretch(self.begin, other.end, self.sums + other.sums, self.shown + other.shown)
 
     @property
     def trials(self) -> float:
-        """How many impressions there were."""
+        """Number of impressions."""
         return float(self.shown.sum())
 
     @property
     def uniform(self) -> UniformEstimate | None:
-        """What uniform exploration would have earned."""
+        """Estimated reward of uniform exploration."""
         return uniform_estimate(self.sums)
 
 
 def stretches(series: Series, asked: Range, most: int = MOST_POINTS) -> list[Stretch]:
-    """Return what was in a range, in so many stretches at most."""
+    """Return the sums in a range of time, in at most ``most`` intervals, without empty ones."""
     rows: list[tuple[int, int, Floats, Floats]]
     if asked.whole and (series.results.seq or series.width < WIDTHS[0]):
-        # These sums go back to the beginning, as results of a snapshot of an earlier version do not,
-        # and are finer of what has lasted for minutes.
+        # These sums go back to the beginning, unlike results from a snapshot of an earlier version, and have
+        # a finer resolution for a placement that is only minutes old.
         ends, sums = series.points(most)
         width = ends[1] - ends[0] if len(ends) > 1 else series.width
         rows = [(end - width, end, row, row[ARMS:]) for end, row in zip(ends, sums, strict=True)]
@@ -155,7 +156,7 @@ def stretches(series: Series, asked: Range, most: int = MOST_POINTS) -> list[Str
 
 
 def together(found: Sequence[Stretch], fewest: float = FEWEST) -> list[Stretch]:
-    """Join stretches until each has impressions enough; of little traffic, a twentieth of it."""
+    """Merge intervals until each has ``fewest`` impressions, or a twentieth of all if that is less."""
     fewest = min(fewest, sum(stretch.trials for stretch in found) / 20)
     joined: list[Stretch] = []
     for stretch in found:
@@ -164,13 +165,13 @@ def together(found: Sequence[Stretch], fewest: float = FEWEST) -> list[Stretch]:
         else:
             joined.append(stretch)
     if len(joined) > 1 and joined[-1].trials < fewest:
-        # Such as the stretch that has just begun.
+        # The last interval, which may have just begun, has no successor to merge with.
         joined[-2:] = [joined[-2].joined(joined[-1])]
     return joined
 
 
 class Rate(NamedTuple):
-    """A mean of rewards, and its 95 % interval."""
+    """A mean of rewards with its 95 % interval and number of trials."""
 
     value: float
     low: float
@@ -179,13 +180,13 @@ class Rate(NamedTuple):
 
 
 def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
-    """Return the mean of so many rewards, as they are logged, with the interval of Wilson (1927).
+    """Return the mean of logged rewards with Wilson's interval (1927), in the unit of the scale.
 
-    That is the interval of clicks; rewards between the extremes vary less.
+    The interval is that of clicks; rewards between the extremes vary less.
 
     Examples
     --------
-    >>> [round(x, 3) for x in rate_of(10, 100)[:3]]
+    >>> [round(x, 3) for x in compute_rate(10, 100)[:3]]
     [0.1, 0.055, 0.174]
     """
     if trials <= 0:
@@ -199,7 +200,7 @@ def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
 
 
 def rate_points(found: Sequence[Stretch], each: int = 1, scale: RewardScale = SHARES) -> list[Point]:
-    """Return rewards per impression over time; ``each`` arms are shown in one of a duel."""
+    """Return rewards per impression over time, where an impression shows ``arms_per_reward`` arms."""
     return [
         Point(stretch.begin, stretch.end, *rate_of(float(stretch.sums[R]), stretch.trials / each, scale))
         for stretch in found
@@ -207,14 +208,14 @@ def rate_points(found: Sequence[Stretch], each: int = 1, scale: RewardScale = SH
 
 
 def in_unit(estimate: UniformEstimate | None, scale: RewardScale) -> UniformEstimate | None:
-    """Return what uniform exploration would have earned, in the unit of rewards."""
+    """Convert an estimated reward of uniform exploration to the unit of rewards."""
     if estimate is None or not scale.of:
         return estimate
     return UniformEstimate(scale.amount(estimate.value), scale.span * estimate.margin)
 
 
 def uniform_points(found: Sequence[Stretch], scale: RewardScale) -> list[Point]:
-    """Return what uniform exploration would have earned over time, where that is known."""
+    """Return the estimated rewards of uniform exploration over time, for intervals that have an estimate."""
     points = []
     for stretch in found:
         known = in_unit(stretch.uniform, scale)
@@ -225,7 +226,7 @@ def uniform_points(found: Sequence[Stretch], scale: RewardScale) -> list[Point]:
 
 
 def share_points(found: Sequence[Stretch], slots: Sequence[int]) -> list[Point]:
-    """Return the share of some arms of the impressions over time."""
+    """Return the share of impressions of some arms over time."""
     return [
         Point(stretch.begin, stretch.end, *rate_of(float(stretch.shown[slots].sum()), stretch.trials))
         for stretch in found
@@ -233,7 +234,7 @@ def share_points(found: Sequence[Stretch], slots: Sequence[int]) -> list[Point]:
 
 
 class ArmSums(NamedTuple):
-    """What every arm had in a range, and since when that is known."""
+    """Impressions and rewards of every arm in a range, and the time from which they are counted."""
 
     shown: Floats
     earned: Floats
@@ -241,7 +242,7 @@ class ArmSums(NamedTuple):
 
 
 def arm_sums(series: Series, asked: Range) -> ArmSums:
-    """Return impressions and rewards of every arm."""
+    """Return impressions and rewards of every arm in a range of time."""
     found = series.results
     begin = max(asked.span.begin if not asked.whole else 0, found.time)
     sums = found.over(begin) if asked.whole else found.over(begin, asked.span.end)
@@ -249,32 +250,30 @@ def arm_sums(series: Series, asked: Range) -> ArmSums:
 
 
 def decisions_since(series: Series, begin: int) -> int:
-    """Return how many decisions were made, by minutes or quarters of an hour."""
+    """Return the number of decisions since a time, to the minute or quarter of an hour."""
     return int(series.results.over(begin)[DECISIONS])
 
 
-# ---- What was: how requests were answered over the last hour, and who changed what
-
-# ---- How fast and how well requests of each placement were answered, over the last hour
+# ---- Numbers and times of answers to requests of each placement, over the last hour
 
 MINUTES = 60
 BOUNDS = tuple(1e-4 * 10 ** (i / 6) for i in range(32))
-"""Seconds, from 0.1 ms to 15 s; neighbours differ by less than a half."""
+"""Upper bounds of the histogram in seconds, from 0.1 ms to 15 s; neighbours differ by less than a half."""
 REFUSED, FAILED, FIRST = 0, 1, 2
 TOO_MANY = 0.01
 FEW = 100
 
 
 class Answered(NamedTuple):
-    """What became of requests.
+    """Statistics of the answers to requests.
 
     Attributes
     ----------
     requests : int
     median, slow : float
-        Seconds within which half of them were answered, and 99 %.
+        Median and 99th percentile of the time in seconds.
     refused, failed : int
-        How many were, by their statuses from 400 and from 500 on.
+        Numbers of answers with statuses 4xx and 5xx.
     """
 
     requests: int
@@ -285,7 +284,7 @@ class Answered(NamedTuple):
 
     @property
     def wrong(self) -> str:
-        """What is wrong with that; empty where all is well."""
+        """Warning if many requests failed; empty otherwise."""
         if self.requests < FEW or self.failed <= TOO_MANY * self.requests:
             return ""
         return f"{self.failed} of {self.requests} requests of the last hour failed (status 5xx)."
@@ -297,14 +296,14 @@ class Answers:
     Parameters
     ----------
     placements : function
-        Returns those of now by their names: any name may be asked for, and only those are counted.
+        Returns the names of existing placements; requests to other names are not counted.
 
     Examples
     --------
-    >>> answers = Answers(lambda: {"home"})
+    >>> answers = AnswerCounts(lambda: {"home"})
     >>> for status in (200, 200, 422):
     ...     answers.count("home", status, 0.002)
-    >>> answers.of("home").refused, round(answers.of("home").slow, 4)
+    >>> answers.read_statistics("home").refused, round(answers.read_statistics("home").slow, 4)
     (1, 0.0022)
     """
 
@@ -330,7 +329,7 @@ class Answers:
             counts[REFUSED if status < 500 else FAILED] += 1
 
     def of(self, placement: str) -> Answered | None:
-        """Return what became of the last hour's requests; None if there were none."""
+        """Return the statistics of the last hour's answers of a placement; None if there were none."""
         minute = int(time.monotonic() // 60)
         of = self._of.get(placement, {})
         lately = [counts for when, counts in of.items() if when > minute - MINUTES]
@@ -342,7 +341,7 @@ class Answers:
 
 
 def _within(counts: list[int], share: float) -> float:
-    """Return the seconds within which a share was answered, rounded up to a bound."""
+    """Return a quantile of a histogram over ``BOUNDS``, rounded up to a bound."""
     wanted, seen = share * sum(counts), 0
     for bound, count in zip((*BOUNDS, math.inf), counts, strict=True):
         seen += count
@@ -351,14 +350,14 @@ def _within(counts: list[int], share: float) -> float:
     return math.inf
 
 
-# ---- Who changed what of a placement, in words
+# ---- Changes of a placement, in words
 
 MOST_LINES = 20
 CONFIGURATION, GUARDRAIL = "configuration", "guardrail"
 
 
 class Line(NamedTuple):
-    """A change as the page tells it."""
+    """Row of the page's table of changes."""
 
     when: str
     who: str
@@ -366,17 +365,17 @@ class Line(NamedTuple):
 
 
 def words(change: LoggedChange) -> str:
-    """Return what was changed.
+    """Describe a change in words.
 
     Examples
     --------
-    >>> words(LoggedChange(0, None, "mode", {"mode": "frozen"}))
+    >>> describe_change(LoggedChange(0, None, "mode", {"mode": "frozen"}))
     'mode: frozen'
-    >>> words(LoggedChange(0, "ann", "arms", {"add": ["a"], "retire": [], "restore": ["b", "c"]}))
+    >>> describe_change(LoggedChange(0, "ann", "arms", {"add": ["a"], "retire": [], "restore": ["b", "c"]}))
     'arm added: a; arms restored: b, c'
-    >>> words(LoggedChange(0, None, "configuration", {"window": {"before": 30, "after": 60}}))
+    >>> describe_change(LoggedChange(0, None, "configuration", {"window": {"before": 30, "after": 60}}))
     'window: 30 to 60'
-    >>> words(LoggedChange(0, None, "rebuild", {"policy": "UCB1", "left": "…"}))
+    >>> describe_change(LoggedChange(0, None, "rebuild", {"policy": "UCB1", "left": "…"}))
     'rebuild: UCB1 decides'
     """
     detail = change.detail
@@ -399,12 +398,12 @@ def _value(value: Any) -> str:
 
 
 def remarks(changes: Sequence[LoggedChange]) -> list[Remark]:
-    """Return changes for the charts."""
+    """Convert changes to remarks of charts."""
     return [Remark(change.time, words(change)) for change in changes]
 
 
 def latest(changes: Sequence[LoggedChange]) -> list[Line]:
-    """Return the latest changes, the last first."""
+    """Return rows for the latest changes, the last first."""
     return [
         Line(clock_time(change.time), _who(change.who), words(change))
         for change in changes[: -MOST_LINES - 1 : -1]

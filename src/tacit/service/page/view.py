@@ -1,8 +1,7 @@
-"""One placement as the page shows it, whatever its kind, and what may be turned at it.
+"""The page's view of one placement of any kind, and its controls.
 
-What may be turned and how it stands (:class:`Controls`); then everything else that a template asks of a
-placement, worked out when it asks (:class:`View`), from what one look at the placement found
-(:class:`Look`).
+Templates read :class:`Controls`, the settings that can be changed, and :class:`View`, which computes
+everything else when a template reads it, from the data of a :class:`PageData`.
 """
 
 from __future__ import annotations
@@ -34,46 +33,45 @@ from tacit.service.placements.placement import Placement
 from tacit.service.placements.series import UniformEstimate
 from tacit.wire.lift import LiftReport
 
-# ---- What may be turned at a placement, and how it stands
+# ---- Controls: the settings of a placement that can be changed
 
 
 class Controls:
-    """What may be turned at a placement.
+    """Controls of a placement and their current settings.
 
     Parameters
     ----------
     placement : Placement
     config : Config
-        Of the service.
+        Configuration of the service.
     now : int
         Microseconds since 1970.
     states : sequence of State
-        What can be gone back to, in order.
+        Saved states that can be restored, in order.
     sharded : bool, default False
-        Whether it is in shards, where no log is folded anew.
+        Whether the service has shards, which cannot rebuild.
 
     Attributes
     ----------
     keyed : bool
-        Whether a key is asked for.
+        Whether changes need a key.
     modes : list of (str, str)
-        Those that the placement can have, and what each does.
+        Possible modes of the placement, with descriptions.
     holdout : HoldoutConfig or None
     holding : list of (str or dict, str), or str
-        The controls that there can be, and what each is in words; or why it cannot be set here.
+        Possible controls of a holdout, with labels; or the reason why none can be set here.
     fixed : str or None
-        Why arms cannot change; None where they can.
+        The reason why arms cannot change; None if they can.
     numbered : bool
         Whether arms are numbers.
     offered, retired : list of arms
     several : bool
-        Whether several arms can be, as where lists are shown.
+        Whether a pin can have several arms, as for lists.
     pin : Pin or None
-        What is pinned.
     until : str
-        Until when.
+        Time at which the pin ends.
     states : list of (str, str)
-        What can be gone back to, the latest first: names, and what they are in words.
+        Names and labels of saved states that can be restored, the latest first.
     """
 
     def __init__(
@@ -106,7 +104,7 @@ class Controls:
 
 
 def _refused(check: Callable[..., Any], *given: Any) -> str | None:
-    """Return what is allowed in place of what a check refuses; None if it refuses nothing."""
+    """Return the allowed values if a check raises ``InvalidValue``; None if it passes."""
     try:
         check(*given)
     except InvalidValue as error:
@@ -115,7 +113,7 @@ def _refused(check: Callable[..., Any], *given: Any) -> str | None:
 
 
 def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
-    """Return the controls that a holdout can have, or why none can be set here."""
+    """Return the possible controls of a holdout with labels, or the reason why none can be set here."""
     kinds = placement.kind.controls
     if not kinds:
         return f"Placements of kind {placement.kind.name!r} have none."
@@ -128,7 +126,7 @@ def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
     return named + [({"arm": arm}, f"arm {arm}") for arm in arms]
 
 
-# ---- One placement as the page shows it, whatever its kind
+# ---- The view of a placement of any kind
 
 MOST_ARMS = 7
 MOST_SHIFTS = 8
@@ -136,14 +134,14 @@ MOST_REMARKS = 12
 
 
 def _promised(placement: Placement) -> str:
-    """Return what arms on offer are promised, in words; empty where nothing is."""
+    """Return the minimum shares of arms on offer, in words; empty if there are none."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
     shown = [f"{arm} {percent(shares[arm])}" for arm in placement.offer.arms if arm in shares]
     return ", ".join(shown)
 
 
 class Share(NamedTuple):
-    """An arm, or all that are not shown one by one, and its share of the impressions."""
+    """Share of the impressions of an arm, or of all arms without a curve of their own."""
 
     name: str
     style: str
@@ -151,18 +149,18 @@ class Share(NamedTuple):
 
 
 class ArmResult(NamedTuple):
-    """What an arm had in a range, over all keys.
+    """Results of an arm in a range of time, over all keys.
 
     Attributes
     ----------
     name : str
     retired : bool
     shown : int
-        Its impressions.
+        Number of impressions.
     share : float
-        Of all impressions.
+        Share of all impressions.
     rate : Rate
-        Its rewards per impression.
+        Rewards per impression.
     """
 
     name: str
@@ -173,15 +171,15 @@ class ArmResult(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """What came of a metric that is watched.
+    """Mean of a metric that is watched.
 
     Attributes
     ----------
     name : str
     mean : float or None
-        Per decision; None where nothing is counted.
+        Mean per decision; None without decisions.
     decisions : int
-        Those that it is of.
+        Number of decisions.
     """
 
     name: str
@@ -190,20 +188,20 @@ class Metric(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What somebody looks at.
+    """The request for a page of a placement, and the data read for it.
 
     Attributes
     ----------
     now : int
         Microseconds since 1970.
-    asked : Range
-        The time that it is about.
+    time_range : Range
+        Range of time of the page.
     changes : sequence of LoggedChange
-        What was changed, in order.
+        Changes of the placement, in order.
     busiest : sequence of KeyFacts
         The busiest keys.
     verdict : ReadVerdict or None
-        On duels, where somebody asked for it.
+        The verdict on duels, if the request asks for it.
     """
 
     now: int
@@ -214,26 +212,26 @@ class Look(NamedTuple):
 
 
 class View:
-    """One placement as the page shows it.
+    """The page's view of one placement.
 
     Parameters
     ----------
     placement : Placement
-    look : Look
+    page_data : PageData
     """
 
     template = "arms.html"
-    """What shows what only this kind has."""
+    """Template of the part of the page that depends on the kind."""
     deterministic = True
-    """Whether a policy without propensities has none since it does not draw."""
+    """Whether a policy without propensities is deterministic."""
     what = "arm"
-    """What an impression shows."""
+    """Word for an option of a decision."""
     counted = "impression"
-    """What a reward is for."""
+    """Word for the unit that earns a reward."""
     each = 1
-    """How many of these make one that may be rewarded."""
+    """Number of arms shown per unit that earns a reward."""
     judged = False
-    """Whether the log can be asked which arm users prefer."""
+    """Whether the log can give a verdict on which arm users prefer."""
 
     def __init__(self, placement: Placement, look: Look) -> None:
         self.name = placement.name
@@ -267,7 +265,7 @@ class View:
 
     @classmethod
     def verdict_of(cls, placement: Placement) -> str:
-        """Return what is said in the place of a lift where there is none."""
+        """Return the sentence that stands in place of a lift if there is none."""
         return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 
     @cached_property
@@ -280,7 +278,7 @@ class View:
 
     @property
     def shown(self) -> bool:
-        """Whether anything was shown yet; what waits to be activated was not."""
+        """True if any decision was shown; deferred decisions count once they are activated."""
         return self._total is not None
 
     @property
@@ -292,14 +290,14 @@ class View:
         return timeline.rate_of(float(total.sums[R]), total.trials / self.each, self.unit)
 
     def written(self, amount: float) -> str:
-        """Write a mean reward in its unit."""
+        """Format a mean reward in its unit."""
         return written(amount, self.unit)
 
     @property
     def metrics(self) -> list[Metric]:
-        """What came of the metrics that are watched, of the holdout and of the policy together.
+        """Means of the metrics that are watched, over the holdout and the policy together.
 
-        The one that is learned is the reward, which has a tile of its own.
+        The metric that is learned is left out, since it is the reward, which has a tile of its own.
         """
         found = []
         for name, config in self.config.metrics.items():
@@ -313,24 +311,24 @@ class View:
 
     @property
     def uniform(self) -> UniformEstimate | None:
-        """What uniform exploration would have earned per impression, where the log tells."""
+        """Estimated reward per impression of uniform exploration; None if the log does not cover it."""
         if self._total is None or not self.covered:
             return None
         return timeline.in_unit(self._total.uniform, self.unit)
 
     @cached_property
     def covered(self) -> bool:
-        """Whether the log shows what uniform exploration would."""
+        """True if logged propensities cover all arms, so that uniform exploration can be estimated."""
         return self._of.lift.covers_uniform
 
     @cached_property
     def lift(self) -> LiftReport | None:
-        """What learning earned; None where lists are shown."""
+        """The lift in the range of time; None for lists and duels without a holdout."""
         return lift_of(self._of, self._now, self.asked)
 
     @cached_property
     def busiest(self) -> list[BusyKey]:
-        """The keys with the most impressions, where the policy counts them."""
+        """The keys with the most impressions, if the policy counts plays per arm."""
         return rows_of(self._busiest, self._arms, self.retired)
 
     # Over time -------------------------------------------------------------------------------
@@ -341,12 +339,12 @@ class View:
 
     @property
     def any(self) -> bool:
-        """Whether anything was shown in the range."""
+        """True if there were impressions in the range."""
         return bool(self._stretches)
 
     @cached_property
     def remarks(self) -> list[Remark]:
-        """What was changed, and which keys restarted, within the range; the latest."""
+        """The latest changes of the placement and restarts of keys within the range."""
         begin, end = self.asked.span
         found = timeline.remarks(self._changes)
         found += [
@@ -358,12 +356,12 @@ class View:
 
     @property
     def remark_texts(self) -> list[tuple[str, str]]:
-        """When each was, and what."""
+        """Time and text of each remark."""
         return [(clock_time(time), text) for time, text in self.remarks]
 
     @property
     def curves(self) -> list[ChartLine]:
-        """Rewards per impression, and of uniform exploration where that is known."""
+        """Curves of rewards per impression, and of those of uniform exploration if they can be estimated."""
         found = timeline.together(self._stretches)
         learned = timeline.rate_points(found, self.each, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]
@@ -378,7 +376,7 @@ class View:
 
     @property
     def ctr_chart(self) -> Markup:
-        """Rewards per impression over time."""
+        """Chart of rewards per impression over time."""
         uniform = "not known" if self.uniform is None else self.written(self.uniform.value)
         return line_chart(
             self.curves,
@@ -394,7 +392,7 @@ class View:
 
     @cached_property
     def results(self) -> list[ArmResult]:
-        """What every arm had in the range, those most shown first."""
+        """Results of every arm in the range, most often shown first."""
         shown, earned, _ = timeline.arm_sums(self._series, self.asked)
         total = max(float(shown.sum()), 1.0)
         order = np.argsort(-shown[: len(self._arms)], kind="stable").tolist()
@@ -411,7 +409,7 @@ class View:
 
     @property
     def scale(self) -> float:
-        """Where the bars of arms end: above every interval of an arm that was shown often."""
+        """Upper end of the scale of the arms' bars, above the intervals of arms that were shown often."""
         rates = [result.rate for result in self.results if result.shown]
         most = self.unit.amount(1.0)
         highs = [min(rate.high, 2 * rate.value + 0.01 * self.unit.span) for rate in rates]
@@ -419,7 +417,7 @@ class View:
 
     @property
     def results_since(self) -> str | None:
-        """Since when rewards are counted by arm, where that is not from the beginning."""
+        """Time from which rewards are counted by arm; None if they are over the whole range."""
         since = self._series.results.time
         return clock_time(since) if since and since > self.asked.span.begin else None
 
@@ -441,9 +439,9 @@ class View:
 
     @cached_property
     def _stack(self) -> list[tuple[str, str, list[int]]]:
-        """Name, style and slots of each curve of the chart of shares."""
+        """Name, style and arm indices of each curve of the chart of shares."""
         most = np.argsort(-self._shown[: len(self._arms)], kind="stable")
-        # In slot order, so that an arm keeps its colour while the leaders change places.
+        # In order of arm indices, so that an arm keeps its colour when the ranks of arms change.
         shown = sorted(most[:MOST_ARMS].tolist())
         rest = most[MOST_ARMS:].tolist()
         stack = [(self._arms[s], f"arm-{i}", [s]) for i, s in enumerate(shown)]
@@ -454,12 +452,12 @@ class View:
 
     @property
     def styles(self) -> dict[str, str]:
-        """The style of each arm that is shown one by one."""
+        """The style of each arm with a curve of its own."""
         return {name: style for name, style, _ in self._stack}
 
     @property
     def share_chart(self) -> Markup:
-        """Each arm's share of the impressions over time."""
+        """Chart of each arm's share of the impressions over time."""
         found = timeline.together(self._stretches, timeline.FEWEST_OF_ARMS)
         curves = [
             ChartLine(name, style, timeline.share_points(found, slots)) for name, style, slots in self._stack
@@ -477,7 +475,7 @@ class View:
 
     @property
     def shifts(self) -> list[tuple[str, str, int, str]]:
-        """The latest intent shifts: how long ago, of which key, its new epoch, the context."""
+        """The latest intent shifts: age, key, new epoch and context of each."""
         latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
         return [
             (age(self._now - time), key, epoch, self._described(context))
@@ -485,7 +483,7 @@ class View:
         ]
 
     def _described(self, context: str | None) -> str:
-        """Name the numbers of a context as far as they have names."""
+        """Format a context, with the names of its numbers."""
         numbers = json.loads(context or "[]")
         names = [*self._signals, *["client"] * len(numbers)]
         return ", ".join(f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False))
