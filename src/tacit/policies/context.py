@@ -274,7 +274,7 @@ def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
 
 
 def _doubtful(holds: Any, there: Sequence[Any]) -> str:
-    """Return a warning about suspicious values of a field, or an empty text; ``present`` has no missing values."""
+    """Return a warning about the present values of a field, or an empty text if there is none."""
     texts = len(there) >= FIRST // 2 and isinstance(there[0], str)
     if texts and len(set(there)) > NEW * len(there):
         what = "nearly every value is another, as of an id, and says nothing of those who come next"

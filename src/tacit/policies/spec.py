@@ -153,7 +153,7 @@ def name_in(spec: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> format_policy_name({"name": "ExplorationFloor", "policy": {"name": "UCB1", "arms": 2}, "epsilon": 0.1})
+    >>> format_policy_name({"name": "ExplorationFloor", "policy": {"name": "UCB1", "arms": 2}})
     'ExplorationFloor-UCB1'
     """
     inner = spec.get("policy")
