@@ -102,7 +102,7 @@ class ClickModel(FeaturePolicy, abstract=True):
 
     needs_examination: ClassVar[bool] = True
     hides: ClassVar[bool] = False
-    """Whether a result is clicked only if it is seen, too."""
+    """Whether a click requires that the result is seen."""
 
     relevance_dim: Annotated[int, whole(1, MAX_DIM)]
     examination_dim: int = 0

@@ -28,13 +28,13 @@ DROPPED = 6e-6
 SPAN, SHARE = 200.0, 0.2
 """The recent hypothesis restarts after this number of events, or this share of all events if larger."""
 BEHIND = 0.0025
-"""Weight, relative to the largest, with which it restarts; others below it relative to it adopt its beliefs."""
+"""Weight, relative to the largest, with which it restarts; hypotheses as far behind it adopt its beliefs."""
 UNLIKELIEST = -700.0
 """Lower bound of the logarithm of a reward's probability: weights stay above 0."""
 SEASONED = 50.0
 """Events after which its beliefs may be adopted, and after which a warning is judged."""
 WORTHLESS, SUREST = 0.05, 0.98
-"""Least share of correct warnings for which a warning counts; largest probability of a change by a warning."""
+"""Least share of correct warnings at which warnings count; largest probability of a change."""
 
 
 # ---- The state
@@ -175,7 +175,7 @@ def heaviest_other(weights: Floats) -> float:
 
 @kernel
 def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
-    """Restart the recent hypothesis if it is due or far ahead of all others; return whether it was far ahead."""
+    """Restart the recent hypothesis if it is due or far ahead of all others; return if it was far ahead."""
     tally, weights = state.tally, state.tally.weights[model]
     ahead = (
         tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[context_models.RECENT]
@@ -188,7 +188,10 @@ def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
 
 @kernel
 def restart_recent(state: ContextState, model: int, layout: Design, adopted: bool, weight: float) -> None:
-    """Restart the recent hypothesis with a weight relative to the largest; the others may adopt its beliefs first."""
+    """Restart the recent hypothesis with a weight relative to the largest.
+
+    If ``adopted``, all hypotheses take over its beliefs before.
+    """
     tally, weights = state.tally, state.tally.weights[model]
     largest = max(heaviest_other(weights), weights[context_models.RECENT])
     for arm in range(state.models.met.shape[1]):

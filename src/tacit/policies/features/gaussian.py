@@ -147,7 +147,7 @@ def scored(row: Floats, theta: Floats) -> float:
 
 
 def rows_of(*blocks: Any, width: int) -> Floats:
-    """Join blocks of features into rows of ``width`` columns; fill remaining columns with ones: the constant."""
+    """Join blocks of features into rows of ``width``; remaining columns are ones: the constant."""
     rows = np.hstack([block for block in blocks if block.shape[1]])
     return np.hstack([rows, np.ones((len(rows), width - rows.shape[1]))])
 
