@@ -207,7 +207,7 @@ class Policy(Part, abstract=True):
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
 
     Raises
     ------

@@ -106,7 +106,7 @@ class LaplaceEC(Coupled, ExaminationModel):
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     relevance_intercept, examination_intercept : bool, default False
-        Whether a constant is put at the end of the block's features; one is enough.
+        Whether a constant is appended to the block's features; one is enough.
     discount : float, default 1
         Factor on the precision of earlier rewards, at each reward, in (0, 1]. Below 1 the policy
         forgets and so can follow shifting intent.
@@ -218,7 +218,7 @@ class LaplaceECMixture(ExaminationModel):
     spread : float, default 0.5
         Share of that variance that lies between the components' starting points, in [0, 1).
     relevance_intercept, examination_intercept : bool, default False
-        Whether a constant is put at the end of the block's features; one is enough.
+        Whether a constant is appended to the block's features; one is enough.
     discount : float, default 1
         Factor on the precision of earlier rewards, and on the weights' logarithms, at each reward,
         in (0, 1].
