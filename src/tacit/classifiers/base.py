@@ -1,4 +1,4 @@
-"""Safe classifiers: the base class, classifiers from text, and ``SafeClassifier`` for use without a policy."""
+"""Safe classifiers: the base class, classifiers from text, and ``SafeClassifier`` for direct use."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ BENT = 3.5
 MANY = 1e7
 """Counts from which on the exponent of a density is computed relative to its mode."""
 LEAST = 1e-12
-"""Least probability that is returned: a choice that was drawn has some probability, and weights divide by it."""
+"""Least probability that is returned: an arm that was drawn has some, and weights divide by it."""
 
 # Rows of ``variables``, with a column for each variable, and of ``work``, with a column for each node.
 SUCCESSES, FAILURES, MODE, LOW, HIGH, VARIANCE, PEAK, TOTAL, ABOVE = range(9)
@@ -366,7 +366,7 @@ def by_differences(i: int, x: tuple[float, ...]) -> float:
 
 @kernel
 def multiply_below(work: Floats, points: int, row: int, half: float, above: float) -> float:
-    """Multiply the product by F = 1 − the mass above each node; return the mass above the panel's lower end."""
+    """Multiply the product by F, 1 − the mass above each node; return the mass above the panel's end."""
     pairs = points // 2
     for i in range(pairs):
         upper, lower = half * work[row, i], half * work[row, PAIRS + i]
