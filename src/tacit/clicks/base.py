@@ -454,8 +454,8 @@ def examined_given(chain: Chain, clicks: Booleans) -> Floats:
     All positions down to the last click were; below it, the user may have read on without clicks.
     """
     count, positions = clicks.shape
-    onward = np.empty((count, positions))  # the chance to go on, given no further click
-    quiet = np.ones(count)  # the chance of no click from here on, if examined
+    onward = np.empty((count, positions))  # the probability to continue, given no further click
+    quiet = np.ones(count)  # the probability of no further click, if examined
     for position in reversed(range(positions)):
         go = np.where(clicks[:, position], chain.after_click[:, position], chain.after_skip[:, position])
         reach = go * quiet

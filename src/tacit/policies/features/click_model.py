@@ -163,7 +163,7 @@ def coupled_choice(params: Any, state: Any, lane: int, impression: Impression, r
 
 @kernel
 def coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
-    """Return the probability that :func:`coupled_choice` plays an arm."""
+    """Return the probability that :func:`choose_coupled` plays an arm."""
     own, wide = line(params, state, lane, impression, place_of(impression.arms, arm))
     low, high, ties = 0.0, np.inf, 0.0
     for i in range(len(impression.arms)):

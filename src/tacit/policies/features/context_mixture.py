@@ -411,7 +411,7 @@ def beliefs_in(
     Parameters
     ----------
     models : Models
-    measure : Measure
+    scaling : Scaling
     weights : array of float64, shape (4,)
     base : Base
         Mean and variance of the log-odds of a new arm.

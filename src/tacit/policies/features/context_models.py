@@ -246,7 +246,7 @@ def surmised(known: Floats) -> Floats:
 
     Parameters
     ----------
-    known : array of float64, shape (arms, 2)
+    counts : array of float64, shape (arms, 2)
         Prior successes and failures.
 
     Returns

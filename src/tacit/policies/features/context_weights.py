@@ -45,7 +45,7 @@ class Announced(NamedTuple):
 
     Attributes
     ----------
-    usual : Usual
+    usual : UsualRange
         The usual range of the signals, for all models.
     warnings, right : array of float64, shape (models,)
         Warnings that were judged, and the sum of the weights that the recent hypothesis gained after them.
@@ -75,7 +75,7 @@ class MixtureTally(NamedTuple):
         Weights of the hypotheses, of sum 1.
     spread : Spread
         Variation of rewards, since the first that was neither 0 nor 1; arrays of shape (models,).
-    announced : Announced
+    announced : SignalWarnings
     """
 
     rounds: Count
@@ -100,9 +100,9 @@ class ContextState(NamedTuple):
     ----------
     models : Models
     tally : MixtureTally
-    measure : Measure
-    kept : Kept
-    room : Room
+    measure : Scaling
+    kept : EventBuffer
+    room : Workspace
     """
 
     models: Models

@@ -95,12 +95,12 @@ class EmbeddingState(NamedTuple):
     models : Models
         Models of a single arm.
     tally : MixtureTally
-    items, users : Measure
+    items, users : Scaling
         Scaling and rotation of the numbers of each.
     products : array of float64, shape (models, 2)
         Subtracted from the inner product of user and item, and then multiplied by; without columns if
         lengths differ.
-    kept, kept_users : Kept
+    kept, kept_users : EventBuffer
         The buffers of first events: items with rewards, and users.
     """
 
@@ -206,9 +206,9 @@ class UserView(NamedTuple):
     columns : array of float32, shape (d, leading + 8)
         The directions of items and the means for their residuals, column by column; without rows if
         there is no residual.
-    left : float
+    residual_variance : float
         The mean variance for a number of the residual.
-    nothing : Base
+    no_effect : Base
         Belief under the hypothesis that features have no effect.
     slope, covariance, variance : float
         Belief about the place in the order offered, under this hypothesis; 0 if that is no feature.

@@ -48,8 +48,8 @@ def tangent(
 ) -> tuple[float, float]:
     """Fill ``h`` with the gradient of an arm's logit by θ; return the logit and its derivative by the offset.
 
-    The first ``split`` features ``x`` are those of relevance. The logit is that ``of`` a click, of
-    relevance, or of examination.
+    The first ``split`` features ``x`` are those of relevance. ``kind`` selects the logit: that of
+    a click, of relevance, or of examination.
     """
     relevance = gaussian.dot(x[:split], mean[:split]) + offset
     examination = gaussian.dot(x[split:], mean[split:])
