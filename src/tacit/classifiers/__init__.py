@@ -1,4 +1,4 @@
-"""Safe classifiers: they tell events from other contexts and never miss one."""
+"""Safe classifiers: they separate events from other contexts and never miss an event."""
 
 from tacit.classifiers.base import Classifier as Classifier
 from tacit.classifiers.base import SafeClassifier as SafeClassifier
@@ -9,5 +9,5 @@ from tacit.classifiers.concepts import Rectangle as Rectangle
 from tacit.classifiers.hyperplane import Hyperplane as Hyperplane
 from tacit.core.dispatch import public as _public
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Set where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = _public(globals())

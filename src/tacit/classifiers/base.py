@@ -1,4 +1,4 @@
-"""Safe classifiers: what every one is, one from text, and one to use by itself."""
+"""Safe classifiers: the base class, classifiers from text, and ``SafeClassifier`` for direct use."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from tacit.errors import InvalidValue
 
 
 def checked_classifier(field: str, value: Any) -> Classifier:
-    """Return a classifier, or refuse what is none."""
+    """Return a value that is a classifier; raise for any other value."""
     if not isinstance(value, Classifier):
         raise InvalidValue(field, value, "give a safe classifier, such as Rectangle(dim=2, margin=0.1)")
     return value
 
 
 def predict_all(params: Any, state: Any, row: int, contexts: Floats, positive: Booleans) -> None:
-    """Predict each context from one row of the state; fill ``positive``."""
+    """Fill ``positive`` with the prediction for each context, from one row of the state."""
     for i in range(len(contexts)):
         positive[i] = predict(params, state, row, contexts[i])
 
 
 def learn_all_false(params: Any, state: Any, row: int, contexts: Floats) -> None:
-    """Learn in order, in one row of the state, that each context was no event."""
+    """Update one row of the state with contexts that were no events, in order."""
     for i in range(len(contexts)):
         learn_false(params, state, row, contexts[i])
 
 
-# ---- What every safe classifier is: frozen hyperparameters, a state of arrays, and kernels
+# ---- The base class: frozen hyperparameters, a state of arrays, and kernels
 
 TIE = 1e-12
 """A distance counts as within a margin if it exceeds it by no more than this."""
@@ -51,14 +51,14 @@ registry: dict[str, type[Classifier]] = {}
 class Classifier(Part, abstract=True):
     """Base of all safe classifiers: hyperparameters that are frozen, validated and hashable.
 
-    A safe classifier knows a class of concepts, one of which is the truth, and learns from
-    contexts that were no event (*false-labelled* ones). It says "positive" (an event) unless no
-    concept that fits all it has learned could call the context an event. So, with correct
-    labels, it never misses one, and :attr:`diameter` bounds how often it can be wrong otherwise.
+    A safe classifier has a class of concepts, one of which is the truth, and learns from contexts
+    that were no events (*false-labelled* contexts). It predicts "positive" (an event) if any concept
+    that fits all labels so far calls the context an event. So, with correct labels, it never misses an
+    event, and :attr:`diameter` bounds the number of false positives.
 
     A subclass is a frozen dataclass with a nested named tuple ``State`` (arrays with a leading row
-    axis: one row if all keys share what is learned, else one per lane), the methods :meth:`init`
-    and :meth:`merged`, and the static methods ``predict`` and ``learn_false``, whose ``params`` have
+    axis: one row if all keys share the state, else one per lane), the methods :meth:`init`
+    and :meth:`merge_states`, and the static methods ``predict`` and ``learn_false``, whose ``params`` have
     the fields that are numbers (:class:`~tacit.core.part.Part`).
 
     Parameters
@@ -80,22 +80,22 @@ class Classifier(Part, abstract=True):
     kernels: ClassVar[tuple[Any, ...]] = dispatch.CLASSIFIER_KERNELS
     named: ClassVar[dict[str, Any]] = registry
     universe: ClassVar[str] = "numbers in [0, 1]; rescale your signals if they go beyond"
-    """What contexts are made of, phrased as the remedy."""
+    """Description of valid contexts, for error messages."""
 
     dim: Annotated[int, whole(1, 2**16)]
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
-        """Return one of its kind, for contexts of ``dim`` signals where that can be chosen."""
+        """Return an instance, for contexts of length ``dim`` if the length can be chosen."""
         return cls(dim)
 
     @property
     def diameter(self) -> float:
-        """The most false positives there can be, if each is learned before the next."""
+        """Largest number of false positives, if each is learned before the next."""
         raise NotImplementedError
 
     def checked(self, contexts: Any) -> Floats:
-        """Return contexts as an array of shape (contexts, dim).
+        """Return validated contexts as an array of shape (contexts, dim).
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Classifier(Part, abstract=True):
         Raises
         ------
         InvalidValue
-            If one has another length or is outside the universe that the classifier knows.
+            If a context has another length or is outside the classifier's universe.
         """
         try:
             array = np.ascontiguousarray(contexts, dtype=np.float64)
@@ -117,15 +117,15 @@ class Classifier(Part, abstract=True):
         return array
 
     def feasible(self, contexts: Floats) -> Booleans:
-        """Return, for each context, whether it is in the universe that the classifier knows."""
+        """Return for each context whether it is in the classifier's universe."""
         return np.asarray(((contexts >= 0.0) & (contexts <= 1.0)).all(axis=1))
 
     def init(self, rows: int) -> Any:
-        """Return the state of ``rows`` rows that have learned nothing."""
+        """Return the initial state of ``rows`` rows."""
         raise NotImplementedError
 
     def merged(self, first: Any, second: Any) -> Any:
-        """Return the join of two states, row by row: what follows from the labels of both.
+        """Return the join of two states, row by row: the state after the labels of both.
 
         Joins are associative, commutative and idempotent, so states may be merged in any order
         and more than once.
@@ -143,9 +143,6 @@ class Classifier(Part, abstract=True):
         raise NotImplementedError
 
 
-# ---- Classifiers as text, and a classifier by itself
-
-
 # ---- Classifiers as text and as plain tables, for the command line, configuration and snapshots
 
 
@@ -158,7 +155,7 @@ def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
         A classifier is returned as it is. Text is a call, as on the command line; it is parsed,
         never evaluated. A table has the key ``name`` and one key per hyperparameter.
     imports : bool, default True
-        Whether ``module:Class`` may import; not for specs from files that nobody vouches for.
+        Whether ``module:Class`` may import; False for specs from untrusted files.
 
     Raises
     ------
@@ -194,11 +191,11 @@ def classifier_to_spec(classifier: Classifier) -> dict[str, Any]:
     return {"name": type(classifier).__name__, **made}
 
 
-# ---- A classifier and what it has learned in one object
+# ---- A classifier and its state in one object
 
 
 class SafeClassifier:
-    """Predict events, and learn from contexts that were none.
+    """Predict events, and learn from contexts that were no events.
 
     Not safe for use from several threads at once.
 
@@ -210,14 +207,14 @@ class SafeClassifier:
     Attributes
     ----------
     state : named tuple of arrays
-        What was learned; one row.
+        State of the classifier; one row.
     positives, false_labels : int
-        How many positive predictions this object has made, and how many labels it was taught.
+        Number of positive predictions by this object, and number of labels it has learned.
 
     Raises
     ------
     InvalidValue
-        If ``classifier`` is none.
+        If ``classifier`` is no classifier.
 
     Examples
     --------
@@ -250,7 +247,7 @@ class SafeClassifier:
         Returns
         -------
         bool
-            False only if it is none, provided that all labels were correct.
+            False only if the context is no event, provided that all labels were correct.
 
         Raises
         ------
@@ -298,17 +295,17 @@ class SafeClassifier:
         self.false_labels += 1
 
     def merge(self, other: SafeClassifier) -> None:
-        """Take in what another one has learned; the counts stay this object's own.
+        """Merge the state of another classifier into this one; the counts do not change.
 
         Parameters
         ----------
         other : SafeClassifier
-            One of the same class and hyperparameters.
+            A classifier with the same class and hyperparameters.
 
         Raises
         ------
         InvalidValue
-            If it is of another class or has other hyperparameters.
+            If its class or hyperparameters differ.
         """
         if not isinstance(other, SafeClassifier) or other.classifier != self.classifier:
             given = other.classifier if isinstance(other, SafeClassifier) else other

@@ -21,10 +21,10 @@ from tacit.errors import InvalidValue
 
 @dataclass(frozen=True)
 class Rectangle(Classifier):
-    """Call a context an event if it is outside the box of all that were none, by the margin.
+    """Call a context an event if it is outside the box of all false-labelled contexts, by the margin.
 
     The truth is a box: contexts inside it are no events, events are farther than the margin
-    from it in some coordinate, and nothing happens between. The classifier keeps the smallest
+    from it in some coordinate, and no context lies between. The classifier stores the smallest
     box of the false-labelled contexts; a context is negative iff each coordinate is within the
     margin of the box's side, inclusive up to 1e-12. Before the first label all are positive.
 
@@ -36,7 +36,7 @@ class Rectangle(Classifier):
         Least distance of an event from the true box in the largest coordinate; in (0, 1].
     anchored : bool, default False
         Whether the true box is known to reach down to 0 in every coordinate, as in the
-        experiments of the paper: only what is above normal is an event.
+        experiments of the paper: only unusually high values are events.
 
     Raises
     ------
@@ -78,12 +78,12 @@ class Rectangle(Classifier):
 
     @property
     def diameter(self) -> float:
-        """The most false positives there can be: 1 + dim·(⌈1/margin⌉ − 1), and no bound is lower.
+        """Largest number of false positives: 1 + dim·(⌈1/margin⌉ − 1), a tight bound.
 
         This is claim 2 for contexts in [0, 1]^dim. The first false positive makes the box a
         point; each later one moves a side outward by more than the margin. The moves in one
-        coordinate add up to at most 1, so there are fewer than 1/margin of them. It is reached
-        from the origin by equal steps along one axis after another.
+        coordinate add up to at most 1, so there are fewer than 1/margin of them. The bound is
+        reached from the origin by equal steps along one axis after another.
         """
         moves = math.ceil(1.0 / (self.margin + TIE)) - 1
         return 1.0 + self.dim * moves
@@ -111,23 +111,24 @@ class Rectangle(Classifier):
             state.high[row, i] = max(state.high[row, i], context[i])
 
 
-# ---- Which contexts are unusual, by what contexts were so far; nobody labels any
+# ---- Unusual contexts, by the usual range of contexts so far, without labels
 
 BLOCK, BLOCKS = 231, 15
-# As many contexts tell what is usual before any is unusual.
+# Contexts that determine the usual range before any context is called unusual.
 LEAST = 20
 
 
 class Usual(NamedTuple):
-    """What contexts were so far, a rectangle; every array has a leading axis of 1.
+    """The usual range of contexts, a rectangle; every array has a leading axis of 1.
 
-    A side is where the extremes of half of all blocks of 231 contexts are inside, by the latest
-    15 blocks: some 0.3 % of the contexts are beyond it (½ = 0.997^231). So what is rarer than
-    that does not widen the rectangle, however far outside it is.
+    A side of the rectangle is the median of the extremes of the latest 15 blocks of 231 contexts: about
+    0.3 % of the contexts are beyond it (½ = 0.997^231). So rarer contexts do not widen the rectangle,
+    however far outside they are.
 
     Attributes
     ----------
     seen : array of int64, shape (1,)
+        Number of contexts so far.
     sides, present : array of float64, shape (1, dim, 2)
         The highest usual value and minus the lowest; the extremes of the present block.
     peaks : array of float64, shape (1, 15, dim, 2)
@@ -141,7 +142,7 @@ class Usual(NamedTuple):
 
     @classmethod
     def nothing(cls, dim: int) -> Usual:
-        """Return what is known of contexts of a length before the first."""
+        """Return the state before the first context, for contexts of length ``dim``."""
         return cls(
             seen=np.zeros(1, np.int64),
             sides=np.zeros((1, dim, 2)),
@@ -152,7 +153,7 @@ class Usual(NamedTuple):
 
 @kernel
 def middle_peak(usual: Usual, blocks: int, i: int, side: int) -> float:
-    """Return the median of the blocks' extremes; of an even number, the lower one."""
+    """Return the median of the extremes of blocks; the lower one if their number is even."""
     for k in range(blocks):
         value, lower, alike = usual.peaks[0, k, i, side], 0, 0
         for other in range(blocks):
@@ -165,9 +166,9 @@ def middle_peak(usual: Usual, blocks: int, i: int, side: int) -> float:
 
 @kernel
 def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
-    """Return whether a context is outside of what is usual, and take it in.
+    """Return whether a context is outside the usual range, and update the range with it.
 
-    It is so by more than a margin, which is a share of the width of what is usual.
+    It must be outside by more than ``margin`` times the width of the range.
     """
     enough, first = usual.seen[0] >= LEAST, usual.seen[0] % BLOCK == 0
     usual.seen[0] += 1
@@ -199,12 +200,12 @@ SEARCHED = 2**20
 
 @kernel
 def column(table: Table, context: Floats) -> int:
-    """Return the column of the context that ``context[0]`` numbers; −1 if there is none."""
+    """Return the table column of a context, which is its number ``context[0]``; −1 if there is none."""
     return int(context[0]) if 0.0 <= context[0] < table.shape[1] else -1
 
 
 def longest_sequence(columns: set[tuple[int, int]], concepts: int) -> int:
-    """Return the diameter of definition 3 by search over the sets of concepts that remain.
+    """Return the diameter of definition 3 by search over the sets of consistent concepts.
 
     ``columns`` holds, per context, the concepts that say +1 and those that say −1, as bit sets.
     """
@@ -219,7 +220,7 @@ def longest_sequence(columns: set[tuple[int, int]], concepts: int) -> int:
 
 @dataclass(frozen=True)
 class FiniteConcepts(Classifier):
-    """Call a context an event if some concept says so that fits all contexts that were none.
+    """Call a context an event if some concept says so that fits all false-labelled contexts.
 
     Contexts are numbered: a context is the vector of length 1 that holds its number. A concept
     fits a false-labelled context if it says −1 there; one that says 0 (the context cannot occur
@@ -234,7 +235,7 @@ class FiniteConcepts(Classifier):
     Raises
     ------
     InvalidValue
-        If the table is empty or ragged, or holds anything else.
+        If the table is empty or ragged, or has other values.
 
     References
     ----------
@@ -275,7 +276,7 @@ class FiniteConcepts(Classifier):
 
     @classmethod
     def of(cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]) -> Self:
-        """Return the classifier of concepts that are given as functions.
+        """Return the classifier for concepts that are functions of contexts.
 
         Parameters
         ----------
@@ -288,12 +289,12 @@ class FiniteConcepts(Classifier):
         Raises
         ------
         InvalidValue
-            If there is no predicate or no context, or a predicate returns anything else.
+            If there is no predicate or no context, or a predicate returns another value.
 
         Examples
         --------
         >>> thresholds = [lambda x, at=at: x > at for at in (10, 20, 30)]
-        >>> FiniteConcepts.of(thresholds, contexts=[5, 15, 25]).table
+        >>> FiniteConcepts.from_predicates(thresholds, contexts=[5, 15, 25]).table
         ((-1, 1, 1), (-1, -1, 1), (-1, -1, -1))
         """
 
@@ -313,12 +314,11 @@ class FiniteConcepts(Classifier):
 
     @cached_property
     def diameter(self) -> float:
-        """The most false positives there can be.
+        """Largest number of false positives.
 
-        Small classes are searched for the longest sequence of definition 3. For others it is a
-        bound: the context of each false positive and the concept that called it an event differ
-        from all before, so there are no more of them than distinct concepts, or distinct
-        contexts, with a +1.
+        For small classes it is found by search for the longest sequence of definition 3. For others it
+        is a bound: each false positive has a new context, and a new concept that calls it an event, so
+        there are no more than distinct concepts, or distinct contexts, with a +1.
         """
         bits = [1 << i for i in range(len(self.table))]
         columns = {

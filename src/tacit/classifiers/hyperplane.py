@@ -1,9 +1,9 @@
-"""Hyperplanes: events lie beyond some plane (Syed et al. 2009, section 5.2)."""
+"""Hyperplane classifier: events lie beyond some plane (Syed et al. 2009, section 5.2)."""
 
-# 1. ``Scratch``, ``HullPoints``: where the distance is worked out, and the points that count.
+# 1. ``Workspace``, ``HullPoints``: work arrays for distances, and the points of the hull.
 # 2. ``hull_distance``: the nearest point of a convex hull, by Wolfe's method: a corral of points, the plane
-#    through them, and a step toward its nearest point until one of them is used up.
-# 3. ``trim``: points inside the hull are dropped, so that few are kept.
+#    through them, and a step toward its nearest point until the weight of a point is 0.
+# 3. ``trim``: drops points inside the hull, so that few are stored.
 # 4. ``Hyperplane``: an event is farther from the hull than twice the margin.
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tacit.core.run_mode import compiled
 from tacit.core.state_ranges import IntCount, ValueRange
 
 GAP = 1e-13
-"""Distances are exact to this: the search stops when its two bounds are as near."""
+"""Accuracy of distances: the search stops when its two bounds are this close."""
 PATIENCE = 10
-"""Rounding may hide the progress of fewer steps than this, among near-duplicates."""
+"""Steps without progress after which the search stops; rounding hides the progress of fewer."""
 DEPENDENT = 1e-14
-"""A vector counts as dependent on others if less than this share of it is left without them."""
+"""A vector counts as dependent on others if less than this share of its length is orthogonal to them."""
 
 
 class Scratch(NamedTuple):
-    """Where :func:`hull_distance` works; carries nothing from one call to the next.
+    """Work arrays of :func:`hull_distance`; their contents do not matter between calls.
 
     Attributes
     ----------
     corral : array of int64, shape (rows, dim + 1)
-        The points whose convex combination is the nearest so far, the *corral* of Wolfe.
+        The points whose convex combination is the nearest point so far, Wolfe's *corral*.
     weights, target : array of float64, shape (rows, dim + 1)
         Their weights, and those of the nearest point of the plane through them.
     basis, triangle : array of float64, shape (rows, dim, dim)
@@ -54,7 +54,7 @@ class Scratch(NamedTuple):
 
     @classmethod
     def zeros(cls, rows: int, dim: int) -> Scratch:
-        """Return scratch for ``rows`` rows."""
+        """Return work arrays for ``rows`` rows."""
         return cls(
             np.zeros((rows, dim + 1), np.int64),
             np.zeros((rows, dim + 1)),
@@ -67,17 +67,17 @@ class Scratch(NamedTuple):
 
 
 class HullPoints(NamedTuple):
-    """Points whose convex hull counts, and the scratch for distances to it.
+    """Points of a convex hull, and work arrays for distances to it.
 
     Attributes
     ----------
     points : array of float64, shape (rows, capacity + 1, dim)
-        One place is spare, for a point that comes when the others are taken.
+        The points; one place is spare, for a new point when the others are full.
     held : array of int64, shape (rows,)
-        How many points there are.
+        Number of points.
     dropped : array of int64, shape (rows,)
-        How many were given up although the hull lost by it.
-    scratch : Scratch
+        Number of points that were dropped although the hull shrank.
+    scratch : Workspace
     """
 
     points: Floats
@@ -88,7 +88,7 @@ class HullPoints(NamedTuple):
 
 @kernel
 def row_of(scratch: Scratch, row: int) -> Scratch:
-    """Return one row of the scratch."""
+    """Return one row of the work arrays."""
     return Scratch(
         scratch.corral[row],
         scratch.weights[row],
@@ -102,7 +102,7 @@ def row_of(scratch: Scratch, row: int) -> Scratch:
 
 @kernel
 def closest_point(points: Floats, context: Floats, skip: int) -> int:
-    """Return the point nearest to the context, other than ``skip``; −1 if there is none."""
+    """Return the index of the point nearest to the context, other than ``skip``; −1 if there is none."""
     closest, least = -1, math.inf
     for i in range(len(points)):
         square = 0.0
@@ -115,7 +115,7 @@ def closest_point(points: Floats, context: Floats, skip: int) -> int:
 
 @kernel
 def lowest_point(points: Floats, normal: Floats, skip: int) -> int:
-    """Return the point that lies lowest in the direction of the normal, other than ``skip``."""
+    """Return the index of the lowest point in the direction of the normal, other than ``skip``."""
     lowest, least = -1, math.inf
     for i in range(len(points)):
         height = 0.0
@@ -128,7 +128,7 @@ def lowest_point(points: Floats, normal: Floats, skip: int) -> int:
 
 @kernel
 def norm(vector: Floats) -> float:
-    """Return the Euclidean length."""
+    """Return the Euclidean length of a vector."""
     square = 0.0
     for j in range(len(vector)):
         square += vector[j] ** 2
@@ -154,13 +154,13 @@ def set_offset(scratch: Scratch, points: Floats, context: Floats, size: int) -> 
         for i in range(size):
             offset += scratch.weights[i] * (points[scratch.corral[i], j] - context[j])
         scratch.offset[j] = scratch.normal[j] = offset
-    # Rounding leaves the offset slightly askew, which shows the more the shorter it is.
+    # Rounding errors make the offset slightly non-orthogonal, the more so the shorter it is.
     remove_basis(scratch.basis, size - 1, scratch.normal)
 
 
 @kernel
 def factorise(scratch: Scratch, points: Floats, first: int, size: int) -> None:
-    """Bring the QR factors up to date with a corral whose differences changed from ``first`` on.
+    """Update the QR factors of a corral whose differences changed from ``first`` on.
 
     Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points
     themselves, so those of near-duplicates are exact.
@@ -204,7 +204,7 @@ def set_target(scratch: Scratch, points: Floats, context: Floats, size: int) -> 
 
 @kernel
 def step_to_target(weights: Floats, target: Floats, size: int) -> int:
-    """Move the weights toward the target until one is used up; return which, or −1 if none is."""
+    """Move the weights toward the target until one is 0; return its index, or −1 if none is."""
     step, leaving = 1.0, -1
     for i in range(size):
         if target[i] < 0.0 and weights[i] <= step * (weights[i] - target[i]):
@@ -216,7 +216,7 @@ def step_to_target(weights: Floats, target: Floats, size: int) -> int:
 
 @kernel
 def enter(scratch: Scratch, points: Floats, context: Floats, size: int, entering: int) -> int:
-    """Take a point into the corral and out of it those that lose their weight; return its size."""
+    """Add a point to the corral, and remove points whose weight becomes 0; return the corral's size."""
     corral, weights = scratch.corral, scratch.weights
     corral[size], weights[size] = entering, 0.0
     first, size = size - 1, size + 1
@@ -240,21 +240,21 @@ def hull_distance(
 
     Wolfe (1976), "Finding the nearest point in a polytope": the nearest point of the hull of a
     few points, the corral, gives an upper bound; the plane through it, moved to the lowest of
-    all points, gives a lower one. That lowest point enters the corral until the bounds meet.
-    Both are computed from the points afresh each time, so no earlier rounding falsifies them,
-    and the search ends as soon as they answer the question: an upper bound of at most ``near``,
-    or a lower bound above ``far``, is returned as it is.
+    all points, gives a lower one. The lowest point enters the corral until the bounds meet.
+    Both bounds are computed from the points in each step, so rounding errors do not accumulate, and
+    the search stops early: an upper bound of at most ``near``, or a lower bound above ``far``, is
+    returned at once.
 
     Parameters
     ----------
-    scratch : Scratch
+    scratch : Workspace
         One row.
     points : array of float64, shape (points, dim)
     context : array of float64, shape (dim,)
     near, far : float
-        Which bounds suffice; 0 and inf for the distance itself.
+        Bounds that suffice; 0 and inf for the exact distance.
     skip : int
-        A point to leave out; −1 for none.
+        Index of a point to leave out; −1 for none.
     """
     entering = closest_point(points, context, skip)
     if entering < 0:
@@ -265,7 +265,7 @@ def hull_distance(
     while True:
         set_offset(scratch, points, context, size)
         length = norm(scratch.offset)
-        # In exact arithmetic it always shrinks, and what enters is new.
+        # In exact arithmetic the length always decreases, and the entering point is new.
         stalls = 0 if length < upper else stalls + 1
         upper = min(upper, length)
         if upper <= max(near, GAP) or stalls == PATIENCE:
@@ -287,17 +287,16 @@ def hull_distance(
 
 @kernel
 def distance_from(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
-    """Return the distance of a context from the hull of a row, as :func:`hull_distance`."""
+    """Return the distance of a context from the hull in a row of the state; see :func:`hull_distance`."""
     points = state.points[row, : state.held[row]]
     return hull_distance(row_of(state.scratch, row), points, context, near, far, skip)
 
 
 @kernel
 def trim(state: HullPoints, row: int) -> None:
-    """Drop the newest point if it is inside the hull; then, if there are too many, one of all.
+    """Drop the newest point if it is inside the hull; otherwise, if there are too many points, drop one.
 
-    Of all, the one is dropped without which the hull loses least: nothing, if one is inside the
-    hull of the others.
+    It drops the point that is nearest to the hull of the others.
     """
     excess = state.held[row] == state.points.shape[1]
     dropped, loss = -1, math.inf
@@ -315,17 +314,16 @@ def trim(state: HullPoints, row: int) -> None:
 
 @dataclass(frozen=True)
 class Hyperplane(Classifier):
-    """Call a context an event if it is farther than twice the margin from all that were none.
+    """Call a context an event if it is farther than twice the margin from all false-labelled contexts.
 
     The truth is a plane: events are at least the margin beyond it, other contexts more than the
-    margin before it. The classifier keeps the convex hull of the false-labelled contexts; a
+    margin before it. The classifier stores the convex hull of the false-labelled contexts; a
     context is negative iff its Euclidean distance from the hull is at most 2·margin. Distances
     are exact to 1e-13, ties are inclusive up to 1e-12. Before the first label all are positive.
 
-    A label inside the hull is not kept. When ``capacity`` points are kept and one more comes,
-    the one is dropped without which the hull loses least: nothing, if one is inside the hull of
-    the others. A smaller hull is still safe, but may cost more false positives; the state's
-    ``dropped`` counts how often the hull lost.
+    A context inside the hull is not stored. If there are more than ``capacity`` points, the one nearest
+    to the hull of the others is dropped. A smaller hull is still safe, but may cause more false
+    positives; the state's ``dropped`` counts how often the hull shrank.
 
     Parameters
     ----------
@@ -334,7 +332,7 @@ class Hyperplane(Classifier):
     margin : float
         Least distance of any context from the true plane; in (0, 1].
     capacity : int, default 1024
-        Most points kept; at least 1. They take 8·capacity·dim bytes a row.
+        Largest number of points; at least 1. They take 8·capacity·dim bytes a row.
 
     Raises
     ------
@@ -366,7 +364,7 @@ class Hyperplane(Classifier):
 
     @property
     def diameter(self) -> float:
-        """The most false positives there can be while none is dropped: (1 + √dim/(2·margin))^dim.
+        """Largest number of false positives while no point is dropped: (1 + √dim/(2·margin))^dim.
 
         This is claim 3 for contexts in [0, 1]^dim. False positives are more than 2·margin
         apart, so balls of radius margin around them do not meet; all are inside a ball of
@@ -389,7 +387,7 @@ class Hyperplane(Classifier):
         joined = self.init(len(first.held))
         for row in range(len(joined.held)):
             kept = [state.points[row, : state.held[row]] for state in (first, second)]
-            # Sorted, so that the outcome depends on the points alone and not on who had them.
+            # Sorted, so that the result does not depend on the order of the states.
             learn(self.params, joined, row, np.unique(np.concatenate(kept), axis=0))
             joined.dropped[row] += max(first.dropped[row], second.dropped[row])
         return joined

@@ -1,4 +1,4 @@
-"""Click models: users to simulate, and to fit to a click log."""
+"""Click models: simulate users, and fit models to a click log."""
 
 from tacit.clicks.base import ClickModel as ClickModel
 from tacit.clicks.base import Fit as Fit
@@ -14,5 +14,5 @@ from tacit.clicks.models import navigational as navigational
 from tacit.clicks.models import perfect as perfect
 from tacit.core.dispatch import public as _public
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Set where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = _public(globals())

@@ -1,7 +1,7 @@
-"""What every click model is: a user who reads from the top, clicks, and goes on or leaves.
+"""The base class of click models: a user reads from the top, clicks, and continues or leaves.
 
-A model is a chain: what is seen, clicked and left at each position. Then sessions of a log, how surprised a
-model is by them, and what all fits by expectation maximisation share.
+A model is a Markov chain over positions. Then follow sessions of a log, perplexity, and common code for
+fitting by expectation maximisation.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tacit.core.part import Checked, probabilities
 from tacit.errors import InvalidValue, LogError
 
 NOTHING = -1
-"""Stands in a list of kinds where no result was shown, below the end of a shorter list."""
+"""Kind of an empty position, below the end of a shorter list."""
 
 
 class Chain(NamedTuple):
-    """The probabilities of a user's next steps, per session and position.
+    """The transition probabilities of a user, per session and position.
 
     Attributes
     ----------
     click : array, shape (sessions, positions)
-        Of a click, if the result is examined.
+        Probability of a click, if the result is examined.
     after_click, after_skip : array, shape (sessions, positions)
-        Of examining the next result, after a click on this one and after none.
+        Probability of examining the next result, after a click on this one and without one.
     """
 
     click: Floats
@@ -42,13 +42,13 @@ class Chain(NamedTuple):
 class ClickModel(Checked):
     """Base of all click models.
 
-    A result is known by its *kind*, a number from 0: its grade of relevance, or whatever else is
-    to have parameters of its own, such as a pair of query and document. Sessions are arrays of
-    kinds, one row each, −1 below the end of a shorter list; or a single row.
+    A result has a *kind*, a number from 0, which determines its parameters: its grade of relevance,
+    or for example a pair of query and document. Sessions are arrays of kinds, one row per session, −1
+    below the end of a shorter list; or a single row.
 
-    A user examines the first result; having examined one, the user clicks or skips it and then
-    goes on to the next one or leaves. A subclass says with which probabilities (:meth:`chain`);
-    everything else here is exact and follows from them.
+    A user examines the first result, clicks or skips it, and then continues to the next result or
+    leaves. A subclass defines the probabilities of these steps (:meth:`chain`); all other methods
+    follow exactly from them.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ class ClickModel(Checked):
 
     @property
     def kinds(self) -> int:
-        """How many kinds of results there are."""
+        """Number of kinds of results."""
         return len(self.attraction)
 
     def chain(self, shown: Ints) -> Chain:
-        """Return the probabilities of the user's steps.
+        """Return the transition probabilities of the user.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class ClickModel(Checked):
         raise NotImplementedError
 
     def simulate(self, shown: Any, rng: Generator) -> Booleans:
-        """Draw clicks.
+        """Draw clicks for sessions.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class ClickModel(Checked):
         Raises
         ------
         InvalidValue
-            If there is no such kind.
+            If a kind does not exist.
         """
         table, single = sessions(shown, self.kinds)
         chain = self.chain(table)
@@ -108,7 +108,7 @@ class ClickModel(Checked):
         return clicks[0] if single else clicks
 
     def click_probabilities(self, shown: Any) -> Floats:
-        """Return the probability of a click at each position, knowing no other click.
+        """Return the marginal probability of a click at each position.
 
         Parameters
         ----------
@@ -117,12 +117,12 @@ class ClickModel(Checked):
         Returns
         -------
         array of float64
-            Of the same shape; 0 where nothing was shown.
+            Of the same shape; 0 at empty positions.
 
         Raises
         ------
         InvalidValue
-            If there is no such kind.
+            If a kind does not exist.
         """
         table, single = sessions(shown, self.kinds)
         chain = self.chain(table)
@@ -137,7 +137,7 @@ class ClickModel(Checked):
         return found[0] if single else found
 
     def conditional_probabilities(self, shown: Any, clicks: Any) -> Floats:
-        """Return the probability of a click at each position, knowing all above it.
+        """Return the probability of a click at each position, given the clicks above it.
 
         Parameters
         ----------
@@ -147,19 +147,19 @@ class ClickModel(Checked):
         Returns
         -------
         array of float64
-            Of the same shape; 0 where nothing was shown, and below what cannot happen.
+            Of the same shape; 0 at empty positions, and below clicks that have probability 0.
 
         Raises
         ------
         InvalidValue
-            If there is no such kind, or a click on nothing.
+            If a kind does not exist, or an empty position has a click.
         """
         table, clicked, single = log(shown, clicks, self.kinds)
         found = conditional(self.chain(table), clicked)
         return found[0] if single else found
 
     def log_likelihood(self, shown: Any, clicks: Any) -> Floats:
-        """Return the log-probability of each session's clicks; −inf where they cannot happen.
+        """Return the log-probability of each session's clicks; −inf if they are impossible.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class ClickModel(Checked):
         Raises
         ------
         InvalidValue
-            If there is no such kind, or a click on nothing.
+            If a kind does not exist, or an empty position has a click.
         """
         table, clicked, single = log(shown, clicks, self.kinds)
         found = log_probabilities(conditional(self.chain(table), clicked), clicked).sum(axis=1)
@@ -181,7 +181,7 @@ class ClickModel(Checked):
 
 
 def conditional(chain: Chain, clicks: Booleans) -> Floats:
-    """Return the probability of a click at each position, knowing all above it."""
+    """Return the probability of a click at each position, given the clicks above it."""
     found = np.zeros(clicks.shape)
     examined = np.ones(len(clicks))
     for position in range(clicks.shape[1]):
@@ -196,18 +196,18 @@ def conditional(chain: Chain, clicks: Booleans) -> Floats:
 
 
 def log_probabilities(chances: Floats, clicks: Booleans) -> Floats:
-    """Return the logarithm of the probability of what happened at each position."""
+    """Return the log-probability of the click, or of no click, at each position."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.where(clicks, chances, 1.0 - chances)))
 
 
 def sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
-    """Return ``shown`` as a table of kinds, and whether it was a single row.
+    """Validate ``shown``; return it as a table of kinds, and whether it was a single row.
 
     Raises
     ------
     InvalidValue
-        If it is no such table or there is no such kind.
+        If it is no table of kinds, or a kind does not exist.
     """
     table = np.asarray(shown)
     if table.ndim not in (1, 2) or table.size == 0 or table.dtype.kind not in "iu":
@@ -220,12 +220,12 @@ def sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
 
 
 def log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Booleans, bool]:
-    """Return shown results and clicks as tables, and whether they were single rows.
+    """Validate shown results and clicks; return them as tables, and whether they were single rows.
 
     Raises
     ------
     InvalidValue
-        If they are no such tables, there is no such kind, or there is a click on nothing.
+        If they are no tables of kinds and clicks, a kind does not exist, or an empty position has a click.
     """
     table, single = sessions(shown, kinds)
     clicked = np.atleast_2d(np.asarray(clicks))
@@ -240,17 +240,15 @@ def log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Boolea
 
 
 def by_kind(values: Sequence[float], shown: Ints, nothing: float) -> Floats:
-    """Return each result's value by its kind, and ``nothing`` where none was shown."""
+    """Return each result's value by its kind, and ``nothing`` at empty positions."""
     return np.asarray([*values, nothing])[shown]
 
 
-# ---- Fitting: sessions of a log, how surprised a model is by them, expectation maximisation
-
-# ---- Sessions of a click log, as click models are fitted to
+# ---- Sessions of a click log, the data for fitting
 
 
 class Sessions(NamedTuple):
-    """Sessions, and what their kinds stand for.
+    """Sessions of a click log, and the meaning of their kinds.
 
     Attributes
     ----------
@@ -258,7 +256,7 @@ class Sessions(NamedTuple):
         The kind of each result, −1 for none.
     clicks : array of bool, of the same shape
     names : list of str, or of (str, str)
-        What the kinds stand for: arms, or keys and arms.
+        The arm, or the key and the arm, of each kind.
     """
 
     shown: Ints
@@ -267,32 +265,32 @@ class Sessions(NamedTuple):
 
 
 def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
-    """Return the sessions of a click log: a row for each decision, in the order of the log.
+    """Read sessions from a click log: a row for each decision, in the order of the log.
 
     Parameters
     ----------
     log : LogReader, path, or table in memory
-        What :func:`tacit.read_log` takes, with the ``position`` of every arm. A reward above 0 is a
-        click.
+        A log as for :func:`tacit.read_log`, with the ``position`` of every arm. A reward above 0 is
+        a click.
     kind : {"key-arm", "arm"}
-        What has an attraction of its own: each pair of key and arm, or each arm.
+        The unit with its own attraction: each pair of key and arm, or each arm.
     **reading
-        How a log that is not open yet is read: options of :func:`tacit.read_log`.
+        Options of :func:`tacit.read_log`, for a log that is not yet open.
 
     Raises
     ------
     InvalidValue
-        If there is no such kind.
+        If ``kind`` is none of these.
     LogError
-        If the log cannot be read or is empty, a row has no position, or two of a decision have the
-        same.
+        If the log cannot be read or is empty, a row has no position, or two rows of a decision have
+        the same position.
 
     Examples
     --------
     >>> import pyarrow as pa
     >>> row = {"timestamp": "2025-02-26T12:00:00Z", "decision_id": "1", "placement": "home"}
     >>> row |= {"key": "toner", "arms": ["a", "b"]}
-    >>> found = sessions_of(
+    >>> sessions = read_sessions(
     ...     pa.Table.from_pylist(
     ...         [
     ...             row | {"arm": "b", "position": 0, "reward": 0.0},
@@ -300,7 +298,7 @@ def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     ...         ]
     ...     )
     ... )
-    >>> found.shown.tolist(), found.clicks.tolist(), found.names
+    >>> sessions.shown.tolist(), sessions.clicks.tolist(), sessions.names
     ([[0, 1]], [[False, True]], [('toner', 'b'), ('toner', 'a')])
     """
     from tacit.logs.selection import selected
@@ -330,14 +328,14 @@ def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     return Sessions(shown, clicks, list(kinds))
 
 
-# ---- Perplexity: how surprised a click model is by each position of a click log
+# ---- Perplexity: how well a click model predicts each position of a click log
 
 
 def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool = False) -> Floats:
     """Return the perplexity of a click log under a model, per position.
 
-    It is 2 to the mean of −log₂ of the probability of what happened at the position: 1 for a
-    prophet, 2 for a coin, infinite for a model that excludes what happened.
+    It is 2 to the power of the mean of −log₂ p, where p is the probability of the click, or of no click,
+    at the position: 1 for a perfect prediction, 2 for p = ½, infinite if the model excludes the log.
 
     Parameters
     ----------
@@ -346,12 +344,12 @@ def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool 
         The kind of each result, −1 for none.
     clicks : array of bool, of the same shape
     conditional : bool, default False
-        Whether each position is predicted from the clicks above it, and not blindly.
+        Whether each position is predicted given the clicks above it.
 
     Returns
     -------
     array of float64, shape (positions,)
-        NaN where nothing was ever shown.
+        NaN if the position was always empty.
 
     Raises
     ------
@@ -382,12 +380,12 @@ def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool 
     return np.asarray(np.exp(mean))
 
 
-# ---- Fitting click models: expectation maximisation, and what users examined given their clicks
+# ---- Fitting click models: expectation maximisation, and the posterior of examination given clicks
 
 Model = TypeVar("Model", bound=ClickModel)
 
 UNKNOWN = 0.5
-"""Where EM starts; what nothing in the log tells stays there."""
+"""Start of each parameter in EM; a parameter that the log does not determine keeps it."""
 
 
 class Fit(NamedTuple):
@@ -397,7 +395,8 @@ class Fit(NamedTuple):
     ----------
     model : ClickModel
     log_likelihoods : tuple of float
-        Of the whole log (natural logarithm), at the start and after each step; never falling.
+        Log-likelihood of the whole log (natural logarithm), at the start and after each step; never
+        decreasing.
     converged : bool
         Whether the last step gained less than the tolerance.
     """
@@ -408,7 +407,7 @@ class Fit(NamedTuple):
 
 
 def prepared(shown: Any, clicks: Any, kinds: int | None) -> tuple[Ints, Booleans, int]:
-    """Return the tables of a log to be fitted, and the number of kinds.
+    """Validate a log for fitting; return its tables and the number of kinds.
 
     Raises
     ------
@@ -452,11 +451,11 @@ def maximised(
 def examined_given(chain: Chain, clicks: Booleans) -> Floats:
     """Return the probability that each position was examined, given all clicks of its session.
 
-    Everything down to the last click was; below it, the user may have read on in vain.
+    All positions down to the last click were; below it, the user may have read on without clicks.
     """
     count, positions = clicks.shape
-    onward = np.empty((count, positions))  # the chance to go on, given no further click
-    quiet = np.ones(count)  # the chance of no click from here on, if examined
+    onward = np.empty((count, positions))  # the probability to continue, given no further click
+    quiet = np.ones(count)  # the probability of no further click, if examined
     for position in reversed(range(positions)):
         go = np.where(clicks[:, position], chain.after_click[:, position], chain.after_skip[:, position])
         reach = go * quiet
@@ -471,7 +470,7 @@ def examined_given(chain: Chain, clicks: Booleans) -> Floats:
 
 
 def rates(hits: Floats, trials: Floats, otherwise: Any) -> Any:
-    """Return hits / trials, and ``otherwise`` where there was no trial."""
+    """Return hits / trials, and ``otherwise`` where there is no trial."""
     ratio = np.divide(hits, trials, out=np.array(otherwise, np.float64), where=trials > 0)
     # Sums in different orders may leave a ratio one rounding error above 1.
     return np.clip(ratio, 0.0, 1.0)
@@ -485,6 +484,6 @@ def totals(values: Any, shown: Ints, kinds: int) -> Floats:
 
 
 def kind_rates(hits: Any, trials: Any, shown: Ints, otherwise: Any) -> Any:
-    """Return :func:`rates` of each kind of results, of as many as there are rates otherwise."""
+    """Return hits / trials for each kind; ``otherwise`` has a rate per kind, for kinds without trials."""
     kinds = len(otherwise)
     return rates(totals(hits, shown, kinds), totals(trials, shown, kinds), otherwise)

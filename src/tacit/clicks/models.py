@@ -1,7 +1,7 @@
-"""The click models: cascade, dependent click, dynamic Bayesian network, position-based; and users by them."""
+"""The click models: cascade, dependent click, dynamic Bayesian network, position-based; simulated users."""
 
-# A model a section, each with its chain and how it is fitted: cascade, dependent click, dynamic Bayesian
-# network, position-based; last, the users that the literature on interleaving simulates with them.
+# One section per model, each with its chain and its fit: cascade, dependent click, dynamic Bayesian network,
+# position-based; last, the simulated users of the literature on interleaving.
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tacit.core.arrays import Ints
 from tacit.core.part import Fraction, probabilities
 from tacit.errors import InvalidValue
 
-# ---- The cascade model: the user reads from the top, clicks once, and is done
+# ---- The cascade model: the user reads from the top, clicks once, and leaves
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Cascade(ClickModel):
         shown : array of int, shape (sessions, positions)
             The kind of each result, −1 for none.
         clicks : array of bool, of the same shape
-            At most one click a session.
+            At most one click per session.
         kinds : int, optional
-            How many kinds there are; by default as many as the log shows.
+            Number of kinds; by default as many as the log has.
 
         Returns
         -------
@@ -100,22 +100,22 @@ class Cascade(ClickModel):
         return maximised(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
 
 
-# ---- The dependent click model: after a click the user goes on with a chance of the position's own
+# ---- The dependent click model: after a click the user continues, with a probability by position
 
 
 @dataclass(frozen=True)
 class DependentClick(ClickModel):
-    """The user examines results from the top, and goes on after a click with some probability.
+    """The user examines results from the top, and continues after a click with some probability.
 
-    Without a click the user always goes on.
+    Without a click the user always continues.
 
     Parameters
     ----------
     attraction : sequence of float
         Per kind, the probability in [0, 1] of a click on a result that is examined.
     continuation : sequence of float
-        Per position, the probability in [0, 1] of going on after a click there; lists can be one
-        longer.
+        Per position, the probability in [0, 1] of continuing after a click; lists can have one more
+        position.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class DependentClick(ClickModel):
     ----------
     Guo, Liu, Wang (2009), "Efficient multiple-click models in web search"; Chuklin, Markov,
     de Rijke (2015), section 3.6. They estimate as if every session ended with its last click,
-    which is biased where users read on in vain; here EM maximises the likelihood itself.
+    which is biased if users read on without clicks; here EM maximises the likelihood itself.
 
     Examples
     --------
@@ -164,7 +164,7 @@ class DependentClick(ClickModel):
             The kind of each result, −1 for none; at least two positions.
         clicks : array of bool, of the same shape
         kinds : int, optional
-            How many kinds there are; by default as many as the log shows.
+            Number of kinds; by default as many as the log has.
         iterations : int, default 1000
             The most steps.
         tolerance : float, default 1e-8
@@ -183,7 +183,7 @@ class DependentClick(ClickModel):
         if table.shape[1] < 2:
             raise InvalidValue("shown", shown, "give at least two positions")
         real = table != NOTHING
-        followed = clicked[:, :-1] & real[:, 1:]  # a click, and something to go on to
+        followed = clicked[:, :-1] & real[:, 1:]  # a click, with a next result
 
         def step(model: DependentClick) -> DependentClick:
             examined = examined_given(model.chain(table), clicked)
@@ -195,15 +195,15 @@ class DependentClick(ClickModel):
         return maximised(start, step, table, clicked, iterations, tolerance)
 
 
-# ---- The dynamic Bayesian network model: a click may satisfy, and then the user is done
+# ---- The dynamic Bayesian network model: a click may satisfy the user, who then leaves
 
 
 @dataclass(frozen=True)
 class DynamicBayesian(ClickModel):
     """The user examines results from the top; a click satisfies with the result's own probability.
 
-    Who is satisfied leaves; who is not goes on with the probability ``persistence``, after a click
-    and without one. With a persistence of 1 this is the simplified model.
+    A satisfied user leaves; an unsatisfied one continues with the probability ``persistence``, after a
+    click and without one. With a persistence of 1 this is the simplified model.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class DynamicBayesian(ClickModel):
     satisfaction : sequence of float
         Per kind, the probability in [0, 1] that a click satisfies.
     persistence : float, default 1
-        The probability in [0, 1] of going on, if not satisfied.
+        The probability in [0, 1] of continuing, if not satisfied.
 
     Raises
     ------
@@ -264,10 +264,10 @@ class DynamicBayesian(ClickModel):
             The kind of each result, −1 for none.
         clicks : array of bool, of the same shape
         persistence : float, optional
-            Its value where it is known, such as 1 for the simplified model; by default it is
-            fitted too.
+            Its value if it is known, such as 1 for the simplified model; by default it is fitted
+            too.
         kinds : int, optional
-            How many kinds there are; by default as many as the log shows.
+            Number of kinds; by default as many as the log has.
         iterations : int, default 1000
             The most steps.
         tolerance : float, default 1e-8
@@ -283,7 +283,7 @@ class DynamicBayesian(ClickModel):
             If the log or an option is not of that form.
         """
         table, clicked, count = prepared(shown, clicks, kinds)
-        follows = np.zeros(table.shape, np.bool_)  # whether there is something to go on to
+        follows = np.zeros(table.shape, np.bool_)  # whether there is a next result
         follows[:, :-1] = table[:, 1:] != NOTHING
         followed = clicked & follows
 
@@ -292,7 +292,7 @@ class DynamicBayesian(ClickModel):
             attraction = kind_rates(clicked, examined, table, model.attraction)
             onward = np.zeros(table.shape)
             onward[:, :-1] = examined[:, 1:]
-            # Who left after a click was satisfied, or was not and did not persist.
+            # A user who left after a click was satisfied, or was not and did not persist.
             likes = by_kind(model.satisfaction, table, 0.0)
             left = 1.0 - (1.0 - likes) * model.persistence
             satisfied = followed * (1.0 - onward) * rates(likes, left, np.zeros(left.shape))
@@ -362,8 +362,8 @@ class PositionBased(ClickModel):
     ) -> Fit:
         """Fit the model to a click log by EM.
 
-        A log tells products of attraction and examination only: the first position is taken to be
-        always examined, and kinds must have been seen at several positions.
+        A log determines products of attraction and examination only: the first position is assumed to
+        be always examined, and kinds must have been shown at several positions.
 
         Parameters
         ----------
@@ -371,7 +371,7 @@ class PositionBased(ClickModel):
             The kind of each result, −1 for none.
         clicks : array of bool, of the same shape
         kinds : int, optional
-            How many kinds there are; by default as many as the log shows.
+            Number of kinds; by default as many as the log has.
         iterations : int, default 1000
             The most steps.
         tolerance : float, default 1e-8
@@ -409,7 +409,7 @@ class PositionBased(ClickModel):
 
 # ---- The simulated users of the literature on interleaving and online learning to rank
 
-# By the number of grades: the probability of a click, and of being done after one, per grade.
+# By the number of grades: the probabilities of a click, and of leaving after a click, per grade.
 PERFECT = {
     2: ((0.0, 1.0), (0.0, 0.0)),
     3: ((0.0, 0.5, 1.0), (0.0, 0.0, 0.0)),
@@ -437,17 +437,17 @@ def _user(table: Table, grades: int) -> DynamicBayesian:
 
 
 def perfect(grades: int = 5) -> DynamicBayesian:
-    """Return a user who examines everything and clicks the better the likelier.
+    """Return a user who examines all results, and clicks better results more often.
 
     Parameters
     ----------
     grades : {2, 3, 5}, default 5
-        How many grades of relevance there are, from 0.
+        Number of grades of relevance, from 0.
 
     Raises
     ------
     InvalidValue
-        If there is no such user for so many grades.
+        If there is no such user for this number of grades.
 
     References
     ----------
@@ -464,17 +464,17 @@ def perfect(grades: int = 5) -> DynamicBayesian:
 
 
 def navigational(grades: int = 5) -> DynamicBayesian:
-    """Return a user who looks for one good result, and is done with it.
+    """Return a user who looks for one good result, and then leaves.
 
     Parameters
     ----------
     grades : {2, 3, 5}, default 5
-        How many grades of relevance there are, from 0.
+        Number of grades of relevance, from 0.
 
     Raises
     ------
     InvalidValue
-        If there is no such user for so many grades.
+        If there is no such user for this number of grades.
 
     References
     ----------
@@ -489,17 +489,17 @@ def navigational(grades: int = 5) -> DynamicBayesian:
 
 
 def informational(grades: int = 5) -> DynamicBayesian:
-    """Return a user who reads around: many clicks, little difference between good and bad.
+    """Return a user who reads many results: many clicks, with little difference between good and bad.
 
     Parameters
     ----------
     grades : {2, 3, 5}, default 5
-        How many grades of relevance there are, from 0.
+        Number of grades of relevance, from 0.
 
     Raises
     ------
     InvalidValue
-        If there is no such user for so many grades.
+        If there is no such user for this number of grades.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The policies, one family a file. To import one here is all it takes to be known everywhere."""
+"""All policies, one family a file. A policy that is imported here is known by its name everywhere."""
 
 from tacit.core.dispatch import public as _public
 from tacit.policies import baselines as baselines
@@ -64,5 +64,5 @@ from tacit.policies.stationary.ucb import UCB1 as UCB1
 from tacit.policies.stationary.ucb import Guess as Guess
 from tacit.policies.stationary.ucb import TestableUCB1 as TestableUCB1
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Set where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = _public(globals())

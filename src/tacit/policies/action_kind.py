@@ -1,4 +1,4 @@
-"""What a policy shows in a decision, as one record: code that depends on it asks the record, not the name."""
+"""Kinds of actions (one arm, a duel, a list) as records: code asks the record, not the kind's name."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from tacit.errors import InvalidValue
 
 @dataclass(frozen=True)
 class Shows:
-    """What a policy shows in a decision, and what comes back for it.
+    """The kind of action that a policy takes in a decision, and of the feedback for it.
 
     Attributes
     ----------
     name : str
-        As :attr:`tacit.Policy.shows` and the environments' ``takes`` say it.
+        The name in :attr:`tacit.Policy.shows` and in the environments' ``takes``.
     single : bool
-        Whether it is one arm, which a reward is for. Its propensity tells what others would have earned.
+        Whether the action is one arm, and the feedback its reward. With its propensity, other policies can be
+        evaluated.
     listed : bool
-        Whether it is several positions, some perhaps empty. No arm stands at two of them, each is clicked on
-        its own, and a log has a row for each. Propensities of the whole hardly tell what others would have
-        earned.
+        Whether the action fills several positions, some perhaps empty. No arm is at two of them, each has
+        clicks of its own, and a log has a row for each. Propensities of whole lists are of little use for the
+        evaluation of other policies.
     compared : bool
-        Whether what comes back says which of two is better, and nothing of what either earns.
+        Whether the feedback says which of two arms is better, but not the reward of either.
 
     Examples
     --------
@@ -41,20 +42,20 @@ SHOWS = {
     each.name: each
     for each in (Shows("arm", single=True), Shows("duel", compared=True), Shows("slate", listed=True))
 }
-"""All of them by their names. A package with policies that show something else adds its record here."""
+"""All kinds by name. A package whose policies show something else adds its record here."""
 
 
 def shows_of(name: str) -> Shows:
-    """Return the record of what is shown.
+    """Return the kind of action with a name.
 
     Raises
     ------
     InvalidValue
-        If there is none of this name.
+        If there is no kind of this name.
 
     Examples
     --------
-    >>> shows_of("slate").listed
+    >>> get_action_kind("slate").listed
     True
     """
     if name not in SHOWS:

@@ -1,4 +1,4 @@
-"""Policies that show two arms or a list, know arms by features, or leave the choice to another."""
+"""Base classes: policies that show two arms or a list, that know arms by features, or that wrap a policy."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tacit.core.dispatch import count_open, refit, reward_in, shown_in
 from tacit.policies.base import Impression, Policy
 
 Duel = tuple[int, int]
-"""The slots of a duel, left and right."""
+"""The arm indices of a duel, left and right."""
 
-# ---- Policies that show two arms or a list of them, or know arms by their features
+# ---- Policies that show two arms or a list of arms, or know arms by their features
 
 
 class DuelPolicy(Policy, abstract=True):
     """Base of the policies that show two arms and learn which of them won.
 
-    The kernel ``choose`` returns two slots, left and right, which may be the same; ``learn``
-    and ``propensity`` are given them as a pair. The reward is 1.0 where the left one won, 0.0
-    where the right one did, and 0.5 for a tie.
+    The kernel ``choose`` returns two arm indices, left and right, which may be equal; ``learn``
+    and ``propensity`` get them as a pair. The reward is 1.0 if the left arm won, 0.0 if the right
+    arm won, and 0.5 for a tie.
     """
 
     shows: ClassVar[str] = "duel"
@@ -45,9 +45,9 @@ class DuelPolicy(Policy, abstract=True):
 class SlatePolicy(Policy, abstract=True):
     """Base of the policies that show a list of arms, with a field ``positions``.
 
-    A subclass has the kernels ``decide``, which fills as many slots, best first, and
-    ``learn``, which is given a number in [0, 1] for each. Where fewer arms than positions are
-    on offer, the rest of the slots is −1.
+    A subclass has the kernels ``decide``, which fills the positions with arm indices, best first, and
+    ``learn``, which gets a reward in [0, 1] for each position. If there are fewer arms on offer than
+    positions, the last positions are −1.
     """
 
     shows: ClassVar[str] = "slate"
@@ -72,7 +72,7 @@ class SlatePolicy(Policy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Fill the slate."""
+        """Fill ``action`` with the arm index for each position."""
         raise NotImplementedError
 
     @staticmethod
@@ -88,9 +88,8 @@ class SlatePolicy(Policy, abstract=True):
 class FeaturePolicy(Policy, abstract=True):
     """Base of the policies that know arms by their features only.
 
-    Which arms are on offer, and their features, is said at each decision; an arm has no slot
-    of its own, and its place among those on offer stands for it. A subclass defines
-    ``feature_dims``.
+    Each decision brings the arms on offer and their features. An arm has no index of its own: its
+    place among the arms on offer serves as one. A subclass defines ``feature_dims``.
     """
 
     arms: Any = field(default=None, init=False, repr=False, compare=False)
@@ -103,11 +102,11 @@ class FeaturePolicy(Policy, abstract=True):
         return 0
 
 
-# ---- What policies have in common that leave the choice, or most of it, to another policy
+# ---- Policies that wrap another policy, which makes the choice or most of it
 
 
 def said_within(name: str, says: str) -> Any:
-    """Return a property: what the field ``policy`` can say of its own state, where it can."""
+    """Return a property that calls a method of the wrapped policy on its part of the state."""
 
     def said(self: Any) -> Callable[..., Any]:
         own = getattr(self.policy, name)
@@ -117,14 +116,14 @@ def said_within(name: str, says: str) -> Any:
 
 
 def passed_on(name: str, says: str = "", part: str = "policy") -> Any:
-    """Return a property: what the policy in a field says of itself, where it does."""
+    """Return a property that reads an attribute of the policy in field ``part``."""
     return property(lambda self: getattr(getattr(self, part), name), doc=says)
 
 
 class Wrapper(Policy, abstract=True):
-    """Base of the policies around another one: what that one shows and reads, they do.
+    """Base of the policies that wrap another policy: they show and read the same as it.
 
-    A subclass has the field ``policy``, and its State a member of that name.
+    A subclass has the field ``policy``, and its State has a member of that name.
     """
 
     policy: Any
@@ -144,7 +143,7 @@ class Wrapper(Policy, abstract=True):
     feedback_width = passed_on("feedback_width")
 
     def _take_over(self, *fields: str) -> None:
-        """Have in these fields what the policy has in them."""
+        """Copy the values of some fields from the wrapped policy."""
         for name in fields:
             self._set(name, getattr(self.policy, name))
 

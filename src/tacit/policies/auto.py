@@ -1,4 +1,4 @@
-"""The recommended policy for what is known of a problem."""
+"""Choose the recommended policy for a problem: ``auto``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tacit.policies.stationary.thompson import Thompson
 
 SHOWS = ("arm", "duel", "slate")
 EMBEDDING = 32
-"""With more numbers of an arm than these, they are an embedding."""
+"""More relevance features than this are taken for an embedding."""
 ANNOUNCED = 0.9
-"""How large a share of changes signals are held to announce before any was found."""
+"""Prior share of changes that signals announce, before any change was found."""
 
 
 @suggesting
@@ -44,57 +44,59 @@ def auto(
     priors: Any = None,
     at_least: Any = None,
 ) -> Policy:
-    """Return the recommended policy; it has no knob that must be turned.
+    """Return the recommended policy; it needs no tuning.
 
-    ``print(policy.reason)`` says why it is recommended, what it assumes, and what to use where
-    that does not hold. A later version may recommend another policy; what began with one keeps
-    it, because snapshots and stores hold the policy by its own name.
+    ``print(policy.reason)`` says why it is recommended, what it assumes, and what to use if the
+    assumptions do not hold. A later version may recommend another policy. Learners and placements
+    that exist keep theirs, because snapshots and stores hold the policy by its own name.
 
     Parameters
     ----------
     arms : int or sequence of str, optional
-        How many arms there are, or their names; may be left out where arms are known by features.
+        Number of arms, or their names; may be left out if arms are known by features.
     shows : str, default "arm"
-        What is shown: one ``arm``, a ``duel`` of two, or a ``slate``, a list of several.
+        The action: one ``arm``, a ``duel`` of two arms, or a ``slate``, a list of several arms.
     positions : int, optional
-        How many arms a slate shows, at least 1; 3 by default.
+        Number of arms in a slate, at least 1; 3 by default.
     own_order : bool, default False
         Whether the order in which arms are given is good already: then lists start from it and
-        leave it only for what proves better.
+        leave it only for lists that prove better.
     context_dim : int, default 0
-        Numbers in a context, that is about who is asking or when: what is shown is the best for them.
+        Length of a context, which describes the user or the time: the policy shows the best arm for it.
     context : dict of str to str or list of str, or rows, optional
-        In place of their number, what each field of a context holds, where contexts are dicts:
-        ``{"device": ["ios", "web"], "age": "number"}``. See :class:`ContextMixture`. Of a data frame or a
-        list of dicts it is learned, as :func:`schema_of` does, and kept.
+        Instead of ``context_dim``, a schema for contexts that are dicts:
+        ``{"device": ["ios", "web"], "age": "number"}``. See :class:`ContextMixture`. From a data frame or a
+        list of dicts the schema is inferred by :func:`infer_schema`.
     signals_dim : int, default 0
-        Numbers that may announce a shift of intent, such as a query's volume. With ``context_dim`` they
-        follow the numbers about who is asking; in a ``context`` each is a field that holds a ``"signal"``.
+        Number of signals that may announce a shift of intent, such as a query's volume. With
+        ``context_dim`` they follow the numbers about the user; in a ``context`` each is a field that holds
+        a ``"signal"``.
     per_key : bool, default False
-        Whether each key has a model of its own of who is asking, or all share one. What it takes is
+        Whether each key has its own model of contexts, or all keys share one. A key's model takes
         ``policy.key_bytes``.
     relevance_dim, examination_dim : int, default 0
-        Features that describe how relevant an arm is, and how likely it is to be seen. With more than 32
-        of the first, or a context by names, and none of the second: :class:`EmbeddingMixture`. Slates read
-        the first: :class:`ItemListMix`, whose first guess is the order in which arms are offered.
+        Number of features that describe how relevant an arm is, and how likely it is to be seen. With more
+        than 32 relevance features, or a context by names, and no examination features:
+        :class:`EmbeddingMixture`. Slates read relevance features: :class:`ItemListMix`, whose first guess is
+        the order in which arms are offered.
     notice_within : int, optional
-        After how many impressions of a key at most a change shall be noticed in what is *not*
-        shown, at the price that :class:`DriftMixture` states; by default it may not be for long.
+        Within how many impressions of a key a change of an arm that is *not* shown must be noticed, at the
+        price that :class:`DriftMixture` states; by default there is no limit.
     sums : bool, default False
-        Whether what is learned must be sums, from which a reward can be taken out again and which
+        Whether the state must consist of sums, from which a reward can be removed again and which
         shards can add up.
     priors : dict of arm to (float, float), optional
-        Successes and failures known before of arms by their names: ``{"film": (4, 96)}`` is 4
-        clicks in 100 impressions.
+        Prior successes and failures of arms by name: ``{"film": (4, 96)}`` is 4 clicks in 100
+        impressions.
     at_least : dict of arm to float, optional
-        With what probability some arms are shown at least, whatever is learned: ``{"control": 0.1}``;
-        at most 0.5 in all. See :class:`MinimumShares`; for duels, which have such an arm as one of the two,
-        :class:`MinimumDuelShares`; for lists, which have it at any position, :class:`ListMix`.
+        Minimum probabilities with which arms are shown, whatever is learned: ``{"control": 0.1}``;
+        at most 0.5 in all. See :class:`MinimumShares`; for duels, where the arm is one of the two,
+        :class:`MinimumDuelShares`; for lists, where it is at any position, :class:`ListMix`.
 
     Raises
     ------
     InvalidValue
-        If the arms are missing, or what is said does not go together.
+        If the arms are missing, or the arguments contradict each other.
 
     Examples
     --------
@@ -169,7 +171,7 @@ def auto(
 
 
 def _named_arms(said: dict[str, Any], arms: Any) -> Policy:
-    """Return the recommended policy that shows one arm, known by its name."""
+    """Return the recommended policy that shows one arm and knows arms by name."""
     priors, schema, signals_dim = said["priors"] or (), said["context"], said["signals_dim"]
     if said["sums"]:
         _only(said, "an arm by what sums say", ("sums", "priors", "at_least"))
@@ -188,7 +190,7 @@ def _named_arms(said: dict[str, Any], arms: Any) -> Policy:
 
 
 def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
-    """Refuse arms that would be forgotten, and warn of those that make no sense."""
+    """Refuse arms that would be ignored; warn of a duel of one arm and of contexts that hold arms."""
     if by_features and arms is not None:
         remedy = "leave it out: arms known by features are named at each decision: choose(arms=[...])"
         raise InvalidValue("arms", arms, remedy)
@@ -213,7 +215,7 @@ def _given_arms(arms: Any) -> Any:
 
 
 def _only(said: dict[str, Any], what: str, known: tuple[str, ...]) -> None:
-    """Refuse what the recommended policy does not read, so that nothing is silently left out."""
+    """Raise if an option is set that the policy does not read, so that none is silently ignored."""
     for field, value in said.items():
         if value and field not in known:
             takes = ", ".join(("arms", *known))

@@ -1,11 +1,9 @@
-"""What every policy is: frozen hyperparameters, a state of arrays, and kernels."""
+"""The base class of policies: frozen hyperparameters, a state of arrays, and kernels."""
 
-# 1. ``Impression`` and ``Outcome``: what a kernel is given to decide and to learn.
-# 2. ``Counts`` and ``ArmBeliefs``: the state that many policies have, and what one believes for those who
-#    look.
-# 3. ``About``: source, bound, assumptions, what to use instead; each policy fills it in.
-# 4. ``Policy``: hyperparameters, what a policy reads and shows, then its kernels, each with what it is by
-#    default.
+# 1. ``Impression`` and ``Outcome``: a kernel's input to decide and to learn.
+# 2. ``Counts`` and ``ArmBeliefs``: the state of many policies, and beliefs about arms for reports.
+# 3. ``About``: source, bound, assumptions, alternatives; each policy fills it in.
+# 4. ``Policy``: hyperparameters, inputs and actions of a policy, then its kernels with their defaults.
 
 from __future__ import annotations
 
@@ -30,17 +28,17 @@ NO_FEATURES = np.zeros((0, 0))
 
 
 class Impression(NamedTuple):
-    """One chance to show something, as kernels see it.
+    """The arms on offer for one decision, with context and features, as kernels see them.
 
     Attributes
     ----------
     arms : array of int64, shape (offered,)
-        Slots of the arms on offer.
+        Indices of the arms on offer.
     context : array of float64, shape (context_dim,)
         Signals about the key.
     relevance, examination : array of float64, shape (offered, d)
-        Features of the arms on offer that speak of their relevance, and of how likely they are
-        to be seen; of shape (0, 0) where there are none.
+        Features of the arms on offer: of their relevance, and of how likely they are to be seen;
+        of shape (0, 0) if there are none.
     """
 
     arms: Ints
@@ -50,17 +48,17 @@ class Impression(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a decision, as kernels see it.
+    """A decision and its reward, as kernels see them.
 
     Attributes
     ----------
     impression : Impression
     shown : int, (int, int) or array of int64, shape (positions,)
-        The slot of an arm, those of a duel, or those of a slate, where −1 is an empty position.
+        The index of the arm, the two of a duel, or those of a slate, where −1 is an empty position.
     reward : float or array of float64, shape (positions,)
-        The reward in [0, 1]; a slate's, one for each position.
+        The reward in [0, 1]; for a slate, one for each position.
     propensity : float
-        The probability of showing just that; NaN where the policy does not learn from it.
+        The probability of this action; NaN if the policy does not learn from it.
     """
 
     impression: Impression
@@ -73,13 +71,15 @@ class Outcome(NamedTuple):
 def outcome_of(
     params: Any, impression: Impression, action: Ints, feedback: Floats, propensity: float
 ) -> Outcome:
-    """Return the outcome of a decision from its row of slots and its row of feedback."""
+    """Return the outcome of a decision from its row of arm indices and its row of feedback."""
     shown = dispatch.shown_in(params, action)
     return Outcome(impression, shown, dispatch.reward_in(params, feedback), propensity)
 
 
 class Counts(NamedTuple):
     """Plays and rewards per arm, and rounds per lane: the state of many policies.
+
+    A lane is the row of one key.
 
     Attributes
     ----------
@@ -93,17 +93,17 @@ class Counts(NamedTuple):
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> Counts:
-        """Return the counts of lanes that have seen nothing."""
+        """Return counts of zero."""
         return cls(np.zeros((lanes, arms)), np.zeros((lanes, arms)), np.zeros(lanes))
 
 
 class ArmBeliefs(NamedTuple):
-    """What a policy believes of its arms for one key; each array is of shape (arms,).
+    """A policy's beliefs about its arms for one key; each array is of shape (arms,).
 
     Attributes
     ----------
     plays, means : array of float64
-        As far as it remembers; the mean, in [0, 1], is NaN where nothing is known.
+        As far as the policy remembers; the mean, in [0, 1], is NaN for an arm without data.
     successes, failures : array of float64
         Parameters of the Beta posterior of each mean reward.
     """
@@ -115,14 +115,14 @@ class ArmBeliefs(NamedTuple):
 
     @classmethod
     def of_counts(cls, plays: Floats, rewards: Floats) -> ArmBeliefs:
-        """Return what follows from counts alone, with a uniform prior."""
+        """Return the beliefs that follow from counts, with a uniform prior."""
         known = np.where(plays > 0, plays, np.nan)
         clicks = np.clip(rewards, 0.0, plays)
         return cls(plays.copy(), clicks / known, clicks + 1.0, plays - clicks + 1.0)
 
     @classmethod
     def of_posteriors(cls, plays: Floats, successes: Floats, failures: Floats) -> ArmBeliefs:
-        """Return what Beta posteriors say, with their means."""
+        """Return the beliefs of Beta posteriors, with their means."""
         return cls(plays, successes / (successes + failures), successes, failures)
 
 
@@ -136,7 +136,7 @@ def count(state: Counts, lane: int, arm: int, reward: float) -> None:
 
 @dispatch.kernel
 def uncount(state: Counts, lane: int, arm: int, reward: float) -> None:
-    """Take out one play and its reward."""
+    """Remove one play and its reward."""
     state.rounds[lane] -= 1.0
     state.plays[lane, arm] -= 1.0
     state.rewards[lane, arm] -= reward
@@ -151,7 +151,7 @@ def forget(state: Counts, lane: int) -> None:
 
 
 class About(NamedTuple):
-    """What a policy rests on.
+    """A policy's source, guarantees and assumptions.
 
     Attributes
     ----------
@@ -160,15 +160,15 @@ class About(NamedTuple):
     regret : str
         Known regret bound.
     assumes : str
-        What must hold for that bound.
+        Conditions of that bound.
     fails : str
-        What goes wrong when it does not.
+        How the policy fails if they do not hold.
     otherwise : str
-        What to use then.
+        Policy to use then.
     suits : str
-        For what it is recommended, and why.
+        Problems for which it is recommended, and why.
     weak : str
-        Where another policy, tuned, has less regret, and by how much: measured.
+        Problems where another, tuned policy has less regret, with measured numbers.
     """
 
     source: str
@@ -189,25 +189,25 @@ class Policy(Part, abstract=True):
     """Base of all policies: hyperparameters that are frozen, validated, hashable and printable.
 
     A subclass is a frozen dataclass with a nested named tuple ``State`` (arrays with a leading
-    lane axis; of 1, whatever the number of lanes, where all keys share an array), the method
+    lane axis, one lane per key; the axis has length 1 in an array that all keys share), the method
     :meth:`init`, and the static methods ``choose`` and ``learn``, whose ``params`` have the fields
     that are numbers (:class:`~tacit.core.part.Part`). ``observe``, ``propensity``, ``epoch`` and
-    ``refit`` have defaults. What it shows is one arm; see :mod:`tacit.policies.actions` for more.
+    ``refit`` have defaults. A policy shows one arm; see :mod:`tacit.policies.actions` for others.
 
-    Further static methods are optional: ``unlearn(params, state, lane, outcome)`` takes
-    an outcome out again, whatever was learned since, for statistics that are sums;
-    ``restart(params, state, lane)`` forgets all, and ``estimate(params, state, lane, arm)`` returns
-    the mean reward of an arm so far, 0 before its first play, for policies that others restart.
+    Further static methods are optional. ``unlearn(params, state, lane, outcome)`` removes an outcome
+    whatever was learned since, for statistics that are sums. For policies that others restart,
+    ``restart(params, state, lane)`` forgets everything, and ``estimate(params, state, lane, arm)``
+    returns the mean reward of an arm so far, 0 before its first play.
     ``decide_and_weigh(params, state, lane, impression, rng, action)`` decides and returns the propensity,
-    where that is less work than one after the other.
-    A method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for ``Learner.estimates``; of a
+    if that is less work than one after the other.
+    The method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for ``Learner.estimates``. In a
     policy that reads features, ``reward_draws(state, lane, impression, rng, draws)`` returns draws
     of the mean reward of each arm on offer, of shape (draws, offered).
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
 
     Raises
     ------
@@ -216,35 +216,35 @@ class Policy(Part, abstract=True):
     """
 
     shows: ClassVar[str] = "arm"
-    """What an action is: an ``arm``, a ``duel`` of two, or a ``slate``; see :attr:`showing`."""
+    """The kind of action: an ``arm``, a ``duel`` of two arms, or a ``slate``; see :attr:`showing`."""
     about: ClassVar[About] = About("", "", "")
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
     named: ClassVar[dict[str, Any]] = registry
     randomized: ClassVar[bool] = True
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
     begins_in_turn: ClassVar[bool] = False
-    """Whether a key that knows nothing is shown arms in their order, as its schedule wants."""
+    """Whether a new key is shown the arms in their order, as the policy's schedule requires."""
     remembers: ClassVar[str] = ""
-    """What ``decide`` writes down of a decision for ``learn``, in words, if anything. No log holds
-    that, so none folds to what was learned: the service refuses such a policy."""
+    """What ``decide`` stores of a decision for ``learn``, in words; empty if nothing. A log does not hold it,
+    so the state cannot be rebuilt from a log, and the service refuses such a policy."""
     sums: ClassVar[tuple[str, ...]] = ()
-    """Which arrays of the state (or tuples of them) that all keys share are sums over rewards, by
-    their dotted names: learners that went apart add them up, and then :meth:`refit`."""
+    """Dotted names of the shared arrays of the state (or tuples of arrays) that are sums over rewards:
+    to merge learners, these are added up, and then :meth:`refit` is called."""
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Defaults of earlier versions where today's differ: what began with them keeps them."""
+    """Defaults of earlier versions that differ from today's; stored policies of these versions keep them."""
 
     arms: Annotated[Any, checks.arms]
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
-        """Return one of its kind: for warm-up, measurements, the tables of the docs and tests.
+        """Return an instance for warm-up, measurements, tests and the tables of the docs.
 
         Parameters
         ----------
         arms : int, default 2
-            How many arms there are.
+            Number of arms.
         dim : int, default 1
-            Signals in a context, or features of each kind, where it reads any.
+            Length of a context, or number of features of each kind, if the policy reads any.
         """
         return cls(arms)
 
@@ -253,12 +253,12 @@ class Policy(Part, abstract=True):
         return replace(self, arms=arms)
 
     def check_folds(self) -> None:
-        """Refuse a policy whose decisions cannot be learned from a log.
+        """Raise if the policy cannot learn its decisions from a log.
 
         Raises
         ------
         InvalidValue
-            If it :attr:`remembers` something of them.
+            If it :attr:`remembers` something about its decisions.
         """
         if self.remembers:
             remedy = "give one that learns from what was shown alone, as CascadeKLUCB or PBMUCB do"
@@ -267,7 +267,7 @@ class Policy(Part, abstract=True):
 
     @property
     def arm_count(self) -> int:
-        """How many arms there are."""
+        """Number of arms."""
         return self.arms if isinstance(self.arms, int) else len(self.arms)
 
     @property
@@ -277,32 +277,32 @@ class Policy(Part, abstract=True):
 
     @property
     def schema(self) -> Declared:
-        """What each field of a context holds, where contexts may be dicts; empty where they are numbers."""
+        """Schema of contexts that are dicts; empty if contexts are numbers."""
         return ()
 
     @property
     def feature_dims(self) -> tuple[int, int]:
-        """Numbers of relevance and of examination features per arm: its fields; 0 where it reads none."""
+        """Number of relevance and of examination features per arm; 0 if the policy reads none."""
         return getattr(self, "relevance_dim", 0), getattr(self, "examination_dim", 0)
 
     @property
     def learns_seen(self) -> bool:
-        """Whether it learns from what is known to have been seen, or not."""
+        """Whether the policy learns from feedback on which results were seen."""
         return False
 
     @property
     def action_width(self) -> int:
-        """How many slots an action takes."""
+        """Number of arm indices in an action."""
         return 1
 
     @property
     def feedback_width(self) -> int:
-        """How many numbers come back for an action."""
+        """Number of rewards for an action."""
         return 1
 
     @property
     def knows_places(self) -> bool:
-        """Whether it shows lists, and the probability of each arm at each position can be computed."""
+        """Whether the policy shows lists and can compute the probability of each arm at each position."""
         return False
 
     @property
@@ -312,7 +312,7 @@ class Policy(Part, abstract=True):
 
     @property
     def label(self) -> str:
-        """The name with what differs from the defaults, but without the arms."""
+        """The name, with the hyperparameters that differ from their defaults, but without the arms."""
         shown = [
             _labelled(f.name, value)
             for f in fields(self)
@@ -323,7 +323,7 @@ class Policy(Part, abstract=True):
 
     @property
     def reads(self) -> str:
-        """What of an impression it reads besides its key and arms, in words; empty where that is nothing.
+        """Inputs that the policy reads apart from key and arms, in words; empty if there are none.
 
         Examples
         --------
@@ -341,7 +341,7 @@ class Policy(Part, abstract=True):
 
     @property
     def key_bytes(self) -> int:
-        """What each key takes, in bytes, besides what all keys share.
+        """Bytes of state for each key, without the state that all keys share.
 
         Examples
         --------
@@ -360,7 +360,7 @@ class Policy(Part, abstract=True):
 
     @property
     def reason(self) -> str:
-        """Why to use it, what it assumes, and what to use where that does not hold.
+        """Text: why to use the policy, its assumptions, and what to use if they do not hold.
 
         Examples
         --------
@@ -385,71 +385,71 @@ class Policy(Part, abstract=True):
 
     @property
     def weak(self) -> str:
-        """Where it is known to be worse than another one, with the numbers."""
+        """Problems where the policy is worse than another one, with measured numbers."""
         return self.about.weak
 
     def init(self, lanes: int) -> Any:
-        """Return the state of ``lanes`` lanes that have seen nothing; there may be none yet."""
+        """Return the initial state of ``lanes`` lanes; ``lanes`` may be 0."""
         name = f"{type(self).__name__}.init"
         raise InvalidValue(name, None, "define init(self, lanes), which returns its State")
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
-        """Let new arms into lanes that have learned; by default they are as at the start.
+        """Initialise new arms in lanes that have learned; by default they are as at the start.
 
         Parameters
         ----------
         state : State
-            Of this policy; the new part of each array is as :meth:`init` made it.
+            State of this policy; the new part of each array is as :meth:`init` returns it.
         lanes : int
-            How many of its lanes have learned.
+            Number of lanes that have learned.
         known : int
-            How many arms there were; those from this slot on are new.
+            Number of arms before; arms from this index on are new.
         """
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Choose an arm's slot; a duel's two."""
+        """Return the index of the chosen arm; for a duel, two."""
         raise NotImplementedError("define choose, a @staticmethod")
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
-        """Learn from what came of a decision."""
+        """Update the state with the outcome of a decision."""
         raise NotImplementedError("define learn, a @staticmethod")
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
-        """Take in an impression before the choice; by default nothing."""
+        """Update the state with an impression before the choice; by default do nothing."""
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> float:
-        """Return the probability of showing just that; by default unknown."""
+        """Return the probability of an action; by default NaN, for unknown."""
         return math.nan
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Count more clicks and plays of decisions that are not yet learned; by default nothing."""
+        """Add clicks and plays of decisions that are not yet learned; by default do nothing."""
 
     @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:
-        """Return how often the lane has restarted; by default never."""
+        """Return how often the lane has restarted; by default 0."""
         return 0
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:
-        """Compute anew what follows from shared sums: others were added, or arms came."""
+        """Recompute values that follow from shared sums, after sums or arms were added."""
 
     @staticmethod
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Fill a row of slots with what is shown: by default, one arm."""
+        """Fill ``action`` with the indices of the arms to show: by default, one arm."""
         action[0] = dispatch.choose(params, state, lane, impression, rng)
 
     @staticmethod
     def decide_and_weigh(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> float:
-        """Decide, and return the propensity: by default one after the other."""
+        """Fill ``action``, and return its propensity; by default by two calls."""
         dispatch.decide(params, state, lane, impression, rng, action)
         return dispatch.propensity(  # type: ignore[no-any-return]
             params, state, lane, impression, dispatch.shown_in(params, action)
@@ -457,44 +457,44 @@ class Policy(Part, abstract=True):
 
     @property
     def showing(self) -> Shows:
-        """What is known of what it shows."""
+        """The kind of action that the policy takes, as a record."""
         return shows_of(self.shows)
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
-        """Return what a row of slots shows: by default, one arm."""
+        """Return the action in a row of arm indices: by default, one arm."""
         return action[0]
 
     @staticmethod
     def reward_in(params: Any, feedback: Floats) -> Any:
-        """Return what a row of feedback says: by default, one reward."""
+        """Return the reward in a row of feedback: by default, one number."""
         return feedback[0]
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
-        """Warn of what these features leave undetermined; by default of nothing."""
+        """Warn if these features cannot determine the parameters; by default do nothing."""
 
     @property
     def correctable(self) -> bool:
-        """Whether a reward that was learned can be taken out again and another one put in.
+        """Whether a reward that was learned can be replaced by another one.
 
-        Only a kernel ``unlearn`` that belongs to the very ``learn`` in use will do.
+        This requires a kernel ``unlearn`` that belongs to the ``learn`` in use.
         """
         kind = type(self)
         return hasattr(kind, "unlearn") and issubclass(_home(kind, "unlearn"), _home(kind, "learn"))
 
     @property
     def knows_propensity(self) -> bool:
-        """Whether the probability of each choice can be computed, be it logged or not."""
+        """Whether the policy can compute the probability of each choice, logged or not."""
         return type(self).propensity is not Policy.propensity
 
     @property
     def propensities(self) -> str:
-        """How the propensities of its decisions are known.
+        """How the propensities of the policy's decisions are known, as a word or two.
 
-        ``exact``: decisions carry them. ``exact in a floor``: there is no chance in the choice, so
-        they are null, but for those of an :class:`~tacit.ExplorationFloor` over it. ``drawn in a
-        floor``: they are not known, and such a floor draws candidates that make them exact.
-        ``null``: they are not known.
+        ``exact``: decisions carry them. ``exact in a floor``: the choice is deterministic, so they are
+        null, except under an :class:`~tacit.ExplorationFloor`. ``drawn in a floor``: they are not
+        known, but an exploration floor draws candidates that make them exact. ``null``: they are
+        not known.
         """
         if self.randomized and self.knows_propensity:
             return "exact"
@@ -504,36 +504,36 @@ class Policy(Part, abstract=True):
 
     @property
     def forgets(self) -> bool:
-        """Whether what it says of arms may rest on less than all that it learned of them."""
+        """Whether beliefs about arms may rest on less than all rewards that were learned."""
         return type(self).epoch is not Policy.epoch or hasattr(self, "beliefs")
 
     @property
     def least_share(self) -> float:
-        """What the propensity of any arm on offer is at least, times the number of these.
+        """Lower bound of the propensity of any arm on offer, times the number of arms on offer.
 
-        Of a duel, times the number of pairs. What weighs by propensities refuses smaller
-        ones. By default 0: nothing is promised.
+        For a duel, times the number of pairs. Estimators that weigh by propensities refuse smaller
+        ones. By default 0: no guarantee.
         """
         return 0.0
 
     @property
     def restartable(self) -> bool:
-        """Whether another policy may restart this one and ask for its estimates."""
+        """Whether another policy can restart this one and read its estimates."""
         return hasattr(self, "restart") and hasattr(self, "estimate")
 
 
 def _home(kind: type, method: str) -> type:
-    """Return the class that a method of ``kind`` comes from."""
+    """Return the class in which a method of ``kind`` is defined."""
     return next(base for base in kind.__mro__ if method in base.__dict__)
 
 
 def _labelled(name: str, value: Any) -> str:
-    """Return a hyperparameter as a label shows it."""
+    """Return a hyperparameter as text for a label."""
     if isinstance(value, Policy):
         return value.label
     if is_dataclass(value):
         return type(value).__name__
     if value and isinstance(value, tuple) and all(isinstance(each, tuple) for each in value):
-        # What was given by name is shown so.
+        # Values by arm are shown as a dict, as users write them.
         value = {first: rest[0] if len(rest) == 1 else rest for first, *rest in value}
     return f"{name}={value:g}" if type(value) in (int, float) else f"{name}={value}"

@@ -1,19 +1,19 @@
-"""Context as people have it: who is asking, as a dict or a table with names, made numbers by a schema.
+"""Contexts with names: dicts or tables that describe users, converted to numbers by a schema.
 
-A schema says of each field what it holds, and so which columns of numbers it takes:
+A schema maps each field to its type, which determines its columns of numbers:
 
 ====================  ==========================================================================
 ``"number"``          the number
 ``"boolean"``         1 or 0
-``["ios", "web"]``    one column for each of these values, and one for any other
-``"category"``        values that are not known before: hashed to 16 columns, each with a sign
+``["ios", "web"]``    one column for each of these values, and one for all other values
+``"category"``        values that are not known in advance: hashed to 16 columns, with a sign
 ``"category(64)"``    the same, to 64
-``"signal"``          a number that may announce that tastes change, such as how busy it is
+``"signal"``          a number that may announce a change of tastes, such as traffic
 ====================  ==========================================================================
 
-Each field has one more column, which is 1 where the value is missing: the others then count as average. A
-signal has none, must be there, and comes after all others. What policies read are the columns:
-:class:`~tacit.ContextMixture` brings their numbers to a common size.
+Each field has one more column, which is 1 if the value is missing: its other columns then count as
+average. A signal has no such column, must not be missing, and comes after all other fields. Policies read
+the columns; :class:`~tacit.ContextMixture` scales their numbers to a common size.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import frame_batches, frame_names, is_frame
 
 Declared = tuple[tuple[str, str | tuple[str, ...]], ...]
-"""A schema as a policy keeps it: fields in their order, each with what it holds."""
+"""A schema as a policy stores it: the fields in their order, each with its type."""
 
 NUMBER, BOOLEAN, CATEGORY, SIGNAL = "number", "boolean", "category", "signal"
 HASHED = 16
 MOST_HASHED = 4096
 MOST_COLUMNS = 1024
 NEVER: Any = object()
-"""Stands for a field that a context has not."""
+"""Placeholder for a field that a context does not have."""
 MOST_SEEN = 3
-"""Values that are remembered of those that are hashed alike, so that people read more than a number."""
+"""Number of values stored for each hash, so that reports show values and not only column numbers."""
 HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
 
 OF_A_LOG = {"arm", "arms", "reward", "propensity", "click", "clicked", "clicks", "decision_id", "key"}
-"""Names of columns of which no schema is learned: what is known only after a decision, and the key."""
+"""Names of columns that no schema is inferred for: known only after a decision, or the key."""
 FINITE = f"a finite number (up to {checks.HUGE:g})"
 TEXT = "a string, or nothing where it is missing"
 BARE = r"[A-Za-z0-9_-]+"
@@ -60,23 +60,23 @@ _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
 
 
 def declared(field: str, given: Any) -> Declared:
-    """Return a schema in its canonical form; empty for none.
+    """Return a schema in its canonical form; an empty one for an empty schema.
 
     Parameters
     ----------
     field : str
-        What errors call it.
-    given : mapping from str to str or sequence of str, a canonical schema, or rows
-        A data frame or a list of dicts are rows, of which it is learned (:func:`schema_of`).
+        Name of the field for error messages.
+    schema : mapping from str to str or sequence of str, a canonical schema, or rows
+        From rows, a data frame or a list of dicts, the schema is inferred (:func:`infer_schema`).
 
     Raises
     ------
     InvalidValue
-        If a name or what it holds is not allowed, or there are too many columns.
+        If a name or a type is not allowed, or there are too many columns.
 
     Examples
     --------
-    >>> declared("context", {"device": ["ios", "web"], "age": "number"})
+    >>> normalize_schema("context", {"device": ["ios", "web"], "age": "number"})
     (('device', ('ios', 'web')), ('age', 'number'))
     """
     if _is_rows(given):
@@ -104,7 +104,7 @@ def declared(field: str, given: Any) -> Declared:
 
 
 def _held(field: str, holds: Any) -> str | tuple[str, ...]:
-    """Return what a field holds, in its canonical form."""
+    """Return the type of a field in its canonical form."""
     if isinstance(holds, str):
         if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _width(holds) <= MOST_HASHED:
             raise InvalidValue(field, holds, HOLDS)
@@ -120,7 +120,7 @@ def _held(field: str, holds: Any) -> str | tuple[str, ...]:
 
 
 def _width(holds: str) -> int:
-    """Return to how many columns a category is hashed; 0 if it is none."""
+    """Return the number of columns that a category is hashed to; 0 if the type is no category."""
     if holds == CATEGORY:
         return HASHED
     match = _HASHED.fullmatch(holds)
@@ -128,11 +128,11 @@ def _width(holds: str) -> int:
 
 
 def flags_of(schema: Declared) -> Ints | None:
-    """Return for each column the one that says that its field is missing, -1 for none; None without any.
+    """Return for each column the index of its field's ``missing`` column, or -1; None for an empty schema.
 
     Examples
     --------
-    >>> flags_of((("age", "number"), ("visits", "signal")))
+    >>> find_missing_flags((("age", "number"), ("visits", "signal")))
     array([ 1, -1, -1])
     """
     names = columns_of(schema)
@@ -145,11 +145,11 @@ def flags_of(schema: Declared) -> Ints | None:
 
 @lru_cache(maxsize=256)
 def columns_of(schema: Declared) -> tuple[str, ...]:
-    """Return the names of a schema's columns.
+    """Return the names of the columns of a schema.
 
     Examples
     --------
-    >>> columns_of((("device", ("ios", "web")), ("age", "number")))
+    >>> list_columns((("device", ("ios", "web")), ("age", "number")))
     ('device=ios', 'device=web', 'device=other', 'device missing', 'age', 'age missing')
     """
     names: list[str] = []
@@ -165,74 +165,74 @@ def columns_of(schema: Declared) -> tuple[str, ...]:
 
 
 def fields_of(schema: Declared) -> tuple[str, ...]:
-    """Return the field of each of a schema's columns.
+    """Return for each column of a schema the name of its field.
 
     Examples
     --------
-    >>> fields_of((("new", "boolean"), ("visits", "signal")))
+    >>> list_column_fields((("new", "boolean"), ("visits", "signal")))
     ('new', 'new', 'visits')
     """
     return tuple(name for name, holds in schema for _ in columns_of(((name, holds),)))
 
 
 def signals_in(schema: Declared) -> int:
-    """Return how many fields of a schema are signals.
+    """Return the number of fields of a schema that are signals.
 
     Examples
     --------
-    >>> signals_in((("age", "number"), ("visits", "signal")))
+    >>> count_signals((("age", "number"), ("visits", "signal")))
     1
     """
     return sum(holds == SIGNAL for _, holds in schema)
 
 
-# ---- A schema that is learned from rows
+# ---- A schema that is inferred from rows
 
 FIRST = 1000
 MOST_VALUES, TIMES = 20, 5
-"""Text of as many different values at most, each seen so often on average, is a list of them."""
+"""Text of at most 20 distinct values, each seen 5 times on average, becomes a list of values."""
 MANY = 100
-"""As many numbers do not stand in order by chance."""
+"""Rows from which on an ordered column is no coincidence."""
 NEW = 0.9
-"""With a larger share of values that nobody had before, a field names who is asking."""
+"""A field with a larger share of distinct values identifies users."""
 SECONDS = 1e9, 2.2e9
-"""Those from 1970 until 2001, and until 2039."""
+"""Seconds from 1970 until 2001, and until 2039: the range of plausible timestamps."""
 DENSE = 5
-"""Whole numbers of which more stand in one place than one in so many count something."""
+"""Whole numbers are counts if at least one in 5 numbers of their range occurs, else codes."""
 ID = re.compile(r"(^|_)(id|uid|uuid)$|[a-z]I[dD]$")
 CODE = re.compile(r"-1\.0|-9+\.0|9{3,}\.0")
 
 
 def _is_rows(given: Any) -> bool:
-    """Whether something is rows with names; a mapping is a declared schema, or a table by its columns."""
+    """True if a value is rows with names; a mapping is a schema, or a table by its columns."""
     if isinstance(given, Mapping):
         return False
     return is_frame(given) or (isinstance(given, Sequence) and bool(given) and all(map(_is_named, given)))
 
 
 def schema_of(rows: Any, first: int = FIRST) -> dict[str, str | list[str]]:
-    """Return the schema that the first rows suggest: what each field holds.
+    """Return the schema that fits the first rows: the type of each field.
 
-    The same rows give the same schema. Text of at most 20 different values, each of them seen five times on
-    average, becomes a list of these; other text a ``"category"``. Whole numbers are numbers: make text of
-    those that only name something.
+    The same rows give the same schema. Text of at most 20 distinct values, each seen five times on
+    average, becomes a list of these values; other text a ``"category"``. Whole numbers become a
+    ``"number"``: convert them to text if they are codes.
 
     Parameters
     ----------
     rows : data frame, sequence of mapping, or mapping of columns
     first : int, default 1000
-        So many rows are looked at, from the first on.
+        Number of rows to read.
 
     Raises
     ------
     InvalidValue
-        If there is no row, or a field is called as a log's reward or arm, is missing in all of them, or holds
-        neither numbers, nor text, nor whether something is so.
+        If there is no row, or a field has the name of a column of a log, such as ``reward`` or ``arm``, is
+        missing in all rows, or holds neither numbers, nor text, nor booleans.
 
     Examples
     --------
     >>> rows = [{"device": "ios", "age": 31, "new": True}, {"device": "web", "age": None, "new": False}] * 10
-    >>> schema_of(rows)
+    >>> infer_schema(rows)
     {'device': ['ios', 'web'], 'age': 'number', 'new': 'boolean'}
     """
     given: list[Mapping[str, Any]] = []
@@ -254,7 +254,7 @@ def schema_of(rows: Any, first: int = FIRST) -> dict[str, str | list[str]]:
 
 
 def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
-    """Return what a field with these values holds."""
+    """Return the type of a field with these values."""
     there = [value for value in values if not _is_missing(value)]
     if not there:
         remedy = f"it is missing in all of {len(values)} rows: say what it holds, or leave it out"
@@ -274,7 +274,7 @@ def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
 
 
 def _doubtful(holds: Any, there: Sequence[Any]) -> str:
-    """Return what is doubted of the values of a field, of which none is missing; nothing of few."""
+    """Return a warning about the present values of a field, or an empty text if there is none."""
     texts = len(there) >= FIRST // 2 and isinstance(there[0], str)
     if texts and len(set(there)) > NEW * len(there):
         what = "nearly every value is another, as of an id, and says nothing of those who come next"
@@ -299,7 +299,7 @@ def _doubtful(holds: Any, there: Sequence[Any]) -> str:
 
 
 def _code_of_none(counts: Counter[Any]) -> Any:
-    """Return the number that stands for none, as 999 or -1 do, far from all others; None for no such."""
+    """Return the number that codes a missing value, such as 999 or -1, or None if there is none."""
     for code in (min(counts), max(counts)):
         others = {value: count for value, count in counts.items() if value != code}
         often = counts[code] >= counts.total() / MANY and len(others) >= MOST_VALUES // 2
@@ -312,9 +312,9 @@ def _code_of_none(counts: Counter[Any]) -> Any:
 
 
 def _odd_texts(texts: Sequence[Any], field: str) -> str:
-    """Return what is doubted of texts that are numbers: all, all with the same unit behind, or but for some.
+    """Return a warning if distinct texts are numbers: all, all with the same unit, or all but some.
 
-    Those that only name something are mostly far from one another, as post codes are, or few.
+    No warning for codes: they are few, or mostly far from each other, as post codes are.
     """
     units = {re.sub(r"^[+-]?[0-9]+([.,][0-9]+)?\s*", "", str(text).strip()) for text in texts}
     name = field.removeprefix("context.")
@@ -335,7 +335,7 @@ def _odd_texts(texts: Sequence[Any], field: str) -> str:
 
 
 def schema_text(schema: Declared) -> str:
-    """Return a schema as TOML, for a configuration.
+    """Return a schema as a line of TOML, for a configuration.
 
     Examples
     --------
@@ -366,11 +366,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# ---- From what is known of those who ask to columns
+# ---- From contexts to columns
 
 
 class Encoder:
-    """Make the columns of a schema from what is known of those who ask.
+    """Convert contexts to the columns of a schema.
 
     Parameters
     ----------
@@ -379,17 +379,17 @@ class Encoder:
     Attributes
     ----------
     width : int
-        How many columns there are.
+        Number of columns.
     fields : tuple of str
     listed : list of str
-        Fields whose values are declared.
-    others : Counter of str
-        By field, how many values so far were none of those declared.
-    doubts : dict of str to str
-        By field, what is said of the first of these that is declared but for capitals and blanks, or of
-        what the first contexts have there.
-    seen : dict of (int, float) to list of str
-        By column and sign, the first few values so far that were hashed to these.
+        Fields with a list of declared values.
+    undeclared_counts : Counter of str
+        By field, the number of values so far that were not declared.
+    data_warnings : dict of str to str
+        By field, a warning about the first undeclared value that differs from a declared one only by
+        capitals or blanks, or about the values in the first contexts.
+    hashed_values : dict of (int, float) to list of str
+        By column and sign, the first few values that were hashed to these.
     """
 
     def __init__(self, schema: Declared) -> None:
@@ -412,22 +412,22 @@ class Encoder:
 
         Parameters
         ----------
-        given : mapping from str to str, float or bool
-            A field that is left out, or None or NaN, is missing.
+        context : mapping from str to str, float or bool
+            A field that is left out, or is None or NaN, is missing.
         field : str, default "context"
-            What errors call it.
+            Name of the context for error messages.
 
         Raises
         ------
         InvalidValue
-            If the schema does not know a field, or a value is not what it holds.
+            If the schema does not have a field, or a value does not fit the field's type.
 
         Examples
         --------
         >>> encoder = Encoder((("device", ("ios", "web")), ("age", "number")))
-        >>> encoder.row({"device": "web", "age": 31}).tolist()
+        >>> encoder.encode_row({"device": "web", "age": 31}).tolist()
         [0.0, 1.0, 0.0, 0.0, 31.0, 0.0]
-        >>> encoder.row({"device": "tv"}).tolist(), encoder.others
+        >>> encoder.encode_row({"device": "tv"}).tolist(), encoder.undeclared_counts
         ([0.0, 0.0, 1.0, 0.0, 0.0, 1.0], Counter({'device': 1}))
         """
         row = np.zeros(self.width)
@@ -444,7 +444,7 @@ class Encoder:
         return row
 
     def _look(self, contexts: list[tuple[Any, ...]]) -> None:
-        """Say what is doubted of the first contexts, which are then forgotten."""
+        """Warn about suspicious fields in the first contexts, and delete these contexts."""
         self._contexts = None
         for (name, holds), values in zip(self._schema, zip(*contexts, strict=True), strict=True):
             doubt = _doubtful(holds, [v for v in values if v is not NEVER and not _is_missing(v)])
@@ -455,13 +455,13 @@ class Encoder:
                 warnings.warn(self.doubts[name], AssumptionWarning, stacklevel=2)
 
     def doubt(self, given: Any) -> str | None:
-        """Return what is said of one context that was made a row; None for nothing.
+        """Return a warning about one context that was encoded; None if there is none.
 
         Examples
         --------
         >>> encoder = Encoder((("device", ("ios", "web")),))
-        >>> encoder.doubts["device"] = "of another one"
-        >>> encoder.doubt({"device": "ios"}), encoder.doubt({"device": "iOS"})
+        >>> encoder.data_warnings["device"] = "of another one"
+        >>> encoder.find_warning({"device": "ios"}), encoder.find_warning({"device": "iOS"})
         (None, "context.device: 'iOS' counts as other; send 'ios', as the schema has it, if that is meant")
         """
         for name, values in self._schema if self.doubts and isinstance(given, Mapping) else ():
@@ -472,11 +472,11 @@ class Encoder:
         return None
 
     def rows(self, given: Any, field: str = "context") -> Any:
-        """Return the columns of many contexts; what holds numbers already as it is.
+        """Return the columns of many contexts; contexts that are numbers already are returned as they are.
 
         Parameters
         ----------
-        given : sequence of mapping, or table
+        contexts : sequence of mapping, or table
             A table, such as a data frame, has a column for each field.
         field : str, default "context"
         """
@@ -540,12 +540,12 @@ def _doubt_case(field: str, given: str, values: tuple[str, ...]) -> str:
 
 
 def _fold(text: str) -> str:
-    """Return a text without capitals, blanks around it, and forms of the same characters."""
+    """Return a text in lower case, without blanks around it, in one Unicode form."""
     return unicodedata.normalize("NFKC", text).strip().casefold()
 
 
 def _is_named(value: Any) -> bool:
-    """Whether a value is a mapping, or the row of a data frame."""
+    """True if a value is a mapping, or a row of a data frame."""
     return isinstance(value, Mapping) or (hasattr(value, "to_dict") and hasattr(value, "index"))
 
 
@@ -554,7 +554,7 @@ def _named(value: Any) -> Mapping[str, Any]:
 
 
 def _checked(field: str, value: Any, check: Callable[[Any], bool], what: str) -> Any:
-    """Return a value that passes a check, or refuse it, saying what may be given."""
+    """Return a value that passes a check, else raise an error that says which values are allowed."""
     if not check(value):
         raise InvalidValue(field, value, f"give {what}")
     return value
@@ -562,7 +562,7 @@ def _checked(field: str, value: Any, check: Callable[[Any], bool], what: str) ->
 
 @lru_cache(maxsize=65_536)
 def _hashed(name: str, value: str, width: int) -> tuple[int, float]:
-    """Return the column and the sign of a value.
+    """Return the hashed column and the sign of a value.
 
     References
     ----------
@@ -574,7 +574,7 @@ def _hashed(name: str, value: str, width: int) -> tuple[int, float]:
 
 
 def context_width(context: Declared, context_dim: int) -> int:
-    """Return how many numbers a context has, by its schema where there is one."""
+    """Return the length of a context: by its schema, or ``context_dim`` without a schema."""
     if not context:
         return context_dim
     width = len(columns_of(context))
@@ -584,12 +584,12 @@ def context_width(context: Declared, context_dim: int) -> int:
 
 
 def signals_within(context: Declared, context_dim: int, signals_dim: int) -> int:
-    """Return how many of a context's numbers, the last, are signals, by its schema where there is one.
+    """Return how many of the last numbers of a context are signals: by its schema, or ``signals_dim``.
 
     Raises
     ------
     InvalidValue
-        If the schema has another number of them, or nothing is left that is about who is asking.
+        If the schema has another number of signals, or the context has nothing but signals.
     """
     found = signals_in(context) if context else signals_dim
     if signals_dim not in (0, found):

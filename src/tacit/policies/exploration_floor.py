@@ -1,9 +1,9 @@
 """An exploration floor under any policy, and exact propensities for policies that do not know theirs."""
 
-# 1. ``Candidates``: a few choices of a policy that does not know its propensities; one is drawn, so they are
-#    known.
-# 2. ``ExplorationFloor``: uniform with probability ε, else the policy's.
-# 3. ``MinimumShares``: the same with a share for each arm that is promised one; ``MinimumDuelShares`` of two.
+# 1. ``Candidates``: a few choices of a policy that does not know its propensities, one of which is drawn
+#    uniformly: so the propensity is known.
+# 2. ``ExplorationFloor``: a uniform choice with probability ε, else the policy's.
+# 3. ``MinimumShares``: minimum probabilities for some arms; ``MinimumDuelShares``: the same for duels.
 
 from __future__ import annotations
 
@@ -42,23 +42,22 @@ from tacit.policies.stationary.ucb import UCB1
 
 # ---- Exact propensities for policies that do not know theirs: a few candidates, one of which is shown
 #
-# The candidates are whole choices of the policy, each with a generator that follows from the lane's
-# past alone (:func:`tacit.core.seeds.derived`). One is shown, drawn uniformly, so only that one is
-# made to choose; for the propensity all are made again. The past is part of what was learned, and
-# nothing else is kept.
+# Each candidate is a choice of the policy with a generator that is seeded by the lane's history alone
+# (:func:`tacit.core.seeds.derived`). One candidate is drawn uniformly, and only that one is computed; for
+# the propensity all are computed again. The state stores a hash of the history, and no candidates.
 
 MODULUS, FACTOR = 2**31 - 1, 48271
-"""Of the generator of Park and Miller, which the code of a past goes on like."""
+"""Constants of the generator of Park and Miller, by which the hash of a history is updated."""
 STEPS_OF_REWARDS = 2.0**20
 
 
 class Past(NamedTuple):
-    """What a lane has met, distinguished from other pasts.
+    """A hash of the history of each lane.
 
     Attributes
     ----------
     code : array of int64, shape (lanes,)
-        A number that follows from the impressions and the rewards, in their order.
+        Hash of the impressions and the rewards, in their order.
     """
 
     code: Annotated[Ints, ValueRange(-(2.0**63), 2.0**63)]
@@ -66,12 +65,12 @@ class Past(NamedTuple):
 
 @kernel
 def go_on(past: Past, lane: int, met: int) -> None:
-    """Take what a lane meets into its code."""
+    """Update the hash of a lane's history with an event."""
     past.code[lane] = (past.code[lane] * FACTOR + met) % MODULUS
 
 
 def unlisted(field: str, policy: Any) -> Policy:
-    """Refuse what is no policy that shows one arm or two."""
+    """Return a policy that shows one arm or two; raise for any other value."""
     if not isinstance(policy, Policy):
         raise InvalidValue(field, policy, "give a policy, such as UCB1(arms=5)")
     if policy.showing.listed:
@@ -81,23 +80,23 @@ def unlisted(field: str, policy: Any) -> Policy:
 
 @dataclass(frozen=True)
 class Candidates(Wrapper):
-    """Show one of a few choices that another policy would make now, and know how likely each is.
+    """Draw one of a few candidate choices of another policy, so that the propensity is known.
 
-    A policy that draws its parameters from a posterior does not know how likely it shows an arm.
-    Here it chooses ``draws`` times over, with random numbers that follow from what the key has met
-    so far, and one of these candidates is drawn uniformly. What is shown is drawn as by the policy
-    alone; its propensity, given the candidates, is the share of them that are the same: exact, as
-    they are found again from the same state. Arms that are no candidate have none, so put it in an
-    :class:`~tacit.ExplorationFloor` (which does this by itself).
+    A policy that draws its parameters from a posterior does not know the probability of its choice.
+    Here it makes ``draws`` candidate choices, with random numbers that are seeded by the history of the
+    key, and one candidate is drawn uniformly. Arms are shown as often as by the policy alone; the
+    propensity, given the candidates, is the share of candidates that are this choice: it is exact,
+    because the candidates can be computed again from the same state. Arms that are no candidate have
+    propensity 0, so put this policy in an :class:`~tacit.ExplorationFloor` (which does this by itself).
 
     A decision costs one choice of the policy, and its propensity ``draws`` more.
 
     Parameters
     ----------
     policy : Policy
-        The policy that chooses; any that shows one arm or two.
+        The policy that chooses; it shows one arm or two.
     draws : int, default 16
-        How many candidates there are; from 1 to 10,000.
+        Number of candidates; from 1 to 10,000.
 
     Raises
     ------
@@ -176,31 +175,31 @@ class Candidates(Wrapper):
         return epoch(params.policy, state.policy, lane)
 
 
-# ---- An exploration floor under any policy, so that what it logs is fit for offline evaluation
+# ---- An exploration floor under any policy, so that its log is fit for offline evaluation
 
 
 @dataclass(frozen=True)
 class ExplorationFloor(Wrapper):
-    """Show a uniformly chosen arm with probability ε, otherwise what another policy chooses.
+    """Show a uniformly chosen arm with probability ε, otherwise the choice of another policy.
 
     Every arm on offer then has a propensity of at least ε/(number of arms on offer). It is
     reported exactly, for deterministic policies too: ε/(number of arms) + (1 − ε)·(the policy's
-    own propensity, which is 1 for what a deterministic policy chooses). A policy that does not know
-    its own, as those that draw all parameters from a posterior over features, makes
-    :class:`~tacit.policies.Candidates`, of which one is shown: its share of them is its propensity. Of a
-    duel's two arms, each is chosen uniformly with probability ε, so that of n arms every pair
+    own propensity, which is 1 for the choice of a deterministic policy). A policy that does not know
+    its propensities, as those that draw all parameters from a posterior over features, makes
+    :class:`~tacit.policies.Candidates`: the propensity of an arm is its share of the candidates. In a
+    duel, both arms are chosen uniformly with probability ε, so that among n arms every pair
     (an arm against itself, too) has a propensity of at least ε/n².
 
     Parameters
     ----------
     policy : Policy
-        The policy that chooses otherwise; any that shows one arm or two.
+        The policy that chooses otherwise; it shows one arm or two.
     epsilon : float, default 0.05
         Probability of a uniform choice, in (0, 1].
     draws : int, default 16
-        How many candidates a policy makes that does not know its propensity, up to 10,000. Each
-        decision with a propensity costs as many choices, and one. With 0 it makes none: then
-        decisions carry None.
+        Number of candidates for a policy that does not know its propensity, up to 10,000. Each
+        decision with a propensity costs as many choices, plus one. With 0 there are no candidates, and
+        the propensity of decisions is None.
 
     Raises
     ------
@@ -274,7 +273,7 @@ class ExplorationFloor(Wrapper):
 
     @cached_property
     def chooser(self) -> Policy:
-        """What chooses otherwise: the policy, or its candidates if it does not know its chances."""
+        """The policy, or its candidates if it does not know its propensities."""
         if self.policy.knows_propensity or not self.draws:
             return self.policy
         return Candidates(self.policy, self.draws)
@@ -356,23 +355,23 @@ class ExplorationFloor(Wrapper):
         return epoch(params.policy, state, lane)
 
 
-# ---- Shares that are promised to arms of their own
+# ---- Minimum probabilities for some arms
 
 
 @dataclass(frozen=True)
 class MinimumShares(ExplorationFloor):
-    """Show some arms with probabilities of at least so much each, whatever another policy would choose.
+    """Show some arms with at least a minimum probability each; otherwise follow another policy.
 
-    An arm is shown with probability f + (1 − F)·p: f is what it was promised (0, if nothing), F the sum
-    over the arms on offer, p the probability with which an exploration floor over the policy shows it.
-    Propensities are exact. What is promised to an arm that is not on offer is left to the policy.
+    An arm is shown with probability f + (1 − F)·p: f is its minimum share (0 if it has none), F the sum of
+    shares over the arms on offer, p the probability with which an exploration floor over the policy shows
+    it. Propensities are exact. The share of an arm that is not on offer goes to the policy.
 
     Parameters
     ----------
     policy : Policy
-        The policy that chooses otherwise; one that shows one arm, and knows arms by name.
+        The policy that chooses otherwise; it shows one arm, and knows arms by name.
     epsilon : float, default 0
-        Probability of a uniform choice in what is left, in [0, 1].
+        Probability of a uniform choice among the decisions without a share, in [0, 1].
     draws : int, default 16
         As in :class:`ExplorationFloor`.
     at_least : dict of arm to float
@@ -403,7 +402,7 @@ class MinimumShares(ExplorationFloor):
         shares: Floats
 
     promises: ClassVar[str] = "arm"
-    """What it is an arm is promised a share of."""
+    """The kind of action that shares are of."""
 
     epsilon: Fraction = 0.0
     at_least: Any = ()
@@ -428,7 +427,7 @@ class MinimumShares(ExplorationFloor):
 
     @property
     def covers_all(self) -> bool:
-        """Whether each arm is shown now and then, whatever the policy chooses."""
+        """Whether each arm has a positive probability, whatever the policy chooses."""
         return self.epsilon > 0.0 or len(self.at_least) == self.arm_count
 
     @property
@@ -461,25 +460,25 @@ class MinimumShares(ExplorationFloor):
 
 @kernel
 def pair_chance(params: Any, state: Any, lane: int, impression: Impression, left: int, right: int) -> float:
-    """Return how likely an exploration floor draws two arms."""
+    """Return the probability that an exploration floor over the policy shows two arms."""
     inner = propensity(params.policy, state, lane, impression, (left, right))
     return float(params.epsilon / len(impression.arms) ** 2 + (1.0 - params.epsilon) * inner)
 
 
 @dataclass(frozen=True)
 class MinimumDuelShares(MinimumShares):
-    """Have some arms in a duel with probabilities of at least so much each, whoever meets otherwise.
+    """Include some arms in duels with at least a minimum probability each; otherwise follow another policy.
 
-    An exploration floor over the policy draws two arms. With the probability that it was promised, an arm
-    that is none of the two takes the place of one of them, by a fair coin; so it mostly meets who leads.
-    Propensities are exact. What is promised to an arm that is not on offer is left to the policy.
+    An exploration floor over the policy draws two arms. With probability of its share, an arm that is none
+    of the two replaces one of them, each with probability ½; so its opponent is mostly the leader.
+    Propensities are exact. The share of an arm that is not on offer goes to the policy.
 
     Parameters
     ----------
     policy : Policy
-        The policy that chooses otherwise; one that shows a duel.
+        The policy that chooses otherwise; it shows a duel.
     epsilon : float, default 0
-        Probability of two arms drawn uniformly in what is left, in [0, 1].
+        Probability of two arms drawn uniformly, in [0, 1].
     draws : int, default 16
         As in :class:`ExplorationFloor`.
     at_least : dict of arm to float
@@ -544,7 +543,7 @@ class MinimumDuelShares(MinimumShares):
             kept -= shares[arm]
         found = kept * pair_chance(params, state, lane, impression, left, right)
         if left != right and met > 0.0:
-            # A promised arm is here in the place of each one that is not.
+            # An arm with a share may have replaced any other arm of the pair.
             for arm in arms:
                 if arm != left:
                     found += 0.5 * shares[left] * pair_chance(params, state, lane, impression, arm, right)

@@ -1,6 +1,6 @@
-"""Index policies: rank the arms by a number each, play the highest.
+"""Index policies: compute an index for each arm, play the highest.
 
-Before it: what is known of arms before any was shown, and scores that all move by one draw.
+First come priors of arms, minimum shares, and policies whose scores all move by one draw.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tacit.core.dispatch import confidence, index, kernel
 from tacit.errors import InvalidValue
 from tacit.policies.base import ArmBeliefs, Counts, Impression, Outcome, Policy, count, forget, uncount
 
-# ---- What is known of arms before any of them was shown
+# ---- Prior successes and failures of arms, and their minimum shares
 
 Known = tuple[tuple[int | str, float, float], ...]
-"""An arm, its successes and its failures; in the order of slots."""
+"""Arms with prior successes and failures, in the order of arm indices."""
 
 MOST = 1e6
 LATER = MappingProxyType({"later": True})
-"""Metadata of fields that came later, such as ``priors``: a spec has them where they are not the default."""
+"""Metadata of fields added in later versions, such as ``priors``: a spec omits them at their default."""
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
 
 
 class TellsArms(Policy, abstract=True):
-    """Base of the policies that take what is known of arms before they are shown.
+    """Base of the policies that take prior successes and failures of arms.
 
     A subclass has the field ``priors``.
     """
@@ -53,19 +53,19 @@ class TellsArms(Policy, abstract=True):
 
     @property
     def known(self) -> Floats:
-        """Successes and failures that each arm is known to have had, of shape (arms, 2)."""
+        """Prior successes and failures of each arm, of shape (arms, 2)."""
         names = range(self.arms) if isinstance(self.arms, int) else self.arms
         known = {arm: (successes, failures) for arm, successes, failures in self.priors}
         return np.array([known.get(arm, (0.0, 0.0)) for arm in names])
 
 
 def checked(priors: Any, arms: int | tuple[str, ...]) -> Known:
-    """Return what is known of arms, in the order of their slots.
+    """Return validated priors in the order of arm indices.
 
     Raises
     ------
     InvalidValue
-        If it is of an arm that there is not, or is no pair of numbers within [0, 1e6].
+        If an arm does not exist, or its prior is no pair of numbers within [0, 1e6].
     """
     known = {}
     for arm, pair in _pairs(priors):
@@ -94,7 +94,7 @@ def _pairs(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
 
 
 def slot_of(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
-    """Return the slot of an arm of which a field tells; a file has names only.
+    """Return the index of an arm that a field names; numbered arms may be given as text.
 
     Raises
     ------
@@ -109,16 +109,16 @@ def slot_of(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
 
 
 MOST_PROMISED = 0.5
-"""What arms may be promised, all together."""
+"""Largest sum of minimum shares."""
 
 
 def promised(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str, float], ...]:
-    """Return shares that arms are promised, in the order of their slots.
+    """Return validated minimum shares in the order of arm indices.
 
     Raises
     ------
     InvalidValue
-        If one is of an arm that there is not, or out of (0, 0.5], or all sum up to more than 0.5.
+        If an arm does not exist, a share is out of (0, 0.5], or the sum exceeds 0.5.
     """
     try:
         pairs = [(arm, share) for arm, share in dict(shares).items()]
@@ -136,7 +136,7 @@ def promised(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str,
     return tuple(found[slot] for slot in sorted(found))  # type: ignore[misc]
 
 
-# ---- What policies share that move the scores of all arms by one draw, z = |N(0, 1)|
+# ---- Functions for policies that move the scores of all arms by one draw, z = |N(0, 1)|
 
 
 @kernel
@@ -149,10 +149,10 @@ def mass(low: float, high: float) -> float:
 
 @kernel
 def latest_of(ties: float, tie: float) -> tuple[bool, float]:
-    """Return whether the latest of so many alike is taken, and the rest of a uniform draw.
+    """Return whether the latest of several tied arms is taken, and what remains of a uniform draw.
 
-    Asked after each of them, with the rest of the draw before, it takes any one with probability
-    1/ties; the rest is again uniform.
+    Called for each tied arm in turn, with the draw that remained before, it takes each with
+    probability 1/ties; the remaining draw is again uniform.
     """
     if tie * ties < 1.0:
         return True, tie * ties
@@ -161,7 +161,7 @@ def latest_of(ties: float, tie: float) -> tuple[bool, float]:
 
 @kernel
 def note_crossing(crossings: Floats, count: int, z: float, rises: bool) -> None:
-    """Put in order where another line crosses one's own: negative where it falls below it."""
+    """Insert where another line crosses an arm's line, in order; negative if it falls below the arm's."""
     k = count
     while k > 0 and abs(crossings[k - 1]) > z:
         crossings[k] = crossings[k - 1]
@@ -171,10 +171,10 @@ def note_crossing(crossings: Floats, count: int, z: float, rises: bool) -> None:
 
 @kernel
 def mass_alone(crossings: Floats, count: int, low: float, above: int) -> float:
-    """Return the probability that \\|z\\| is above ``low`` and all lines above are left out there.
+    """Return the probability that \\|z\\| exceeds ``low`` and no line above the arm's is included.
 
-    Each is left out with probability ½; ``above`` are so at ``low``. The crossings are put back
-    to 0.
+    Each line is included with probability ½; ``above`` lines are above at ``low``. The crossings are
+    reset to 0.
     """
     found, reached = 0.0, math.erfc(low * math.sqrt(0.5))
     for k in range(count):
@@ -186,7 +186,7 @@ def mass_alone(crossings: Floats, count: int, low: float, above: int) -> float:
     return found + math.ldexp(reached, -above)
 
 
-# ---- Index policies: rank the arms by a number each, play the highest
+# ---- Index policies: compute an index for each arm, play the highest
 
 
 @kernel
@@ -207,7 +207,7 @@ def greedy_choice(params: Any, state: Any, lane: int, impression: Impression, rn
 
 @kernel
 def greedy_propensity(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
-    """Return the probability of ``greedy_choice`` returning that: 0, 1, or a share of a tie."""
+    """Return the probability that ``greedy_choice`` returns ``shown``: 0, 1, or a share of a tie."""
     shared = confidence(params, state, lane)
     best, ties = -math.inf, 0.0
     for offered in impression.arms:
@@ -231,8 +231,8 @@ def radius_index(counts: Any, lane: int, arm: int, confidence: float) -> float:
 class Indexed(Policy, abstract=True):
     """Base of the policies that rank arms by an index.
 
-    A subclass gives the kernels ``confidence(params, state, lane)``, computed once a round, and
-    ``index(params, state, lane, arm, confidence)``, computed for each arm; and ``learn``.
+    A subclass defines the kernels ``confidence(params, state, lane)``, computed once a round,
+    ``index(params, state, lane, arm, confidence)``, computed for each arm, and ``learn``.
     """
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.INDEX_KERNELS
@@ -240,19 +240,19 @@ class Indexed(Policy, abstract=True):
 
     @staticmethod
     def confidence(params: Any, state: Any, lane: int) -> float:
-        """Return what the indices of a lane's arms have in common; by default nothing."""
+        """Return the term that the indices of all arms of a lane share; by default 0."""
         return 0.0
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
-        """Return the number by which ``arm`` is ranked."""
+        """Return the index by which ``arm`` is ranked."""
         raise NotImplementedError
 
 
 class IndexPolicy(Indexed, abstract=True):
     """Base of the policies that play the arm of the highest index; ties are broken at random.
 
-    A subclass gives the kernels ``confidence`` and ``index``, as :class:`Indexed` says, and ``learn``.
+    A subclass defines the kernels ``confidence``, ``index`` and ``learn``; see :class:`Indexed`.
     """
 
     choose = staticmethod(greedy_choice)
@@ -262,7 +262,7 @@ class IndexPolicy(Indexed, abstract=True):
 class RadiusPolicy(IndexPolicy, abstract=True):
     """Base of the upper confidence bounds over ``plays`` and ``rewards`` of their State.
 
-    A subclass gives the kernel ``confidence``: the radius of an arm that was played once.
+    A subclass defines the kernel ``confidence``: the radius of an arm that was played once.
     """
 
     @staticmethod
@@ -271,9 +271,9 @@ class RadiusPolicy(IndexPolicy, abstract=True):
 
 
 class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
-    """Base of the index policies that keep plays and rewards per arm, and nothing else.
+    """Base of the index policies whose state is plays and rewards per arm.
 
-    One with the field ``priors`` begins each key as if it had been shown so often before.
+    With the field ``priors``, each key begins with these plays and rewards.
     """
 
     def init(self, lanes: int) -> Counts:
@@ -296,7 +296,7 @@ class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
         return type(self).epoch is not Policy.epoch
 
     def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
-        """Return what its counts say of the arms."""
+        """Return the beliefs about arms that follow from the counts."""
         return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
@@ -309,12 +309,12 @@ class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
         return float(state.rewards[lane, arm] / plays) if plays > 0.0 else 0.0
 
 
-# ---- Lines of which the highest is played at |z|
+# ---- The upper envelope of the arms' lines over |z|
 
 
 @kernel
 def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, float]:
-    """Return which line crosses the highest one next, and where; −1 if none does."""
+    """Return the next line to cross the highest one, and the crossing; −1 if there is none."""
     best, high = -1, np.inf
     for i in range(count):
         if lines[i, 1] > lines[at, 1]:
@@ -329,7 +329,7 @@ def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, 
 def envelope_share(lines: Floats, count: int, place: int) -> float:
     """Return the probability that a line is the highest of all at \\|z\\|, z being standard normal.
 
-    The upper envelope is walked from 0 on, so that shares add up to 1. Lines alike share alike.
+    The upper envelope is walked from 0 on, so that shares add up to 1. Equal lines get equal shares.
     """
     at, low = 0, 0.0
     for i in range(count):

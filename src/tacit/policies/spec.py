@@ -1,9 +1,9 @@
 """Policies as text and as plain tables, for the command line, configuration and snapshots."""
 
-# 1. From a name or a table to a policy: ``policy_class``, ``policy_from_spec``; ``auto`` is what is
-#    recommended.
-# 2. ``policy_from_stored``: the same of what an earlier version wrote, with that version's defaults.
-# 3. ``policy_to_spec``: the way back; ``goes_on``: whether what one policy learned is for another.
+# 1. From a name or a table to a policy: ``policy_class``, ``policy_from_spec``; ``auto`` is the recommended
+#    policy.
+# 2. ``policy_from_stored``: the same for a spec from an earlier version, with that version's defaults.
+# 3. ``policy_to_spec``: the way back; ``is_compatible``: whether a policy can use the state of another.
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ NO_SETTING: Setting = MappingProxyType({})
 
 
 def policy_class(name: str) -> type[Policy]:
-    """Return a policy class.
+    """Return the policy class with a name.
 
     Parameters
     ----------
     name : str
         A policy's name, in any case and with or without hyphens; or ``module:Class`` for a
-        policy of one's own, whose module is imported.
+        policy outside of tacit, whose module is imported.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def is_auto(spec: Any) -> bool:
-    """Whether a spec asks for the recommended policy.
+    """True if a spec stands for the recommended policy.
 
     Examples
     --------
@@ -61,12 +61,12 @@ def is_auto(spec: Any) -> bool:
 
 
 def what_shows(spec: str) -> Shows:
-    """Return what the policy of a text shows.
+    """Return the kind of action of the policy in a text.
 
     Examples
     --------
-    >>> what_shows("rmed1").name, what_shows("auto").name, what_shows("auto(shows='slate')").name
-    ('duel', 'arm', 'slate')
+    >>> [read_action_kind(spec).name for spec in ("rmed1", "auto", "auto(shows='slate')")]
+    ['duel', 'arm', 'slate']
     """
     name, _, named = parsed_call(spec)
     if canonical(name) == AUTO:
@@ -86,12 +86,12 @@ def policy_from_spec(
         the command line; it is parsed, never evaluated. A table has the key ``name`` and one
         key per hyperparameter, as in TOML and in snapshots.
     arms : int or sequence of str, optional
-        The arms, where the spec does not say them.
+        The arms, if the spec does not name them.
     imports : bool, default True
-        Whether ``module:Class`` may import; not for specs from files that nobody vouches for.
+        Whether ``module:Class`` may import; False for specs from untrusted files.
     setting : mapping, optional
-        What ``auto`` is given of where the policy decides, such as ``shows``, if the spec does not
-        say it; of any policy, how many features arms have there.
+        Properties of the problem: arguments of ``auto``, such as ``shows``, that the spec does not
+        have; for any policy, the number of features of arms.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def policy_from_spec(
 def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
     """Return the policy of a table that :func:`policy_to_spec` made, in this version or an earlier.
 
-    What an earlier version did not know has the value by which all stays as it was.
+    A hyperparameter that an earlier version did not have gets the value that keeps its behaviour.
 
     Examples
     --------
@@ -143,17 +143,17 @@ def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
     (0, 16)
     """
     if isinstance(spec, dict):
-        # The rule of feedback is the placement's, and stands beside its policy.
+        # The feedback rule belongs to the placement, and is stored next to its policy.
         spec = {name: value for name, value in spec.items() if name != "feedback_rule"}
     return policy_from_spec(_as_stored(spec), imports=imports)
 
 
 def name_in(spec: Mapping[str, Any]) -> str:
-    """Return what a table that :func:`policy_to_spec` made names: a policy, and the one within it.
+    """Return the names of the policy in a spec table, and of the policy that it wraps.
 
     Examples
     --------
-    >>> name_in({"name": "ExplorationFloor", "policy": {"name": "UCB1", "arms": 2}, "epsilon": 0.1})
+    >>> format_policy_name({"name": "ExplorationFloor", "policy": {"name": "UCB1", "arms": 2}})
     'ExplorationFloor-UCB1'
     """
     inner = spec.get("policy")
@@ -161,7 +161,7 @@ def name_in(spec: Mapping[str, Any]) -> str:
 
 
 def _as_stored(spec: Any) -> Any:
-    """Return a table with what an earlier version would have said had it known of it."""
+    """Return a spec table completed with the defaults of earlier versions."""
     if not isinstance(spec, dict) or ":" in spec.get("name", ":"):
         return spec
     whole = dict(policy_class(spec["name"]).earlier) | spec
@@ -182,7 +182,7 @@ def _recommended(positional: list[Any], named: dict[str, Any], arms: Any, settin
 
 
 def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
-    """Return how many features the policy reads, as far as its setting knows that."""
+    """Return the dimensions that a policy takes and the setting has, as arguments of the policy."""
     names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
     takes = [field.name for field in fields(kind) if field.init and field.name != "arms"]
     if "context" in takes or "relevance_dim" in takes:
@@ -192,7 +192,7 @@ def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[s
 
 
 def reads_features(spec: str) -> str | None:
-    """Return the name of a policy that knows arms by features; None for any other one.
+    """Return the name of the policy in a spec if it knows arms by features; else None.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def reads_features(spec: str) -> str | None:
 
 
 def _given(policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any) -> dict[str, Any]:
-    """Match what a spec says to a policy's hyperparameters; its arms are those it says, or ours."""
+    """Return the arguments of a policy: those of a spec, and ``arms`` if the spec has none."""
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
     taken = {field.name: field.default for field in fields(policy) if field.init}
     order = [name for name in taken if name != "arms"]
@@ -246,24 +246,24 @@ def policy_to_spec(policy: Policy) -> dict[str, Any]:
         spec["arms"] = policy.arms if isinstance(policy.arms, int) else list(policy.arms)
     for field in fields(policy):
         value = getattr(policy, field.name)
-        # What came later stands only where it is used: older specs stay what they were.
+        # Fields added in later versions are omitted at their default, so that older specs stay equal.
         if field.name != "arms" and not (field.metadata.get("later") and value == field.default):
             spec[field.name] = _plain(value)
     return spec
 
 
 def goes_on(configured: Policy, before: Policy) -> bool:
-    """Return whether what ``before`` learned is for the policy that is configured now.
+    """Return whether the configured policy can continue with the state of the policy ``before``.
 
-    They are equal, or differ only where ``before`` has the default of an earlier version and the
-    configured one has today's, or where it has priors of fewer arms.
+    The two are equal, or differ only where ``before`` has the default of an earlier version and the
+    configured policy has today's, or where the configured policy has priors of fewer arms.
 
     Examples
     --------
     >>> from tacit.policies.baselines import GLRKLUCB
-    >>> goes_on(GLRKLUCB(3), GLRKLUCB(3, alpha=0.02))   # the default of version 0.1
+    >>> is_compatible(GLRKLUCB(3), GLRKLUCB(3, alpha=0.02))   # the default of version 0.1
     True
-    >>> goes_on(GLRKLUCB(3), GLRKLUCB(3, alpha=0.03))
+    >>> is_compatible(GLRKLUCB(3), GLRKLUCB(3, alpha=0.03))
     False
     """
     if type(configured) is not type(before):
@@ -275,7 +275,7 @@ def goes_on(configured: Policy, before: Policy) -> bool:
         else:
             was_default = field.name in configured.earlier and then == configured.earlier[field.name]
             same = now == then or (was_default and now == field.default)
-            # Arms without a prior now have begun with it.
+            # Arms whose prior was removed have already begun with it.
             same = same or (field.name == "priors" and set(now) <= set(then))
         if not same:
             return False

@@ -1,7 +1,7 @@
-"""Several models of the same clicks, weighed by how well each foretold them; and over similar keys."""
+"""Mixtures of click models, weighed by their predictions; one of them shares data between similar keys."""
 
-# 1. ``ClickMixture``: six models of the same clicks, each weighed by how well it foretold them.
-# 2. ``HybridClickMixture``: keys that are alike as far as clicks say so: a shared centre and deviations.
+# 1. ``ClickMixture``: six models of the same clicks, each weighed by how well it predicted them.
+# 2. ``HybridClickMixture``: the same for similar keys: shared parameters, and a deviation for each key.
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tacit.policies.features.click_model import SKIPPED, UNSEEN, coupled_choice,
 from tacit.policies.features.ec_bandit import blocks_of
 from tacit.policies.features.gaussian import clear, commit, dot, drawn, logistic_step, project, reset, sigmoid
 
-# ---- Several models of the same clicks, weighed by how well each foretold them
+# ---- Several models of the same clicks, weighed by how well each predicted them
 
 
 @kernel
 def component_of(state: Any, lane: int, k: int, split: int) -> mixture.Component:
-    """Return a component of a lane."""
+    """Return component ``k`` of a lane."""
     mean, root, offsets = state.mean[lane, k], state.root[lane, k], state.offsets
     own = offsets.mean[lane, k], offsets.variance[lane, k], offsets.slope[lane, k]
     return mixture.Component(mean, root, own[0], own[1], own[2], split, mixture.hides(k))
@@ -35,27 +35,27 @@ class ClickMixture(mixture.Mixture):
 
     A click may need examination, σ(x_C·θ_C)·σ(x_E·θ_E), or not, σ(x_C·θ_C + x_E·θ_E), and
     parameters may be small or large: prior variances of ¼, 1 and 4. Each of the six is learned by
-    the step of :class:`LaplaceEC`, and its weight is multiplied by the probability that it gave
-    to what came back; below e^−30 of the largest it is dropped for good. An arm's logit has mean
-    and variance of the mixture, each component's being linearized at its own mean, and the arm of
-    the largest mean + z·deviation is played for one z = |N(0, 1)|
-    (:mod:`tacit.policies.features.click_model`): the propensity is exact, and nothing is to be tuned.
+    the step of :class:`LaplaceEC`, and its weight is multiplied by the probability that it gave to the
+    reward; below e^−30 of the largest it is dropped for good. An arm's logit has mean and variance of
+    the mixture, each component being linearized at its own mean, and the arm with the largest
+    mean + z·deviation is played, with one z = |N(0, 1)| for all arms
+    (:mod:`tacit.policies.features.click_model`): the propensity is exact, and no tuning is needed.
 
-    Relevance has a constant, of prior variance ¼ where results may go unseen. While no more than
-    16 different rows of relevance were met, each such arm has an offset of its own besides,
-    (:mod:`tacit.policies.features.mixture`). Features may be of any size: columns are brought
-    to a common one over the first 100 decisions (:mod:`tacit.policies.features.mixture`).
+    Relevance has a constant, of prior variance ¼ in the models where results may go unseen. As long as
+    there were at most 16 different rows of relevance, each such arm also has an offset of its own
+    (:mod:`tacit.policies.features.mixture`). Features may be of any scale: columns are scaled to a
+    common size over the first 100 decisions (:mod:`tacit.policies.features.mixture`).
 
     Parameters
     ----------
     relevance_dim : int
         Number of relevance features per arm; at least 1.
     examination_dim : int, default 0
-        Number of examination features per arm; without any, nothing hides results.
+        Number of examination features per arm; without any, all results count as seen.
     context_dim : int, default 0
-        Length of the context: features of the user, say. Every feature of relevance is taken
-        alone, and times each number of the context, as features of the user by themselves
-        change no arm's place.
+        Length of the context, such as features of the user. Every feature of relevance is used
+        alone, and times each number of the context, because features of the user by themselves do
+        not change the ranking.
 
     Raises
     ------
@@ -113,7 +113,7 @@ class ClickMixture(mixture.Mixture):
         return state
 
     def posterior(self, state: State, lane: int) -> mixture.Weighed:
-        """Return what the heaviest component believes, and all weights."""
+        """Return the beliefs of the component with the largest weight, and all weights."""
         weights, factor = state.weight[lane].copy(), state.inputs.factor[lane]
         heaviest = int(np.argmax(weights))
         mean, root = state.mean[lane, heaviest], state.root[lane, heaviest]
@@ -122,7 +122,7 @@ class ClickMixture(mixture.Mixture):
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards."""
+        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
         rows = mixture.rows_read(state.inputs, lane, impression, self.split, self.width)
         every = range(len(rows))
         known = np.array([mixture.known_arm(state.inputs, lane, impression, place) for place in every])
@@ -148,7 +148,7 @@ class ClickMixture(mixture.Mixture):
             if weight > 0.0:
                 aim = mixture.aim_at(component_of(state, lane, k, params.split), known, x, h, mixture.CLICK)
                 s = project(state.root[lane, k], h, v) + aim.by_offset**2 * aim.variance
-                # One logit after the other (West 1979), as differences of squares would cancel.
+                # Updated component by component (West 1979): differences of squares would cancel.
                 total += weight
                 off = aim.logit - mean
                 mean += weight / total * off
@@ -199,14 +199,14 @@ class ClickMixture(mixture.Mixture):
         return float(chance)
 
 
-# ---- A click mixture whose keys are alike as far as their clicks say so
+# ---- A click mixture that shares parameters between keys
 
 UNALIKE = 0.25
-"""Prior variance of what is a key's own in a parameter, as a share of what all keys share."""
+"""Prior variance of a key's deviation in a parameter, relative to that of the shared parameter."""
 
 
 class Common(NamedTuple):
-    """What all keys share: the parameters θ₀, the components' weights, the features' size.
+    """State that all keys share: the parameters θ₀, the weights of components, the scaling of features.
 
     Attributes
     ----------
@@ -224,14 +224,14 @@ class Common(NamedTuple):
 
 @kernel
 def own_variance(k: int, j: int, split: int) -> float:
-    """Return the prior variance of what is a key's own in a component's parameter."""
+    """Return the prior variance of a key's deviation δ in parameter ``j`` of component ``k``."""
     shared = 0.25 if mixture.hides(k) and j == split - 1 else mixture.prior_variance(k)
     return UNALIKE * shared
 
 
 @kernel
 def centre(state: Any, lane: int, split: int) -> None:
-    """Fill ``state.centre`` with the key's parameters, as far as they are known, by component."""
+    """Fill ``state.centre`` with the posterior mean of the key's parameters, by component."""
     for k in range(mixture.COMPONENTS):
         if state.shared.weight[0, k] > 0.0:
             root, v, room = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
@@ -244,7 +244,7 @@ def centre(state: Any, lane: int, split: int) -> None:
 
 @kernel
 def spread(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
-    """Return the variance of a logit by what is the key's own, and by what is shared.
+    """Return the variance of a logit due to the key's deviation, and due to the shared parameters.
 
     ``room[0]`` has the gradient h; ``room[1]`` gets Sᵀh, ``room[3]`` the gradient by θ₀, and
     ``room[4]`` that times the root of θ₀'s covariance.
@@ -258,7 +258,7 @@ def spread(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
 
 @kernel
 def learn_component(state: Any, lane: int, k: int, split: int, reward: float) -> float:
-    """Take in what came back; return the logarithm of the probability that a click or none was given."""
+    """Update a component with a reward; return the logarithm of the probability of the click or of none."""
     if reward >= 0.0 or not mixture.hides(k):
         return observe_component(state, lane, k, split, max(reward, 0.0), mixture.CLICK)
     room = state.room[lane]
@@ -273,12 +273,12 @@ def learn_component(state: Any, lane: int, k: int, split: int, reward: float) ->
 
 @kernel
 def observe_component(state: Any, lane: int, k: int, split: int, reward: float, of: int) -> float:
-    """Take in an observation, whose features ``room[2]`` has; return the logarithm of its probability."""
+    """Update a component with an observation of the features ``room[2]``; return its log-probability."""
     shared, room = state.shared, state.room[lane]
     logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, mixture.hides(k), 0.0, room[0], of)
     own, common = spread(state, lane, k, split)
     c, gain = logistic_step(logit, own + common, reward)
-    # Times c, what was observed less its mean where θ₀ = 0.
+    # The observation minus its mean for θ₀ = 0, times c.
     off = gain * (1.0 + c * (own + common)) + c * dot(room[3], shared.mean[0, k])
     commit(shared.mean[0, k], shared.root[0, k], room[4], common, c / (1.0 + c * own), gain)
     commit(state.mean[lane, k], state.root[lane, k], room[1], own, c, off / (1.0 + c * own))
@@ -287,22 +287,22 @@ def observe_component(state: Any, lane: int, k: int, split: int, reward: float, 
 
 @dataclass(frozen=True)
 class HybridClickMixture(mixture.Mixture):
-    """Weigh six models of clicks whose parameters are a key's own, about some that all share.
+    """Weigh six models of clicks, whose parameters for each key deviate from shared ones.
 
     A key's parameters are θ₀ + δ. θ₀ is learned from the clicks of all keys, δ from the key's own;
-    before the first click δ has a quarter of θ₀'s variance. A new key begins with what the others
-    have taught, and goes its own way as far as its clicks say so. All else is as in
-    :class:`ClickMixture`, but that arms have no offsets. What is learned of the size of features,
-    and of which model is right, holds for all keys.
+    before the first click δ has a quarter of θ₀'s variance. A new key begins with θ₀ as learned from the
+    other keys, and deviates from it as its own clicks require. Apart from this it is
+    :class:`ClickMixture` without offsets of arms. The scaling of features and the weights of the models
+    are shared by all keys.
 
     Given θ₀, a key's parameters are normal, of mean e + C·θ₀/δ² and covariance C, where e and C
-    are what the key's clicks alone would say of δ. So both are known jointly at O(d²), as if one
-    had fitted all keys at once, and a round costs three times as much as of ClickMixture.
+    follow from the key's clicks alone. So θ₀ and δ have their joint posterior at O(d²), as if all keys
+    were fitted at once, and a round costs three times as much as one of ClickMixture.
 
     Parameters
     ----------
     relevance_dim, examination_dim, context_dim
-        As of :class:`ClickMixture`.
+        As in :class:`ClickMixture`.
 
     Raises
     ------
@@ -361,7 +361,7 @@ class HybridClickMixture(mixture.Mixture):
         return state
 
     def posterior(self, state: Any, lane: int) -> mixture.Weighed:
-        """Return what the heaviest component believes of a key, and all weights."""
+        """Return the beliefs about a key of the component with the largest weight, and all weights."""
         weights, factor = state.shared.weight[0].copy(), state.shared.inputs.factor[0]
         k = int(np.argmax(weights))
         root, common = state.root[lane, k], state.shared.root[0, k]
@@ -375,7 +375,7 @@ class HybridClickMixture(mixture.Mixture):
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards."""
+        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
         shared, width, split = state.shared, self.width, self.split
         rows = mixture.rows_read(shared.inputs, 0, impression, split, width)
         found = []

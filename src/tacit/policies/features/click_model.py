@@ -1,8 +1,8 @@
-"""What policies share that know arms by relevance and examination; and one draw for all of their arms."""
+"""Base classes of policies that know arms by relevance and examination features; one draw for all arms."""
 
-# 1. ``with_seen``, ``known_seen``: rewards where it is known what was seen.
-# 2. ``ClickModel``: policies that believe in a click probability for every row of features.
-# 3. ``Coupled``: one number z moves all arms' scores up their lines; the probability of a choice is an
+# 1. ``with_seen``, ``encode_seen``: rewards if it is known which results were seen.
+# 2. ``ClickModel``: policies with a click probability for every row of features.
+# 3. ``Coupled``: each arm's score is a line in one draw z; the probability of a choice is that of an
 #    interval of z.
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import Impression, Policy
 from tacit.policies.index import latest_of, mass
 
-# ---- What policies have in common that know arms by their relevance and examination features
+# ---- Policies that know arms by their relevance and examination features
 
 MAX_DIM = 10_000
 
 UNSEEN, SKIPPED = -2.0, -1.0
-"""Rewards, to kernels, of what is known not to have been seen, and of what was seen and earned 0."""
+"""Codes in place of rewards, for kernels: the result was not seen; it was seen and its reward was 0."""
 
 
 def with_seen(rewards: Floats, seen: Floats) -> Floats:
-    """Return rewards as kernels see them, where it is known what was seen.
+    """Return rewards with the codes for seen and unseen results, as kernels read them.
 
-    That is 1 for yes, 0 for no, NaN where it is not known. A reward above 0 says by itself that its
-    result was seen.
+    ``seen`` is 1 for yes, 0 for no, NaN for unknown. A reward above 0 implies that its result was
+    seen.
 
     Examples
     --------
@@ -47,12 +47,12 @@ def with_seen(rewards: Floats, seen: Floats) -> Floats:
 
 
 def known_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) -> Floats:
-    """Return rewards, of shape (rows, 1), as kernels see them, where ``seen`` says what was seen.
+    """Validate which results were seen; return rewards of shape (rows, 1) with the codes of ``with_seen``.
 
     Raises
     ------
     InvalidValue
-        If the policy cannot learn it, or it cannot be.
+        If the policy cannot learn from it, or a result with a reward was not seen.
     """
     if not policy.learns_seen:
         remedy = f"leave it out: {policy.label} does not learn what is seen; LaplaceEC(5, 5) does"
@@ -70,7 +70,7 @@ def known_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) -> 
 
 @kernel
 def place_of(arms: Ints, arm: int) -> int:
-    """Return the row of an arm among those on offer, whether its slot is that row or not."""
+    """Return the place of an arm among the arms on offer; 0 if it is not on offer."""
     if arm < len(arms) and arms[arm] == arm:
         return arm
     for i in range(len(arms)):
@@ -81,9 +81,9 @@ def place_of(arms: Ints, arm: int) -> int:
 
 @dataclass(frozen=True)
 class ClickModel(FeaturePolicy, abstract=True):
-    """Base of the policies that believe in a click probability for every row of features.
+    """Base of the policies that predict a click probability for every row of features.
 
-    A subclass has, besides a policy's kernels, ``believed`` and ``restart``.
+    A subclass has the kernels of a policy, ``believed`` and ``restart``.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class ClickModel(FeaturePolicy, abstract=True):
     """
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.FEATURE_KERNELS
-    # A draw of parameters is integrated over nowhere, so no propensity is known.
+    # Draws of parameters are not integrated over, so propensities are unknown.
     randomized: ClassVar[bool] = False
 
     needs_examination: ClassVar[bool] = True
     hides: ClassVar[bool] = False
-    """Whether a result is clicked only if it is seen, too."""
+    """Whether a click requires that the result is seen."""
 
     relevance_dim: Annotated[int, whole(1, MAX_DIM)]
     examination_dim: int = 0
@@ -123,27 +123,27 @@ class ClickModel(FeaturePolicy, abstract=True):
 
     @staticmethod
     def believed(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
-        """Return the click probability that the policy believes in."""
+        """Return the click probability of an arm on offer, as the policy predicts it."""
         raise NotImplementedError
 
 
-# ---- One draw for all arms: a single number z = |N(0, 1)| moves every arm's score up its line
+# ---- One draw for all arms: every arm's score is a line in a single number z = |N(0, 1)|
 #
-# Where the score of arm a has mean L_a and standard deviation D_a, the arm of the largest
-# L_a + z·D_a is played. Thompson sampling draws the arms' scores apart (or all parameters), and the
-# more arms it has not learned about, the likelier one of them is drawn too high; here they all move
-# together. An arm's line is the highest on an interval of z, and the normal distribution of that
-# interval is its propensity. Arms of one and the same line are played alike.
+# If the score of arm a has mean L_a and standard deviation D_a, the arm with the largest L_a + z·D_a is
+# played. Thompson sampling draws the scores independently (or all parameters), and the more unknown
+# arms there are, the likelier one of them is drawn too high; here all scores move together. An arm's line
+# is the highest on an interval of z, and the normal probability of that interval is its propensity. Arms
+# with the same line have the same propensity.
 
 DRAWS = ("parameters", "coupled")
 
 
 @kernel
 def coupled_choice(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-    """Return the arm of the largest mean + z·deviation.
+    """Return the arm with the largest mean + z·deviation.
 
-    Where rounding makes the scores of different lines equal, the higher line goes first, so that
-    no arm is played whose line is never above another one's.
+    If rounding makes the scores of different lines equal, the line with the larger deviation goes
+    first, so that no arm is played whose line is never the highest.
     """
     z, tie = abs(rng.standard_normal()), rng.random()
     best, high, wide, ties, leader = -np.inf, -np.inf, -np.inf, 0.0, 0
@@ -163,7 +163,7 @@ def coupled_choice(params: Any, state: Any, lane: int, impression: Impression, r
 
 @kernel
 def coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
-    """Return the probability that :func:`coupled_choice` plays an arm."""
+    """Return the probability that :func:`choose_coupled` plays an arm."""
     own, wide = line(params, state, lane, impression, place_of(impression.arms, arm))
     low, high, ties = 0.0, np.inf, 0.0
     for i in range(len(impression.arms)):
@@ -180,7 +180,7 @@ def coupled_propensity(params: Any, state: Any, lane: int, impression: Impressio
 
 
 def draw_field() -> Any:
-    """Return the field ``draw`` of a policy that can draw either way."""
+    """Return the dataclass field ``draw`` of a policy that can draw either way."""
     return field(default=DRAWS[0], metadata={"later": True})
 
 
@@ -188,7 +188,7 @@ def draw_field() -> Any:
 class Coupled(ClickModel, abstract=True):
     """Base of the click models that can draw one number for all arms.
 
-    A subclass has the kernel ``line(params, state, lane, impression, place)``, which gives mean
+    A subclass has the kernel ``line(params, state, lane, impression, place)``, which returns mean
     and standard deviation of an arm's score, and a field ``draw``.
     """
 

@@ -1,7 +1,7 @@
-"""What a mixture over contexts reads of one: numbers at a common size, turned to leading directions.
+"""Features of a context: its numbers, scaled to a common size and rotated to leading directions.
 
-First the contexts that are kept until 128 of them have been learned from; then how they are measured:
-means, scales, and the directions in which they differ most; then the features that follow.
+First the buffer of the first 128 events; then the scaling that is fitted to them: means, scales, and the
+directions of largest variance; then the features of a context.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from tacit.core.state_ranges import ValueRange
 Singles = npt.NDArray[np.float32]
 
 LEADING = 22
-"""Directions of which all covariances are known, at most."""
+"""Largest number of directions with full covariances."""
 KEPT = 128
-"""Events that are kept, and learned anew after each of the measurements."""
+"""Number of first events in the buffer; they are learned again after each fit of the scaling."""
 FIRST = 8
-"""Events before the first measurement; there is another one whenever they have doubled."""
+"""Events before the first fit of the scaling; it is fitted again whenever their number has doubled."""
 FURTHEST = 5.0
-"""Beyond so many scales from the mean a number is cut."""
+"""Scaled numbers are clipped at this distance from the mean."""
 TURNS = 11
 """Steps of the subspace iteration that finds the leading directions."""
 STAYS = np.float32(1e-3)
-"""What is added to all eigenvalues, beside their mean: no direction is lost where contexts are few."""
+"""Added to all eigenvalues, relative to their mean: no direction is lost if contexts are few."""
 LARGEST = 1e30
 
 
-# ---- Sums of single precision, in a fixed order
+# ---- Sums in single precision, in a fixed order
 
 
 @kernel
 def dot_single(x: Singles, y: Singles) -> np.float32:
-    """Return the inner product of the first len(x) numbers, in eight sums side by side.
+    """Return the inner product of the first len(x) numbers, in eight parallel sums.
 
-    They become vector instructions, and the order of additions is the same everywhere.
+    They become vector instructions, and the order of additions is the same on all machines.
     """
     zero = np.float32(0.0)
     a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
@@ -67,10 +67,10 @@ def add_times(x: Singles, factor: np.float32, y: Singles) -> None:
 
 @kernel
 def turn_all(columns: Singles, x: Singles, y: Singles) -> None:
-    """Fill in the inner products of ``x`` with many rows that are given column by column.
+    """Fill ``y`` with the inner products of ``x`` with the rows of a matrix, stored by columns.
 
-    Eight columns at a time: rows lie side by side in vector instructions, and the order of additions
-    is the same everywhere.
+    Eight columns at a time: the loop over rows becomes vector instructions, and the order of additions
+    is the same on all machines.
     """
     for k in range(len(y)):
         y[k] = np.float32(0.0)
@@ -88,18 +88,18 @@ def turn_all(columns: Singles, x: Singles, y: Singles) -> None:
         add_times(columns[j], x[j], y)
 
 
-# ---- The first contexts, with what came of them
+# ---- The buffer of first events: contexts, arms and rewards
 
 
 class Kept(NamedTuple):
-    """The first events that were learned from.
+    """A buffer of the first events.
 
     Attributes
     ----------
     origin : array of float64, shape (models, d)
         The first context of all.
     contexts : array of float32, shape (models, 128, d)
-        Less that one.
+        Contexts, minus the first one.
     arms : array of int32, shape (models, 128)
         −1 at an empty position of a list.
     rewards : array of float64, shape (models, 128)
@@ -112,7 +112,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def nothing(cls, models: int, dim: int, events: int = KEPT) -> Kept:
-        """Return room for the events of models that have learned nothing."""
+        """Return an empty buffer."""
         contexts = np.zeros((models, events, dim), np.float32)
         arms = np.zeros((models, events), np.int32)
         return cls(np.zeros((models, dim)), contexts, arms, np.zeros((models, events)))
@@ -120,7 +120,7 @@ class Kept(NamedTuple):
 
 @kernel
 def keep(kept: Kept, model: int, event: int, context: Floats, arm: int, reward: float) -> None:
-    """Keep an event of that number; of the context as many numbers as are read."""
+    """Store an event in the buffer, with the numbers of the context that the model reads."""
     for j in range(kept.origin.shape[1]):
         if event == 0:
             kept.origin[model, j] = context[j]
@@ -132,33 +132,33 @@ def keep(kept: Kept, model: int, event: int, context: Floats, arm: int, reward: 
 
 @kernel
 def recall(kept: Kept, model: int, event: int, context: Floats) -> None:
-    """Fill in the context of an event that was kept."""
+    """Fill ``context`` with the context of an event in the buffer."""
     for j in range(len(context)):
         context[j] = kept.origin[model, j] + kept.contexts[model, event, j]
 
 
 @kernel
 def is_due(events: int) -> bool:
-    """Return whether contexts are measured after so many events."""
+    """Return whether the scaling is fitted after this number of events."""
     due = FIRST
     while due < events:
         due *= 2
     return due == events
 
 
-# ---- How contexts are measured
+# ---- The scaling of contexts
 
 
 class Measure(NamedTuple):
-    """How the numbers of a context are brought to a common size and turned.
+    """Scaling and rotation of the numbers of a context.
 
     Attributes
     ----------
     mean, factor : array of float64, shape (models, d)
-        What is subtracted, and then multiplied by: 0 before the first measurement, and as long as
-        a number is always the same.
+        Subtracted from each number, and then multiplied by. The factor is 0 before the first fit, and as
+        long as the number is constant.
     directions : array of float32, shape (models, leading, d)
-        Orthonormal rows; none where there is no more than leading numbers.
+        Orthonormal rows; none if there are no more numbers than leading directions.
     """
 
     mean: Floats
@@ -167,7 +167,7 @@ class Measure(NamedTuple):
 
     @classmethod
     def nothing(cls, models: int, dim: int, turned: int) -> Measure:
-        """Return what models that have seen nothing go by."""
+        """Return the scaling before the first fit."""
         mean, factor = np.zeros((2, models, dim))
         return cls(mean, factor, np.zeros((models, turned, dim), np.float32))
 
@@ -180,10 +180,10 @@ def is_change(off: float, number: float) -> bool:
 
 @kernel
 def measure_kept(measure: Measure, kept: Kept, model: int, events: int) -> None:
-    """Set means and factors by the contexts that were kept.
+    """Fit means and factors to the contexts in the buffer.
 
-    A number's scale is its deviation, or a third of the largest distance from the mean, if that is
-    more: numbers that hardly ever change are not blown up.
+    A number's scale is its standard deviation or, if larger, a third of the largest distance from the
+    mean: so numbers that rarely change are not magnified.
     """
     for j in range(measure.mean.shape[1]):
         mean, squares, far = 0.0, 0.0, 0.0
@@ -201,7 +201,7 @@ def measure_kept(measure: Measure, kept: Kept, model: int, events: int) -> None:
 
 @kernel
 def notice_changes(measure: Measure, model: int, context: Floats) -> None:
-    """Let numbers count that were always the same and now are not: the first change is the largest."""
+    """Set the factors of numbers that were constant and now change, with the change as the largest."""
     for j in range(measure.mean.shape[1]):
         off = abs(context[j] - measure.mean[model, j])
         if measure.factor[model, j] == 0.0 and is_change(off, measure.mean[model, j]):
@@ -210,7 +210,7 @@ def notice_changes(measure: Measure, model: int, context: Floats) -> None:
 
 @kernel
 def scale_context(measure: Measure, model: int, context: Floats, scaled: Singles) -> None:
-    """Fill in as many numbers of a context as are read, at their common size."""
+    """Fill ``scaled`` with the scaled numbers of a context, as many as ``scaled`` holds."""
     for j in range(len(scaled)):
         off = (context[j] - measure.mean[model, j]) * measure.factor[model, j]
         scaled[j] = np.float32(min(max(off, -FURTHEST), FURTHEST))
@@ -218,18 +218,18 @@ def scale_context(measure: Measure, model: int, context: Floats, scaled: Singles
 
 @kernel
 def leave_out(flags: Ints, context: Floats, scaled: Singles) -> None:
-    """Take what is missing for the average: where no number is given, a column holds 0, which is none."""
+    """Set scaled numbers to 0, the average, where the context flags them as missing."""
     for j in range(len(scaled)):
         if flags[j] >= 0 and context[flags[j]] != 0.0:
             scaled[j] = np.float32(0.0)
 
 
-# ---- The directions in which contexts differ most, by subspace iteration
+# ---- The directions of largest variance of contexts, by subspace iteration
 
 
 @kernel
 def begin_directions(directions: Singles) -> None:
-    """Fill in rows that follow from their places alone, by a linear congruential generator."""
+    """Fill directions with fixed pseudo-random numbers, by a linear congruential generator."""
     drawn = 1
     for k in range(len(directions)):
         for j in range(directions.shape[1]):
@@ -239,7 +239,7 @@ def begin_directions(directions: Singles) -> None:
 
 @kernel
 def orthonormalise(directions: Singles) -> None:
-    """Make rows orthogonal to those before, twice, as rounding asks, and of length 1."""
+    """Orthonormalise rows by Gram–Schmidt, twice because of rounding."""
     for k in range(len(directions)):
         for _ in range(2):
             for before in range(k):
@@ -252,7 +252,7 @@ def orthonormalise(directions: Singles) -> None:
 
 @kernel
 def turn(directions: Singles, turned: Singles, scaled: Singles) -> np.float32:
-    """Add to ``turned`` what a context makes of the directions; return its squared length."""
+    """Add a context times its inner product with each direction to ``turned``; return its squared length."""
     for k in range(len(directions)):
         add_times(scaled, dot_single(directions[k], scaled), turned[k])
     return dot_single(scaled, scaled)
@@ -262,7 +262,7 @@ def turn(directions: Singles, turned: Singles, scaled: Singles) -> np.float32:
 def find_directions(
     measure: Measure, kept: Kept, model: int, events: int, raw: Floats, scaled: Singles, turned: Singles
 ) -> None:
-    """Find the directions in which the contexts that were kept differ most."""
+    """Find the directions of largest variance of the contexts in the buffer."""
     directions = measure.directions[model]
     begin_directions(directions)
     for step in range(TURNS + 1 if len(directions) > 0 else 0):
@@ -284,12 +284,12 @@ def find_directions(
                 directions[k, j] = turned[k, j]
 
 
-# ---- The features of a context: 1, its leading directions, and what they leave
+# ---- The features of a context: 1, its leading directions, and the residual
 
 
 @kernel
 def fill_features(measure: Measure, model: int, scaled: Singles, features: Singles) -> None:
-    """Fill in the features of a context that was scaled."""
+    """Fill in the features of a scaled context: 1, its leading directions, and the residual."""
     directions = measure.directions[model]
     features[0] = np.float32(1.0)
     if len(directions) == 0:

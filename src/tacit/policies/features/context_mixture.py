@@ -1,9 +1,9 @@
-"""ContextMixture: arms known by their names, for who is asking; and what it believes in many contexts."""
+"""ContextMixture: arms known by name, chosen by context; and its beliefs in many contexts."""
 
-# 1. What is shown: a context is read, then mean and deviation of each arm's logit, then what signals
-#    announce.
-# 2. What is learned, and when contexts are measured anew.
-# 3. ``ContextMixture``: the policy, a driver of the files beside it.
+# 1. Choice: features of a context, mean and deviation of each arm's logit, warnings by signals.
+# 2. Learning, and when the scaling of contexts is fitted again.
+# 3. ``ContextMixture``: the policy, which calls ``context_inputs``, ``context_models``, ``context_weights``.
+# 4. Beliefs in many contexts at once, for reports.
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tacit.policies.features.gaussian import logistic
 from tacit.policies.index import LATER, TellsArms, envelope_share
 
 MARGIN = 0.1
-"""How far a signal is beyond what is usual to be a warning, as a share of the width of that."""
+"""Distance from the usual range at which a signal is a warning, as a share of the range's width."""
 
-# ---- What is shown
+# ---- Choice
 
 
 @kernel
 def read_context(state: ContextState, model: int, context: Floats, flags: Ints | None) -> None:
-    """Fill the room with what follows from a context; a missing field, by its flag, counts as the average."""
+    """Fill the workspace with the features of a context; missing fields, by ``flags``, count as average."""
     room, measure = state.room, state.measure
     context_inputs.scale_context(measure, model, context, room.scaled[0])
     if flags is not None:
@@ -64,18 +64,18 @@ def draw_lines(state: ContextState, model: int, impression: Impression, flags: I
 
 @kernel
 def heed_signals(state: ContextState, model: int, context: Floats, margin: float | None) -> None:
-    """Take in what the signals of a context may announce; nothing without a margin."""
+    """Handle a warning if a signal of the context is unusual; do nothing if ``margin`` is None."""
     read = state.room.raw.shape[1]
     if margin is not None and is_unusual(state.tally.announced.usual, margin, context[read:]):
         context_weights.take_warning(state, model, context_models.context_layout(read))
 
 
-# ---- What is learned
+# ---- Learning
 
 
 @kernel
 def expected_of(state: ContextState, model: int, arm: int) -> float:
-    """Return the mean chance of a click on an arm, over all hypotheses."""
+    """Return the mean probability of a click on an arm, over all hypotheses."""
     base, mean = context_weights.base_of(state.tally, model), 0.0
     for h in range(context_models.HYPOTHESES):
         logit, variance = context_models.belief_in(state.models, state.room, model, arm, h, base)
@@ -85,7 +85,7 @@ def expected_of(state: ContextState, model: int, arm: int) -> float:
 
 @kernel
 def measure_anew(state: ContextState, model: int, events: int, prior: Any) -> None:
-    """Measure the contexts that were kept, and forget what was learned from them otherwise measured."""
+    """Fit the scaling to the contexts in the buffer, and reset the model, which had the old scaling."""
     room, kept, measure = state.room, state.kept, state.measure
     context_inputs.measure_kept(measure, kept, model, events)
     if measure.directions.shape[1] > 0:
@@ -97,46 +97,45 @@ def measure_anew(state: ContextState, model: int, events: int, prior: Any) -> No
 
 @dataclass(frozen=True, repr=False)
 class ContextMixture(TellsArms):
-    """Play what is best for the user who is asking, among arms that are known by their names.
+    """Play the best arm for a context, among arms that are known by name.
 
-    Needs no tuning: a context of few numbers or of hundreds, of any sizes, that says much, little or
-    nothing; clicks that are rare or not; users who change.
+    Needs no tuning: a context of few numbers or of hundreds, of any scale, with much, little or no
+    effect; rare or frequent clicks; users who change.
 
-    Each arm has logistic regressions on the context, under four hypotheses: three by how much
-    contexts may say, from hardly anything to nearly all, and one that begins anew every 200
-    events, or a fifth of all, and replaces the others where they have become wrong. How well each
-    predicted the rewards is its weight. Numbers are brought to a common size and, where there
-    are more than 22, turned to the 22 directions in which they differ most, whose covariances
-    are known; of the rest variances are. How, the first 128 events say: after 8, 16, 32, 64 and 128
-    of them all is measured, and learned anew; only what was always the same until then is measured
-    when it changes. Rewards that vary less than clicks count for more than
-    one, as :class:`ShiftMixture` has it.
+    Each arm has logistic regressions on the context, under four hypotheses: three by the effect of
+    contexts, from very small to large, and one that restarts every 200 events, or a fifth of all, and
+    replaces the others if they have become wrong. The weight of a hypothesis is how well it predicted
+    the rewards. Numbers are scaled to a common size and, if there are more than 22, rotated to the 22
+    directions of largest variance, which have full covariances; the residual has variances only. The
+    scaling is fitted to the first 128 events: after 8, 16, 32, 64 and 128 events, and they are learned
+    again; only a number that was constant until then is scaled when it first changes. Rewards that
+    vary less than clicks count as more than one click, as in :class:`ShiftMixture`.
 
-    For a decision each arm's logit has a mean and a deviation over all hypotheses, and the arm of
-    the highest mean + 0.7·z·deviation is played, one z = \\|N(0, 1)\\| for all; those alike are played
-    alike. The propensity is exact, and the propensities of all arms add up to 1. Some arms have
-    none: where logs shall answer for all, put an ``ExplorationFloor`` over it.
+    For a decision each arm's logit has a mean and a deviation over all hypotheses, and the arm with
+    the highest mean + 0.7·z·deviation is played, with one z = \\|N(0, 1)\\| for all; ties are broken
+    uniformly. The propensity is exact, and the propensities of all arms add up to 1. Some arms have
+    propensity 0: for logs that can evaluate all arms, put an ``ExplorationFloor`` over it.
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     context_dim : int, optional
-        Numbers in a context; at least 1. It follows from ``context``, where that is given.
+        Length of a context; at least 1. It follows from ``context``, if that is given.
     context : dict of str to str or list of str, optional
-        What each field of a context holds, where contexts are dicts: ``"number"``, ``"boolean"``, a list
-        of values, ``"category"``, ``"signal"``. See :mod:`tacit.policies.context`.
+        Schema of contexts that are dicts: the type of each field, ``"number"``, ``"boolean"``, a list of
+        values, ``"category"`` or ``"signal"``. See :mod:`tacit.policies.context`.
     signals_dim : int, default 0
-        How many of the numbers, the last, are signals: they say nothing of who is asking, but may announce
-        that tastes change. It follows from ``context``, where that is given. One that is unusual, as
-        :class:`DriftMixture` has it, lets the recent hypothesis begin anew, with as much weight as it won
-        after earlier such warnings; before 128 events none is heeded.
+        How many of the last numbers are signals: they do not describe the user, but may announce a change
+        of tastes. It follows from ``context``, if that is given. An unusual signal, as in
+        :class:`DriftMixture`, restarts the recent hypothesis, with the weight that it gained after earlier
+        such warnings; before 128 events warnings are ignored.
     per_key : bool, default False
-        Whether each key has models of its own, which take :attr:`key_bytes` for each. Otherwise all keys
-        share them, and the key says nothing.
+        Whether each key has its own models, which take :attr:`key_bytes` for each key. Otherwise all keys
+        share them, and the key has no effect.
     priors : dict of arm to (float, float), optional
-        Successes and failures known of arms before: ``{"film": (4, 96)}`` is 4 clicks in 100
-        impressions, of the average user. No more than 500 count.
+        Prior successes and failures of arms: ``{"film": (4, 96)}`` is 4 clicks in 100 impressions of
+        the average user. At most 500 count.
 
     Raises
     ------
@@ -145,9 +144,9 @@ class ContextMixture(TellsArms):
 
     Notes
     -----
-    The models of ten arms and 64 numbers take 65 kB (:meth:`model_bytes`), the events that are
-    kept another 35 kB. What is learned is a fold of the events; feedback may come late. Sums are
-    of single precision, in a fixed order.
+    The models of ten arms and 64 numbers take 65 kB (:meth:`model_bytes`), the buffer of first events
+    another 35 kB. The state is a fold of the events; feedback may come late. Sums are of single
+    precision, in a fixed order.
 
     References
     ----------
@@ -182,7 +181,7 @@ class ContextMixture(TellsArms):
         weak="clicks of 2 % or a dozen telling numbers, 1.2 times the regret of LinUCB, tuned",
     )
 
-    context_dim: Annotated[int, whole(1, MAX_DIM)] = 0  # which is refused: how many there are must be said
+    context_dim: Annotated[int, whole(1, MAX_DIM)] = 0  # 0 is refused: the length must be given
     context: Annotated[Any, declared] = field(default=(), kw_only=True, metadata=LATER)
     signals_dim: Annotated[int, whole(0, MAX_DIM)] = field(default=0, kw_only=True, metadata=LATER)
     per_key: Flag = field(default=False, kw_only=True)
@@ -204,23 +203,23 @@ class ContextMixture(TellsArms):
 
     @param
     def heeded(self) -> float | None:
-        """How far out a signal is a warning; None where there are none: loops leave out what heeds them."""
+        """Margin of a warning by signals; None without signals, so that compiled loops omit the check."""
         return MARGIN if self.signals_dim else None
 
     @param
     def prior(self) -> Floats | None:
-        """What is known of arms, as observations of their constants; None where nothing is."""
+        """Priors of arms, as normal observations of their constants; None without priors."""
         return context_models.surmised(self.known) if self.priors else None
 
     @param
     def flags(self) -> Ints | None:
-        """Which column says that another one is missing; None where contexts are numbers alone."""
+        """For each column the index of its missing flag, or -1; None if contexts are numbers."""
         flags = flags_of(self.context)
         return None if flags is None else flags[: self.read_dim]
 
     @property
     def read_dim(self) -> int:
-        """Numbers of a context that are about who is asking; the signals follow them."""
+        """Length of a context without its signals, which come last."""
         return self.context_dim - self.signals_dim
 
     @property
@@ -233,7 +232,7 @@ class ContextMixture(TellsArms):
 
     @property
     def model_bytes(self) -> int:
-        """What the models of all arms take, without the first events and room to work in."""
+        """Bytes of the models of all arms, without the buffer of first events and the workspace."""
         state = self.init(1)
         return sum(byte_count(part) for part in (state.models, state.tally, state.measure))
 
@@ -249,7 +248,7 @@ class ContextMixture(TellsArms):
         )
 
     def beliefs_in(self, state: ContextState, lane: int, contexts: Floats) -> ContextBeliefs:
-        """Return what is believed of each arm in each of many contexts, to look at.
+        """Return the beliefs about each arm in each of many contexts, for reports.
 
         Parameters
         ----------
@@ -263,7 +262,7 @@ class ContextMixture(TellsArms):
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards in a context."""
+        """Return draws of the arms' mean rewards in a context, of shape (draws, offered)."""
         model = lane if self.per_key else 0
         base, weights = context_weights.base_of(state.tally, model), state.tally.weights[model]
         read_context(state, model, impression.context, self.flags)
@@ -356,24 +355,24 @@ class ContextMixture(TellsArms):
         context_models.clear_room(room)
 
 
-# ---- What is believed in many contexts at once
+# ---- Beliefs in many contexts at once
 #
 # The same numbers as the compiled kernels of :mod:`~tacit.policies.features.context_models`, in NumPy.
 
 
 class ContextBeliefs(NamedTuple):
-    """What is believed of each arm in each of many contexts.
+    """Beliefs about each arm in each of many contexts.
 
     Attributes
     ----------
     weights : array of float64, shape (4,)
-        Of the hypotheses; of sum 1.
+        Weights of the hypotheses, of sum 1.
     logits, variances : array of float64, shape (contexts, arms, 4)
-        Of a click's log-odds, under each hypothesis.
+        Mean and variance of a click's log-odds, under each hypothesis.
     slopes : array of float64, shape (arms, d)
-        What a number of a context, at its common size, adds to the log-odds: the mean over hypotheses.
+        Slope of the log-odds in each scaled number of a context: the mean over hypotheses.
     scaled : array of float64, shape (contexts, d)
-        The contexts' numbers at their common size, 0 for the average.
+        The scaled numbers of the contexts, 0 for the average.
     """
 
     weights: Floats
@@ -384,11 +383,11 @@ class ContextBeliefs(NamedTuple):
 
     @property
     def says_nothing(self) -> float:
-        """The weight of the hypothesis that contexts say hardly anything."""
+        """Weight of the hypothesis that contexts have hardly any effect."""
         return float(self.weights[context_models.NOTHING])
 
     def added(self) -> Floats:
-        """Return what each number adds to the log-odds of each arm, beside an average context.
+        """Return the contribution of each number to each arm's log-odds, relative to an average context.
 
         Returns
         -------
@@ -407,19 +406,19 @@ def beliefs_in(
     contexts: Floats,
     flags: Ints | None,
 ) -> ContextBeliefs:
-    """Return what one of the models believes in contexts.
+    """Return the beliefs of one model in many contexts.
 
     Parameters
     ----------
     models : Models
-    measure : Measure
+    scaling : Scaling
     weights : array of float64, shape (4,)
     base : Base
-        What is expected of an arm that was not met.
+        Mean and variance of the log-odds of a new arm.
     model : int
     contexts : array of float64, shape (contexts, d)
     flags : array of int64, shape (d,), or None
-        Which column says that another one is missing.
+        For each column the index of its missing flag, or -1.
     """
     off = (contexts - measure.mean[model]) * measure.factor[model]
     scaled = np.clip(off, -context_inputs.FURTHEST, context_inputs.FURTHEST)
@@ -458,7 +457,7 @@ def _variances(models: Models, model: int, x: Floats, known: int) -> Floats:
 
 
 def _constant(models: Models, model: int) -> Floats:
-    """Return the variance of each arm's constant; before its first event, what stands in its place."""
+    """Return the variance of each arm's constant; before its first event, the precision of its prior."""
     narrow = models.narrow[model, :, :1]
     return np.column_stack([models.spread[model, :, :, 0], narrow]).astype(float)
 
@@ -471,7 +470,7 @@ def _first(models: Models, model: int, base: Base) -> Any:
 
 
 def _slopes(weights: Floats, means: Floats, directions: Floats) -> Floats:
-    """Return what each number of a context adds to the logit of each arm."""
+    """Return the slope of each arm's logit in each scaled number of a context."""
     mixed: Floats = np.tensordot(weights, means, (0, 1))[:, 1:]
     if not len(directions):
         return mixed

@@ -1,8 +1,8 @@
-"""What a mixture over contexts weighs: logistic regressions of each arm, by how much contexts may say.
+"""Models of a mixture over contexts: logistic regressions of each arm, with priors by the effect of contexts.
 
-First room to work in; then the models of all arms, with their priors; what they say of an arm; what
-they learn. A Gaussian of an arm has a packed covariance of the constant and the leading directions, and
-variances of what these leave. All sums are of single precision, in a fixed order.
+First the layout of features and the workspace; then the models of all arms, with their priors; their beliefs
+about an arm; learning. An arm has a Gaussian with a packed covariance of the constant and the leading
+directions, and variances for the residual. All sums are in single precision, in a fixed order.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ from tacit.policies.features.context_inputs import LEADING, Singles, add_times, 
 from tacit.policies.features.gaussian import logistic_step, sigmoid
 
 SCALES = (1.0, 4.0, 2.0, 0.1)
-"""Deviations of logits, under each hypothesis, before anything is known but the arm's base rate."""
+"""Prior deviation of an arm's logit from its base rate, under each hypothesis."""
 HYPOTHESES = len(SCALES)
 RECENT, NOTHING = 2, 3
-"""The hypothesis that is ever begun anew, and the one that contexts say hardly anything."""
+"""The hypothesis that restarts regularly, and the one that contexts have hardly any effect."""
 FULL = 3
-"""So many hypotheses have covariances; the last has variances only."""
+"""Number of hypotheses with full covariances; the last one has variances only."""
 LONG = 1 + LEADING
-"""Features with covariances, above which sums are of single precision side by side."""
+"""Number of dense features above which inner products use parallel sums."""
 ORDER, ORDER_SCALE, ORDER_ACROSS = 0.2, 0.5, 0.3
-"""Mean and deviation of what a place in the order offered says, and the deviation of what it is to users."""
+"""Prior mean and deviation of the effect of a place in the order offered; deviation of its user products."""
 STEPS = 6
-"""Newton's steps to the mode of what may be unseen: they overestimate curvature, so none is too far."""
+"""Newton steps to the mode if results may be unseen: they overestimate curvature, so none overshoots."""
 SUREST = 500.0
-"""Clicks and misses that what is known of an arm beforehand is worth, at most."""
+"""Largest number of prior clicks and misses of an arm that count."""
 
 
-# ---- What models read
+# ---- The layout of features
 
 
 class Design(NamedTuple):
-    """The features that a model reads, in their order.
+    """The layout of the features of a model.
 
-    First those whose covariances are known: what there is of an item (a constant, perhaps its place in the
-    order offered, its leading directions, perhaps its inner product with the user), once alone and once
-    times each leading direction of the user. Then those of which variances are known: the numbers of the
-    item less its leading directions, if these are not all, alone and times leading directions of the user,
-    and what there is of the item times further directions of the user. A model of one arm has the context
-    in the item's place, and no user.
+    First come the dense features, with full covariances: the item block (a constant, optionally the place in
+    the order offered, the leading directions, optionally the inner product with the user), once alone and
+    once times each leading direction of the user. Then come the diagonal features, with variances only: the
+    residual of the item outside its leading directions, alone and times leading directions of the user,
+    and the item block times further directions of the user. In a model of one arm the context takes the
+    item's place, and there is no user.
 
     Attributes
     ----------
     dim, leading : int
-        Numbers of an item, and its leading directions.
+        Length of an item, and number of its leading directions.
     wide : int
-        Features of an item with covariances.
-    known, lean : int
-        All features with covariances, and all with variances only.
-    rest, crossed : int
-        Those of an item alone among the latter, and times how many directions of the user they are there.
+        Number of features in the item block.
+    dense, lean : int
+        Number of dense features, and of diagonal ones.
+    residual, crossed : int
+        Length of an item's residual, and number of directions of the user that it is multiplied by.
     user : int
-        Numbers of a user.
+        Length of a user.
     scales, across : tuple of float
-        Under each hypothesis, before anything is known: the deviation of logits by what an item is, and
-        by what it is to a user.
+        Prior deviations of logits under each hypothesis: by features of the item, and by their products
+        with features of the user.
     order : int
-        1 where an item's place in the order offered is a feature, else 0. Then the last hypothesis is that
-        nothing else says anything, and has a covariance of the constant and the place.
+        1 if an item's place in the order offered is a feature, else 0. Then the last hypothesis is that
+        no other feature has an effect, and it has a covariance of the constant and the place.
     flags : array of int64, shape (user,), or None
-        Which number of a user says that another one is missing.
+        For each number of a user the index of its missing flag, or -1.
     """
 
     dim: int
@@ -84,7 +84,7 @@ class Design(NamedTuple):
 
 @kernel
 def context_layout(dim: int) -> Design:
-    """Return how a context of so many numbers is laid out, for arms that have models of their own."""
+    """Return the layout for a context of length ``dim``, with a model for each arm."""
     leading = min(dim, LEADING)
     known, rest = 1 + leading, dim if dim > LEADING else 0
     return Design(dim, leading, known, known, rest, rest, 0, 0, SCALES, SCALES, 0, None)
@@ -92,7 +92,7 @@ def context_layout(dim: int) -> Design:
 
 @kernel
 def prior_variance(layout: Design, h: int, i: int) -> np.float32:
-    """Return the variance of a parameter under a hypothesis before anything is known."""
+    """Return the prior variance of parameter ``i`` under hypothesis ``h``."""
     row, at = i // layout.wide, i % layout.wide
     if i >= layout.known:
         further = i - layout.known - layout.rest * (1 + layout.crossed)
@@ -103,7 +103,7 @@ def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     if row > 0:
         scale, spread_over = layout.across[h], layout.user
     if row > 0 and at == 0:
-        # What users are by themselves: it moves all items alike.
+        # The effect of the user alone: it moves all items by the same amount.
         scale = 1.0 if layout.scales[h] > 0.0 else 0.0
     elif 0 < at <= layout.order:
         scale = ORDER_SCALE if row == 0 else ORDER_ACROSS
@@ -112,23 +112,23 @@ def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     return np.float32(scale * scale / spread_over)
 
 
-# ---- Room
+# ---- The workspace
 
 
 class Room(NamedTuple):
-    """Where kernels work; all zeros between their calls. Every array has a leading axis of 1.
+    """Workspace of kernels; all zeros between their calls. Every array has a leading axis of 1.
 
     Attributes
     ----------
     raw : array of float64, shape (1, d)
     scaled : array of float32, shape (1, d)
-        A context, as it was given and at a common size.
+        A context, raw and scaled.
     features, squares, along : array of float32, shape (1, width)
-        Its features, their squares, and covariances times features.
+        The features of the context, their squares, and covariances times features.
     products : array of float32, shape (1, packed + rest)
-        What covariances are multiplied by for a variance.
+        Products of features: the variance of the logit is their inner product with a packed covariance.
     turned : array of float32, shape (1, 22, d)
-        Directions that come to be.
+        Work space for finding directions.
     lines : array of float64, shape (1, arms, 2)
         Mean and deviation of the score of each arm on offer.
     """
@@ -144,7 +144,7 @@ class Room(NamedTuple):
 
     @classmethod
     def empty(cls, arms: int, layout: Design) -> Room:
-        """Return room for so many arms and what is read."""
+        """Return a workspace for a number of arms and a layout."""
         dim, known, lean = layout.dim, layout.known, layout.lean
         features, squares, along = np.zeros((3, 1, known + lean), np.float32)
         return cls(
@@ -161,14 +161,14 @@ class Room(NamedTuple):
 
 @kernel
 def clear_row(row: Singles) -> None:
-    """Fill in zeros."""
+    """Set a row to zeros."""
     for i in range(len(row)):
         row[i] = 0.0
 
 
 @kernel
 def clear_room(room: Room) -> None:
-    """Leave the room as it was."""
+    """Set the workspace to zeros."""
     clear_row(room.raw[0])
     clear_row(room.scaled[0])
     clear_row(room.features[0])
@@ -182,7 +182,7 @@ def clear_room(room: Room) -> None:
 
 @kernel
 def fill_products(x: Singles, known: int, squares: Singles, products: Singles) -> None:
-    """Fill in what follows from features: a variance is a covariance's inner product with that."""
+    """Fill in squares and products of features, for variances as inner products with packed covariances."""
     for i in range(len(x)):
         squares[i] = x[i] * x[i]
     k = 0
@@ -200,21 +200,21 @@ def fill_products(x: Singles, known: int, squares: Singles, products: Singles) -
 
 
 class Models(NamedTuple):
-    """What is believed of each arm under each hypothesis.
+    """Posterior of each arm under each hypothesis.
 
     Attributes
     ----------
     mean : array of float32, shape (models, arms, 4, width)
-        Of the parameters: constant, leading directions, what these leave.
+        Means of the parameters: constant, leading directions, residual.
     spread : array of float32, shape (models, arms, 3, packed + rest)
         The covariances of constant and leading directions, the lower triangle column by column;
-        then variances of the rest.
+        then the variances of the diagonal features.
     narrow : array of float32, shape (models, arms, width)
-        The variances under the hypothesis that contexts say hardly anything; of the constant alone, where
-        that is nothing at all; the covariance of constant and place, where that says something.
+        The variances under the hypothesis that contexts have hardly any effect; only the constant's if
+        they have none; the covariance of constant and place if the place is a feature.
     met : array of bool, shape (models, arms, 4)
-        Whether an arm has had an event since the prior. Before, what is known of the constant
-        stands in its place: a precision, and that times the mean.
+        Whether an arm has had an event since the last reset. Before, mean and variance of the constant
+        hold its prior observation: precision times mean, and precision.
     """
 
     mean: Singles
@@ -224,7 +224,7 @@ class Models(NamedTuple):
 
     @classmethod
     def prior(cls, models: int, arms: int, layout: Design, prior: Floats | None) -> Models:
-        """Return the models before the first event."""
+        """Return the prior of all models."""
         known, lean = layout.known, layout.lean
         mean = np.zeros((models, arms, HYPOTHESES, known + lean), np.float32)
         spread = np.zeros((models, arms, FULL, known * (known + 1) // 2 + lean), np.float32)
@@ -242,17 +242,17 @@ class Models(NamedTuple):
 
 
 def surmised(known: Floats) -> Floats:
-    """Return what is known of arms before their first event as a normal observation of their constants.
+    """Convert priors of arms to normal observations of their constants.
 
     Parameters
     ----------
-    known : array of float64, shape (arms, 2)
-        Successes and failures.
+    counts : array of float64, shape (arms, 2)
+        Prior successes and failures.
 
     Returns
     -------
     array of float64, shape (arms, 2)
-        Its precision, 0 where nothing is known, and that times its mean.
+        The precision, 0 without a prior, and the precision times the mean.
     """
     plays = known.sum(axis=1)
     rates = (known[:, 0] + 0.5) / (plays + 1.0)
@@ -262,7 +262,7 @@ def surmised(known: Floats) -> Floats:
 
 @kernel
 def fill_prior(spread: Singles, layout: Design, h: int, known: int, precision: float) -> None:
-    """Return a covariance, of so many features, and variances to the prior."""
+    """Set a packed covariance of dense features, and the variances after it, to the prior."""
     clear_row(spread)
     k = 0
     for j in range(known + len(spread) - known * (known + 1) // 2):
@@ -273,7 +273,7 @@ def fill_prior(spread: Singles, layout: Design, h: int, known: int, precision: f
 
 @kernel
 def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, prior: Floats | None) -> None:
-    """Return an arm to its prior under a hypothesis."""
+    """Reset an arm to its prior under a hypothesis."""
     precision, pull = 0.0, 0.0
     if prior is not None:
         precision, pull = prior[arm, 0], prior[arm, 1]
@@ -291,11 +291,11 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, pri
 
 @kernel
 def adopt(models: Models, model: int, arm: int, layout: Design) -> None:
-    """Let all hypotheses believe of an arm what the recent one does, as far as they may."""
+    """Copy the recent hypothesis's beliefs about an arm to all other hypotheses, as far as they fit."""
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
     narrow, k, known = models.narrow[model, arm], 0, layout.known
     if layout.order > 0:
-        narrow = narrow[:0]  # That only the order says something stays what it is.
+        narrow = narrow[:0]  # The beliefs of the hypothesis about the order alone stay.
     for h in range(HYPOTHESES):
         for i in range(len(narrow) if h == NOTHING else len(source)):
             models.mean[model, arm, h, i] = source[i]
@@ -310,11 +310,11 @@ def adopt(models: Models, model: int, arm: int, layout: Design) -> None:
         narrow[i] = spread[k + i - known]
 
 
-# ---- What models say of an arm
+# ---- Beliefs about an arm
 
 
 class Base(NamedTuple):
-    """What is expected of an arm before its first event: the mean of its constant, and the variance."""
+    """Mean and variance of an arm's constant, expected before its first event."""
 
     logit: float
     variance: float
@@ -322,7 +322,7 @@ class Base(NamedTuple):
 
 @kernel
 def begins(models: Models, model: int, arm: int, h: int, base: Base) -> Base:
-    """Return what is expected of the constant of an arm, with what is known of it beforehand."""
+    """Return mean and variance of a new arm's constant: the base rate, combined with the arm's prior."""
     precision = first_variance(models, model, arm, h)
     variance = 1.0 / (1.0 / base.variance + precision)
     pull = np.float64(models.mean[model, arm, h, 0])
@@ -331,7 +331,7 @@ def begins(models: Models, model: int, arm: int, h: int, base: Base) -> Base:
 
 @kernel
 def first_variance(models: Models, model: int, arm: int, h: int) -> float:
-    """Return the variance of an arm's constant; before its first event, what stands in its place."""
+    """Return the variance of an arm's constant; before its first event, the precision of its prior."""
     if h == NOTHING:
         return np.float64(models.narrow[model, arm, 0])  # type: ignore[return-value]
     return np.float64(models.spread[model, arm, h, 0])  # type: ignore[return-value]
@@ -345,8 +345,7 @@ def belief_in(models: Models, room: Room, model: int, arm: int, h: int, base: Ba
         variance = np.float64(dot_single(models.narrow[model, arm], room.squares[0]))
     else:
         variance = np.float64(dot_single(models.spread[model, arm, h], room.products[0]))
-    # An arm that was not met begins at what is expected of any arm by now: mean and variance of its constant
-    # are exchanged.
+    # An arm without events starts at the current base rate: mean and variance of its constant are replaced.
     if not models.met[model, arm, h]:
         first = begins(models, model, arm, h, base)
         logit += first.logit - np.float64(models.mean[model, arm, h, 0])
@@ -354,17 +353,17 @@ def belief_in(models: Models, room: Room, model: int, arm: int, h: int, base: Ba
     return logit, max(variance, 0.0)
 
 
-# ---- What models learn
+# ---- Learning
 
 
 @kernel
 def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
-    """Fill in what a covariance makes of features; columns that are long are added up side by side."""
+    """Fill ``y`` with the packed covariance times the features ``x``; long columns use parallel sums."""
     for i in range(known):
         y[i] = np.float32(0.0)
     k = 0
     for j in range(known):
-        # Of a symmetric matrix only what is on and below the diagonal is kept, column by column.
+        # Only the lower triangle of the symmetric matrix is stored, column by column.
         column, others = spread[k : k + known - j], x[j:known]
         add_times(column, x[j], y[j:])
         if known > LONG:
@@ -381,7 +380,7 @@ def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
 
 @kernel
 def shrink_packed(spread: Singles, known: int, y: Singles, factor: np.float32) -> None:
-    """Subtract a multiple of the outer product of ``y`` from a covariance."""
+    """Subtract a multiple of the outer product of ``y`` with itself from a packed covariance."""
     k = 0
     for j in range(known):
         times, column, others = factor * y[j], spread[k : k + known - j], y[j:known]
@@ -400,7 +399,7 @@ def shrink_each(variances: Singles, y: Singles, factor: np.float32) -> None:
 
 @kernel
 def meet(models: Models, model: int, arm: int, h: int, base: Base) -> None:
-    """Let an arm have its first event: its constant is what is expected of it."""
+    """Initialise the constant of an arm at its first event."""
     first = begins(models, model, arm, h, base)
     models.met[model, arm, h] = True
     models.mean[model, arm, h, 0] = np.float32(first.logit)
@@ -411,17 +410,17 @@ def meet(models: Models, model: int, arm: int, h: int, base: Base) -> None:
 
 
 class Sighting(NamedTuple):
-    """What came of an arm that may have been seen.
+    """A reward of an arm that may have been seen.
 
     Attributes
     ----------
     reward : float
     times : float
-        So many clicks it tells as much as.
-    seen : float
-        With what probability it was seen.
+        Number of clicks that it counts as.
+    examination : float
+        Probability that the arm was seen.
     offset : float
-        What is known to add to its logit.
+        Known term of its logit.
     """
 
     reward: float
@@ -432,11 +431,12 @@ class Sighting(NamedTuple):
 
 @kernel
 def hidden_step(logit: float, s: float, reward: float, seen: float) -> Any:
-    """Solve the posterior's mode along the direction of an observation that may not have been seen.
+    """Find the posterior's mode along the direction of an observation of an arm that may not have been seen.
 
-    As :func:`~tacit.policies.features.gaussian.logistic_step`; no click tells the less, the less it was seen.
+    As :func:`~tacit.policies.features.gaussian.logistic_step`, but no click counts less, the less likely
+    the arm was seen.
     """
-    # Newton's method for the mode: the posterior changes along the observation only, so one number is sought.
+    # Newton's method in one dimension, because the posterior changes along the observation only.
     at, precision, gain = logit, 0.0, 0.0
     for _ in range(STEPS):
         chance = sigmoid(at)
@@ -451,14 +451,14 @@ def hidden_step(logit: float, s: float, reward: float, seen: float) -> Any:
 def learn_arm(
     models: Models, room: Room, model: int, arm: int, h: int, layout: Design, given: Sighting
 ) -> tuple[float, float, float, float]:
-    """Take in what came of an arm that was met.
+    """Update an arm with a reward, under a hypothesis; :func:`start_arm` comes first.
 
     Returns
     -------
     logit, variance : float
-        What was believed before, without the offset.
+        Belief before the update, without the offset.
     precision, gain : float
-        Of what it taught along the features.
+        Precision and gain of the update along the features.
     """
     x, y, known, spread = room.features[0], room.along[0], layout.known, models.narrow[model, arm]
     if h == NOTHING:
@@ -476,7 +476,7 @@ def learn_arm(
         c, gain = hidden_step(aim, s, given.reward, given.seen)
     else:
         c, gain = logistic_step(aim, times * s, given.reward)
-    # What tells as much as several clicks has so many times their precision.
+    # A reward that counts as several clicks has as many times the precision of one.
     c *= times
     add_times(y, np.float32(times * gain), models.mean[model, arm, h])
     shrink_packed(spread, known, y, np.float32(c / (1.0 + c * s)))

@@ -1,7 +1,7 @@
-"""What a mixture over contexts has learned: its models, and the weights of the hypotheses they stand for.
+"""State of a mixture over contexts: its models, and the weights of its hypotheses.
 
-What was learned from, then what is expected of an arm by that, then how rewards move the weights, and
-when the recent hypothesis begins anew.
+First the state; then the base rate of new arms; then how rewards update the weights, and when the recent
+hypothesis restarts.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from tacit.policies.features.mixture import foretold
 from tacit.policies.shifting.shift_mixture import Spread, steadiness
 
 WIDTH = 0.7
-"""Factor on the one draw that moves the scores of all arms."""
+"""Factor on the single draw that moves the scores of all arms."""
 DROPPED = 6e-6
-"""Weight, beside the largest, below which a hypothesis takes no part in a choice."""
+"""Weight, relative to the largest, below which a hypothesis is ignored in a choice."""
 SPAN, SHARE = 200.0, 0.2
-"""The recent hypothesis begins anew after so many events, and that share of all, if it is more."""
+"""The recent hypothesis restarts after this number of events, or this share of all events if larger."""
 BEHIND = 0.0025
-"""Weight with which it begins, beside the largest; and of all others, beside it, when it is adopted."""
+"""Weight, relative to the largest, with which it restarts; hypotheses as far behind it adopt its beliefs."""
 UNLIKELIEST = -700.0
-"""Logarithm of a reward's probability, at least: weights stay above 0."""
+"""Lower bound of the logarithm of a reward's probability: weights stay above 0."""
 SEASONED = 50.0
-"""Events after which it may be adopted, and after which it is seen whether a warning was right."""
+"""Events after which its beliefs may be adopted, and after which a warning is judged."""
 WORTHLESS, SUREST = 0.05, 0.98
-"""A warning that is right less often is none; none is believed more."""
+"""Least share of correct warnings at which warnings count; largest probability of a change."""
 
 
-# ---- What was learned from
+# ---- The state
 
 
 class Announced(NamedTuple):
-    """What signals have announced, and how far it was right.
+    """Warnings by signals, and how many were correct.
 
     Attributes
     ----------
-    usual : Usual
-        What signals were so far, whatever the model.
+    usual : UsualRange
+        The usual range of the signals, for all models.
     warnings, right : array of float64, shape (models,)
-        Warnings that were judged, and the sum of the weights which the recent hypothesis won by them.
+        Warnings that were judged, and the sum of the weights that the recent hypothesis gained after them.
     waiting : array of float64, shape (models,)
-        1 where a warning has let the recent hypothesis begin, and is not judged yet.
+        1 if a warning has restarted the recent hypothesis and is not yet judged.
     """
 
     usual: Usual
@@ -60,22 +60,22 @@ class Announced(NamedTuple):
 
     @classmethod
     def nothing(cls, models: int, signals: int) -> Announced:
-        """Return what is known of so many signals before the first."""
+        """Return the state of a number of signals before the first event."""
         return cls(Usual.nothing(signals), *np.zeros((3, models)))
 
 
 class MixtureTally(NamedTuple):
-    """What was learned from, and the weights of the hypotheses.
+    """Counts of events, and the weights of the hypotheses.
 
     Attributes
     ----------
     rounds, clicks, age : array of float64, shape (models,)
-        Events, the sum of their rewards, and events since the recent hypothesis began.
+        Events, the sum of their rewards, and events since the recent hypothesis restarted.
     weights : array of float64, shape (models, 4)
-        Of sum 1.
+        Weights of the hypotheses, of sum 1.
     spread : Spread
-        How much rewards vary, since the first that was neither 0 nor 1; arrays of shape (models,).
-    announced : Announced
+        Variation of rewards, since the first that was neither 0 nor 1; arrays of shape (models,).
+    announced : SignalWarnings
     """
 
     rounds: Count
@@ -94,15 +94,15 @@ class MixtureTally(NamedTuple):
 
 
 class ContextState(NamedTuple):
-    """Models of a user's clicks; the leading axis is 1 where all keys share them.
+    """Models of clicks given contexts; the leading axis has length 1 if all keys share them.
 
     Attributes
     ----------
     models : Models
     tally : MixtureTally
-    measure : Measure
-    kept : Kept
-    room : Room
+    measure : Scaling
+    kept : EventBuffer
+    room : Workspace
     """
 
     models: Models
@@ -112,19 +112,19 @@ class ContextState(NamedTuple):
     room: Room
 
 
-# ---- What is expected of an arm, and by which hypotheses
+# ---- The base rate of new arms, and the hypotheses in use
 
 
 @kernel
 def base_of(tally: MixtureTally, model: int) -> Base:
-    """Return what is expected of an arm that was not met: the log-odds of a click, by all events so far."""
+    """Return mean and variance of the log-odds of a click on a new arm, from all events so far."""
     clicks, misses = tally.clicks[model] + 0.5, tally.rounds[model] - tally.clicks[model] + 0.5
     return Base(np.log(clicks) - np.log(misses), 1.0 + 1.0 / clicks + 1.0 / misses)
 
 
 @kernel
 def weight_in_use(weights: Floats) -> tuple[float, float]:
-    """Return the least weight of a hypothesis that takes part in a choice, and the sum of all that do."""
+    """Return the least weight of a hypothesis in use in a choice, and the sum of the weights in use."""
     top, total = 0.0, 0.0
     for h in range(context_models.HYPOTHESES):
         top = max(top, weights[h])
@@ -134,12 +134,12 @@ def weight_in_use(weights: Floats) -> tuple[float, float]:
     return DROPPED * top, total
 
 
-# ---- What is learned
+# ---- Learning
 
 
 @kernel
 def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> None:
-    """Know nothing of arms again; how contexts are measured stays."""
+    """Reset a model of all arms; the scaling of contexts stays."""
     tally = state.tally
     tally.rounds[model] = 0.0
     tally.clicks[model] = 0.0
@@ -155,7 +155,7 @@ def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> N
 
 @kernel
 def share_weights(weights: Floats, share: float) -> None:
-    """Normalise weights, after each has given a share of it to all alike."""
+    """Normalise weights, then redistribute a share of them uniformly."""
     total = 0.0
     for h in range(len(weights)):
         total += weights[h]
@@ -166,7 +166,7 @@ def share_weights(weights: Floats, share: float) -> None:
 
 @kernel
 def heaviest_other(weights: Floats) -> float:
-    """Return the largest weight but that of the recent hypothesis."""
+    """Return the largest weight of a hypothesis other than the recent one."""
     others = 0.0
     for h in range(context_models.HYPOTHESES):
         others = max(others, weights[h] if h != context_models.RECENT else 0.0)
@@ -175,7 +175,7 @@ def heaviest_other(weights: Floats) -> float:
 
 @kernel
 def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
-    """Let the recent hypothesis begin anew when it is due, or is far ahead of all others; return if that."""
+    """Restart the recent hypothesis if it is due or far ahead of all others; return if it was far ahead."""
     tally, weights = state.tally, state.tally.weights[model]
     ahead = (
         tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[context_models.RECENT]
@@ -188,7 +188,10 @@ def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
 
 @kernel
 def restart_recent(state: ContextState, model: int, layout: Design, adopted: bool, weight: float) -> None:
-    """Let the recent hypothesis begin anew, with a weight beside the largest; it may be adopted before."""
+    """Restart the recent hypothesis with a weight relative to the largest.
+
+    If ``adopted``, all hypotheses take over its beliefs before.
+    """
     tally, weights = state.tally, state.tally.weights[model]
     largest = max(heaviest_other(weights), weights[context_models.RECENT])
     for arm in range(state.models.met.shape[1]):
@@ -204,7 +207,7 @@ def restart_recent(state: ContextState, model: int, layout: Design, adopted: boo
 
 @kernel
 def settle(tally: MixtureTally, model: int, right: float) -> None:
-    """Count the warning that waits, if one does, as far as it was right."""
+    """Count a pending warning, if there is one, as correct to the degree ``right``."""
     announced = tally.announced
     if announced.waiting[model] > 0.0:
         announced.warnings[model] += 1.0
@@ -214,10 +217,10 @@ def settle(tally: MixtureTally, model: int, right: float) -> None:
 
 @kernel
 def take_warning(state: ContextState, model: int, layout: Design) -> None:
-    """Let the recent hypothesis begin anew at a warning, weighed as far as earlier ones were right."""
+    """Restart the recent hypothesis at a warning, with a weight by the share of correct earlier warnings."""
     tally, weights, announced = state.tally, state.tally.weights[model], state.tally.announced
-    # A hypothesis that has just begun is not judged yet: another warning would throw away the little it
-    # knows.
+    # A hypothesis that has just restarted is not yet judged: another warning would throw away the little it
+    # has learned.
     early = announced.waiting[model] > 0.0 and tally.age[model] < SEASONED
     if early or tally.rounds[model] < KEPT:
         return
@@ -225,33 +228,33 @@ def take_warning(state: ContextState, model: int, layout: Design) -> None:
     change = min((0.5 + announced.right[model]) / (1.0 + announced.warnings[model]), SUREST)
     if change >= WORTHLESS:
         adopted = weights[context_models.RECENT] > heaviest_other(weights)
-        # The odds of a change, as the weight is beside the largest one.
+        # The odds of a change, because the weight is relative to the largest one.
         restart_recent(state, model, layout, adopted, change / (1.0 - change))
         announced.waiting[model] = 1.0
 
 
 @kernel
 def tells_as_clicks(tally: MixtureTally, model: int, reward: float) -> bool:
-    """Return whether a reward, and all before, was 0 or 1."""
+    """Return whether a reward, and all rewards before, are 0 or 1."""
     return tally.spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0
 
 
 @kernel
 def clicks_worth(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
-    """Return how many clicks a reward tells as much as: more than one where rewards vary less."""
+    """Return how many clicks a reward counts as: more than one if rewards vary less than clicks."""
     spread, own = tally.spread, slice(model, model + 1)
     return steadiness(Spread(spread.squares[own], spread.expected[own], spread.fractions[own]), mean, reward)
 
 
 @kernel
 def click_chance(logit: float, variance: float) -> float:
-    """Return the mean chance of a click whose logit is normal."""
+    """Return the mean probability of a click whose logit is normal."""
     return sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
 
 
 @kernel
 def take_in(state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design) -> None:
-    """Learn from an event whose context is in the room, as from so many clicks."""
+    """Learn from an event whose context is in the workspace; the reward counts as ``times`` clicks."""
     tally, weights = state.tally, state.tally.weights[model]
     base, given = base_of(tally, model), Sighting(reward, times, 1.0, 0.0)
     for h in range(context_models.HYPOTHESES):

@@ -1,7 +1,7 @@
-"""E-C Bandit, and what policies for seen and relevant results have in common.
+"""E-C Bandit, and the base class of policies with relevance and examination.
 
-First what clicks can never tell about relevance and examination; then the common model; then the
-bandit of two Gaussians with a bound on the likelihood between them.
+First the identifiability check of features; then the base class; then the bandit with two independent
+Gaussians and a variational bound on the likelihood.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import UNSEEN, ClickModel, place_of
 
-# ---- What clicks can never tell about relevance and examination, seen in the features alone
+# ---- Identifiability of relevance and examination, checked on the features alone
 
 SAME_DIRECTION = 1e-6
 
 
 class IdentifiabilityWarning(AssumptionWarning):
-    """Clicks cannot tell apart what the policy is asked to learn."""
+    """Clicks cannot determine the parameters of the policy."""
 
 
 def identifiability(
@@ -36,7 +36,7 @@ def identifiability(
     relevance_intercept: bool = False,
     examination_intercept: bool = False,
 ) -> list[str]:
-    """Return what rows of features leave undetermined in σ(x_C·θ_C)·σ(x_E·θ_E).
+    """Return reasons why rows of features cannot determine the parameters of σ(x_C·θ_C)·σ(x_E·θ_E).
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def identifiability(
     Returns
     -------
     list of str
-        A sentence for each finding; empty where there is none.
+        A sentence for each reason; empty if there is none.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def _rank(block: Floats) -> int:
 
 
 def _scaled(block: Floats) -> Floats:
-    """Return the columns at length 1, those of zeros as they are."""
+    """Return the columns scaled to length 1; columns of zeros stay."""
     lengths = np.linalg.norm(block, axis=0)
     return block / np.where(lengths > 0.0, lengths, 1.0)
 
@@ -110,18 +110,18 @@ def _spans(block: Floats, column: Floats) -> bool:
     return bool(np.linalg.norm(rest) <= SAME_DIRECTION * np.linalg.norm(column))
 
 
-# ---- What policies for seen and relevant results have in common
+# ---- The base class of policies with relevance and examination
 
 
 class Beliefs(NamedTuple):
-    """What an examination model believes.
+    """The beliefs of an examination model.
 
     Attributes
     ----------
     relevance, examination : Belief
-        Of each block of parameters; that of its constant, if there is one, comes last.
+        Belief about each block of parameters; the constant, if there is one, comes last.
     joint : Belief or None
-        Of both blocks, relevance first; None where they are taken for independent.
+        Belief about both blocks, relevance first; None if they are modelled as independent.
     """
 
     relevance: gaussian.Belief
@@ -130,7 +130,7 @@ class Beliefs(NamedTuple):
 
 
 def blocks_of(mean: Floats, root: Floats, split: int) -> Beliefs:
-    """Return a joint Gaussian and its two blocks."""
+    """Return the beliefs of a joint Gaussian, and of its two blocks split at ``split``."""
     relevance, examination = (
         gaussian.belief(mean[:split], root[:split]),
         gaussian.belief(mean[split:], root[split:]),
@@ -142,10 +142,10 @@ def blocks_of(mean: Floats, root: Floats, split: int) -> Beliefs:
 def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> int:
     """Return the arm on offer with the largest σ(x_C·θ_C)·σ(x_E·θ_E).
 
-    Compared are the odds against a click, e^−a + e^−b + e^−(a+b) for logits a and b. They exceed
-    either of the first two terms, so an arm one of whose logits is below the logit of the best
+    It compares the odds against a click, e^−a + e^−b + e^−(a+b) for logits a and b. They exceed
+    each of the first two terms, so an arm one of whose logits is below the logit of the best
     so far cannot win: most arms cost no exponential, and none but a new best costs a logarithm.
-    Chances below e^−350 are level.
+    Probabilities below e^−350 count as equal.
     """
     best, bar, leader = np.inf, -np.inf, 0
     for i in range(len(impression.arms)):
@@ -177,18 +177,18 @@ class ExaminationModel(ClickModel, abstract=True):
 
     @param
     def split(self) -> int:
-        """How many parameters relevance has."""
+        """Number of parameters of relevance."""
         return self.relevance_dim + int(self.relevance_intercept)  # type: ignore[attr-defined]
 
     @property
     def width(self) -> int:
-        """How many parameters there are."""
+        """Number of parameters."""
         return self.split + self.examination_dim + int(self.examination_intercept)  # type: ignore[attr-defined]
 
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards."""
+        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
         theta = self.parameter_draws(state, lane, rng, draws)
         split = self.split
         seen = theta[:, split:] @ gaussian.rows_of(impression.examination, width=self.width - split).T
@@ -196,20 +196,21 @@ class ExaminationModel(ClickModel, abstract=True):
         return gaussian.logistic(wanted) * gaussian.logistic(seen)
 
     def parameter_draws(self, state: Any, lane: int, rng: Generator, draws: int) -> Floats:
-        """Return draws of all parameters, those of relevance first."""
+        """Return draws of all parameters, relevance first, of shape (draws, width)."""
         return gaussian.drawn(state.mean[lane], state.root[lane], rng, draws)
 
 
-# ---- E-C Bandit: two Gaussians, and a bound on the likelihood between them
+# ---- E-C Bandit: two Gaussians, and a variational bound on the likelihood
 
 
 @kernel
 def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float, iterations: int) -> Any:
     """Fit the quadratic bounds (1) and (2) of one observation to the posterior's scalars.
 
-    Given are variance and mean of x_C·θ_C and of x_E·θ_E before. Each iteration starts from
-    them, with the bounds at the moments that the one before has found. A reward between 0 and 1
-    weighs the bounds of a click and of none; where it is known what was seen, that is not estimated.
+    The input is variance and mean of x_C·θ_C and of x_E·θ_E before the observation. Each iteration
+    starts from them, with the bounds at the moments of the previous iteration. A reward between 0 and 1
+    weighs the bounds of a click and of none; if it is known whether the result was seen, that is not
+    estimated.
 
     Returns
     -------
@@ -249,29 +250,28 @@ class ECBandit(ExaminationModel):
 
     Clicks have probability σ(x_C·θ_C)·σ(x_E·θ_E). The posterior of each block is Gaussian, and
     both are independent; each observation replaces the likelihood by quadratic bounds, fitted in
-    a few iterations over scalars. One pass: a round costs O(d²), whatever came before. The
+    a few iterations over scalars. One pass: a round costs O(d²), however long the history. The
     printed update has typing errors; this one follows the derivation, with σ(−x_C·θ_C) for the
-    chance that a result was seen and not wanted.
+    probability that a result that was seen is not relevant.
 
-    It is over-confident: variances near θ = 0 come out too small by some 3/2 for relevance and 3
-    for examination. :class:`LaplaceEC` costs the same and is not.
+    It is over-confident: variances near θ = 0 are too small by a factor of about 3/2 for relevance and
+    3 for examination. :class:`LaplaceEC` costs the same and is not.
 
     Parameters
     ----------
     relevance_dim, examination_dim : int
         Numbers of relevance and of examination features per arm; at least 1.
     prior_variance : float, default 1
-        Variance of each parameter before the first click; above 0. 1 is what works; 10 costs
+        Variance of each parameter before the first click; above 0. 1 works well; 10 has more
         regret.
     inner_iterations : int, default 5
-        Fits of the bounds per observation, at most; at least 1.
+        Most fits of the bounds per observation; at least 1.
     relevance_intercept, examination_intercept : bool, default False
-        Whether a constant is put at the end of the block's features. In one block it is of
-        use where the features have none; in both, only the sum of the two is determined while
-        clicks are rare.
+        Whether a constant is appended to the block's features. In one block it is useful if the
+        features have none; in both, only the sum of the two is determined while clicks are rare.
     discount : float, default 1
-        Factor on the precision of what was learned before, at each reward, in (0, 1]. Below 1
-        the policy forgets and so can follow shifting intent.
+        Factor on the precision of earlier rewards, at each reward, in (0, 1]. Below 1 the policy
+        forgets and so can follow shifting intent.
 
     Raises
     ------
@@ -321,7 +321,7 @@ class ECBandit(ExaminationModel):
         )
 
     def posterior(self, state: State, lane: int) -> Beliefs:
-        """Return what is believed of each block."""
+        """Return the belief about each block of parameters."""
         return Beliefs(*(gaussian.belief(block.mean[lane], block.root[lane]) for block in state))
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:

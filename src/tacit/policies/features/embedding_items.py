@@ -1,7 +1,7 @@
-"""What is known of items and users by their embeddings, and believed of candidates.
+"""Model of clicks on items by embeddings of items and users; beliefs about candidates.
 
-From top to bottom: the design and the state; what is read of an event, to be learned from; what is believed
-of candidates, which share what is computed once for the user; what is measured.
+From top to bottom: the layout of features and the state; features of an event to learn from; beliefs about
+candidates, with terms that are computed once for the user; the scaling.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ from tacit.policies.features.context_weights import WIDTH, MixtureTally, base_of
 from tacit.policies.features.gaussian import dot
 
 ITEM_LEADING, USER_LEADING = 32, 6
-"""Directions of items, and of users, of which all covariances are known, at most."""
+"""Largest number of directions of items, and of users, with full covariances."""
 ALONE, MOST_KNOWN = 24, 182
-"""Of items of which one is shown to users who are not known; features that have all covariances, at most."""
+"""Largest number of directions of items without user features; of features with full covariances."""
 ABREAST = 8
-"""Columns for what hypotheses believe, as many as a vector instruction takes."""
+"""Columns for the means of hypotheses, the width of a vector instruction."""
 MOST_CROSSED = 1_024
-"""Products of a user's directions and what the leading ones leave of an item, at most."""
+"""Largest number of products of a user's directions and the residual of an item."""
 ALL_READ, MOST_READ = 32, 16
-"""Numbers of a user that are all read; if there are more, so many directions are."""
+"""Largest number of user features that are all read; number of directions that are read otherwise."""
 SCALES = (1.0, 4.0, 2.0, 0.0)
-"""Deviations of logits by what items are, under each hypothesis; the last is that nothing is said."""
+"""Deviations of logits by item features, under each hypothesis; under the last they have no effect."""
 ACROSS = (0.3, 2.0, 1.5, 0.0)
-"""Deviations of logits by what items are to users."""
+"""Deviations of logits by products of item and user features."""
 LIST_SCALES, LIST_ACROSS = (1.0, 2.0, 1.2, 0.0), (0.3, 2.0, 1.0, 0.0)
-"""The same of items that stand in lists."""
+"""The same for items in lists."""
 Scales = tuple[float, float, float, float]
 
 
 def read_of(users: int) -> int:
-    """Return how many directions of a user are read."""
+    """Return the number of directions of a user that are read."""
     return users if users <= ALL_READ else MOST_READ
 
 
 def user_directions(users: int) -> int:
-    """Return how many directions of a user are looked for: none where all numbers have covariances."""
+    """Return the number of directions of users to find: 0 if all numbers have full covariances."""
     return read_of(users) if users > USER_LEADING else 0
 
 
 def embedding_layout(items: int, users: int, flags: Ints | None) -> Design:
-    """Return how items and users of so many numbers are laid out, for all items alike."""
+    """Return the layout of features for items and users of given lengths, with one model for all items."""
     return _laid_out(items, users, ITEM_LEADING if users else ALONE, SCALES, ACROSS, 0)._replace(flags=flags)
 
 
 def list_layout(items: int, users: int, flags: Ints | None) -> Design:
-    """Return how they are laid out for lists, where the order offered is a first guess."""
+    """Return the layout of features for lists, where the order offered is a first guess."""
     return _laid_out(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)._replace(flags=flags)
 
 
 def _laid_out(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
     along = min(users, USER_LEADING)
-    # A taste that no product tells is never learned: few numbers of a user leave room for more of items.
+    # Tastes are learned from products only: if users have few numbers, more directions of items fit.
     most = min(most, MOST_KNOWN // (1 + along) - 2)
     leading, rest = min(items, most), items if items > most else 0
     wide = 1 + order + leading + int(items == users)
@@ -83,25 +83,25 @@ def _laid_out(items: int, users: int, most: int, scales: Scales, across: Scales,
 
 @kernel
 def order_score(place: int, offered: int) -> float:
-    """Return the feature of a place in the order offered, from 0: about its normal score."""
+    """Return the feature of a place in the order offered, counted from 0: about its normal score."""
     return np.log((offered - place - 0.5) / (place + 0.5)) / 1.7  # type: ignore[no-any-return]
 
 
 class EmbeddingState(NamedTuple):
-    """A model of clicks on items; the leading axis is 1 where all keys share it.
+    """A model of clicks on items; the leading axis has length 1 if all keys share it.
 
     Attributes
     ----------
     models : Models
-        As of a single arm.
+        Models of a single arm.
     tally : MixtureTally
-    items, users : Measure
-        How the numbers of each are measured.
+    items, users : Scaling
+        Scaling and rotation of the numbers of each.
     products : array of float64, shape (models, 2)
-        What is subtracted from the inner product of user and item, and then multiplied by; without
-        columns where they have none.
-    kept, kept_users : Kept
-        The first events: items with rewards, and users.
+        Subtracted from the inner product of user and item, and then multiplied by; without columns if
+        lengths differ.
+    kept, kept_users : EventBuffer
+        The buffers of first events: items with rewards, and users.
     """
 
     models: Models
@@ -114,7 +114,7 @@ class EmbeddingState(NamedTuple):
 
     @classmethod
     def nothing(cls, models: int, layout: Design, events: int, users: int) -> EmbeddingState:
-        """Return models that have learned nothing, and keep so many first events and users."""
+        """Return the initial state, with buffers for a number of first events and users."""
         turned = layout.leading if layout.rest else 0
         return cls(
             Models.prior(models, 1, layout, None),
@@ -128,16 +128,16 @@ class EmbeddingState(NamedTuple):
 
     @property
     def model_bytes(self) -> int:
-        """What the model takes, without the first events."""
+        """Bytes of the model, without the buffers of first events."""
         return byte_count(self) - byte_count(self.kept) - byte_count(self.kept_users)
 
 
-# ---- What is read of an item and a user, to be learned from
+# ---- Features of an item for a user, to learn from
 
 
 @kernel
 def empty_room(layout: Design) -> Room:
-    """Return room to learn in."""
+    """Return a workspace for learning."""
     width, single = layout.known + layout.lean, np.float32
     features, along = np.zeros((1, width), single), np.zeros((1, width), single)
     raw, scaled, none = np.zeros((1, layout.dim)), np.zeros((1, layout.dim), single), np.zeros((1, 0), single)
@@ -146,7 +146,7 @@ def empty_room(layout: Design) -> Room:
 
 @kernel
 def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints | None) -> Singles:
-    """Return 1 and the leading directions of a user, and what follows."""
+    """Return the features of a user: 1, the leading directions, and the residual."""
     scaled = np.zeros(state.users.mean.shape[1], np.float32)
     context_inputs.scale_context(state.users, model, user, scaled)
     if flags is not None:
@@ -158,7 +158,7 @@ def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints |
 
 @kernel
 def product_of(state: EmbeddingState, model: int, user: Floats, item: Floats) -> np.float32:
-    """Return the inner product of a user and an item, at a common size."""
+    """Return the scaled inner product of a user and an item."""
     off = (dot(user, item) - state.products[model, 0]) * state.products[model, 1]
     return np.float32(min(max(off, -context_inputs.FURTHEST), context_inputs.FURTHEST))
 
@@ -167,7 +167,7 @@ def product_of(state: EmbeddingState, model: int, user: Floats, item: Floats) ->
 def read_event(
     state: EmbeddingState, model: int, item: Floats, user: Floats, order: float, layout: Design, room: Room
 ) -> None:
-    """Fill the room with the features of an item for a user; ``order`` is what its place says, if read."""
+    """Fill the workspace with the features of an item for a user; ``order`` is the feature of its place."""
     leading, wide, features = layout.leading, layout.wide, room.features[0]
     first = 1 + layout.order
     own = np.zeros(1 + leading + layout.rest, np.float32)
@@ -192,26 +192,26 @@ def read_event(
             features[layout.known + row * layout.rest + i] = asking[row] * own[1 + leading + i]
 
 
-# ---- What is believed of candidates
+# ---- Beliefs about candidates
 
 
 class UserView(NamedTuple):
-    """What the models are to a user: of an item's features alone.
+    """The models for one user: beliefs about the parameters of an item's features.
 
     Attributes
     ----------
     means : array of float32, shape (3, wide)
     spread : array of float32, shape (wide, wide)
-        The covariance of what is weighed together.
+        The covariance, averaged over hypotheses by weight.
     columns : array of float32, shape (d, leading + 8)
-        The directions of items and the means of what they leave, column by column; without rows where
-        nothing is left.
-    left : float
-        The mean variance of what is left of a number.
-    nothing : Base
-        What is believed where features say nothing.
+        The directions of items and the means for their residuals, column by column; without rows if
+        there is no residual.
+    residual_variance : float
+        The mean variance for a number of the residual.
+    no_effect : Base
+        Belief under the hypothesis that features have no effect.
     slope, covariance, variance : float
-        What is then believed of the place in the order offered; 0 where that is no feature.
+        Belief about the place in the order offered, under this hypothesis; 0 if that is no feature.
     """
 
     means: Singles
@@ -226,7 +226,7 @@ class UserView(NamedTuple):
 
 @kernel
 def contract(spread: Singles, asking: Singles, layout: Design, found: Singles) -> None:
-    """Fill in the covariance of an item's features for a user, packed as those of the models are."""
+    """Add up the covariance of an item's parameters for a user, packed as in the models."""
     wide, known, k = layout.wide, layout.known, 0
     across = np.zeros((wide, wide), np.float32)
     for column in range(known):
@@ -246,7 +246,7 @@ def contract(spread: Singles, asking: Singles, layout: Design, found: Singles) -
 
 @kernel
 def fill_mean(mean: Singles, asking: Singles, layout: Design, found: Singles) -> None:
-    """Fill in the mean of the parameters of an item's features for a user."""
+    """Fill in the mean of an item's parameters for a user."""
     rows, left = layout.known // layout.wide, layout.rest * (1 + layout.crossed)
     for row in range(rows + (layout.lean - left) // layout.wide):
         start = row * layout.wide + (left if row >= rows else 0)
@@ -255,7 +255,7 @@ def fill_mean(mean: Singles, asking: Singles, layout: Design, found: Singles) ->
 
 @kernel
 def fill_spread(spread: Singles, asking: Singles, layout: Design, found: Singles) -> float:
-    """Fill in the covariance of an item's features for a user; return the mean variance of what is left."""
+    """Fill in the covariance of an item's parameters for a user; return the mean variance of the residual."""
     wide, known, left, k = layout.wide, layout.known, 0.0, 0
     packed, rows, half = known * (known + 1) // 2, known // wide, np.zeros(wide * (wide + 1) // 2, np.float32)
     contract(spread[:packed], asking, layout, half)
@@ -280,7 +280,7 @@ def fill_spread(spread: Singles, asking: Singles, layout: Design, found: Singles
 def view_of(
     state: EmbeddingState, model: int, user: Floats, layout: Design, weights: Floats, base: Base
 ) -> UserView:
-    """Return what the models are to a user, with so much weight each."""
+    """Return the models for one user, averaged over hypotheses by ``weights``."""
     models, wide, leading, known = state.models, layout.wide, layout.leading, layout.known
     asking, directions = user_features(state, model, user, layout.flags), state.items.directions[model]
     means, unmet = np.zeros((FULL, wide), np.float32), 0.0
@@ -292,7 +292,7 @@ def view_of(
         fill_mean(mean, asking, layout, means[h])
         context_inputs.add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
         if layout.rest > 0:
-            # The rest of an item is what its directions leave: their part is taken out of the mean.
+            # The residual of an item has no part along its directions: that part is removed from the mean.
             for j in range(layout.rest):
                 outside[j] = np.float32(0.0)
             for row in range(1 + layout.crossed):
@@ -328,9 +328,9 @@ def view_of(
 def read_candidates(
     state: EmbeddingState, model: int, asked: Impression, layout: Design, view: UserView
 ) -> Floats:
-    """Return the logit of each candidate by each hypothesis that reads features, and the variance of these.
+    """Return the logit of each candidate under each hypothesis that reads features, and their variance.
 
-    One loop with all in it: a kernel a candidate is handed a dozen arrays, and counts them all.
+    One loop without further kernels: a call for each candidate would count references to a dozen arrays.
     """
     wide, leading, first, single = layout.wide, layout.leading, 1 + layout.order, np.float32
     scaled, turned = np.zeros(layout.dim, single), np.zeros(leading + ABREAST, single)
@@ -360,7 +360,7 @@ def read_candidates(
 
 @kernel
 def by_order(view: UserView, place: int, offered: int, layout: Design) -> Base:
-    """Return what is believed of a candidate where its features say nothing."""
+    """Return the belief about a candidate under the hypothesis that features have no effect."""
     if layout.order == 0:
         return view.nothing
     at = np.float64(np.float32(order_score(place, offered)))
@@ -418,12 +418,12 @@ def beliefs_by(
     return found
 
 
-# ---- What is learned
+# ---- Learning
 
 
 @kernel
 def expected_of(state: EmbeddingState, model: int, layout: Design, room: Room) -> float:
-    """Return the mean chance of a click on the item that is in the room, over all hypotheses."""
+    """Return the mean probability of a click on the item in the workspace, over all hypotheses."""
     models, x, y, mean = state.models, room.features[0], room.along[0], 0.0
     base = base_of(state.tally, model)
     for h in range(HYPOTHESES):
@@ -443,7 +443,7 @@ def expected_of(state: EmbeddingState, model: int, layout: Design, room: Room) -
 
 @kernel
 def measure_products(state: EmbeddingState, model: int, users: int, each: int) -> None:
-    """Measure the inner products of the users and items that were kept."""
+    """Fit the scaling of inner products to the users and items in the buffers."""
     item, user = np.zeros(state.items.mean.shape[1]), np.zeros(state.users.mean.shape[1])
     total, squares, events = 0.0, 0.0, users * each
     for event in range(events):
@@ -460,7 +460,7 @@ def measure_products(state: EmbeddingState, model: int, users: int, each: int) -
 
 @kernel
 def measure_anew(state: EmbeddingState, model: int, users: int, each: int) -> None:
-    """Measure so many users that were kept, and as many items of each."""
+    """Fit scaling and directions to the first ``users`` in the buffer, with ``each`` items per user."""
     sides, kept = (state.items, state.users), (state.kept, state.kept_users)
     for side in range(2):
         events = users if side else users * each

@@ -1,8 +1,8 @@
-"""The default for items known by embeddings, and a user: a mixture over how much they say."""
+"""EmbeddingMixture, the default for items known by embeddings, with or without features of the user."""
 
-# 1. ``EmbeddingPolicy``: what policies over embeddings read.
-# 2. ``EmbeddingMixture``: candidates are lines in one draw z, the highest is shown, and its chance is an
-#    interval of z.
+# 1. ``EmbeddingPolicy``: the inputs of policies over embeddings.
+# 2. ``EmbeddingMixture``: each candidate's score is a line in one draw z; the highest is shown, and its
+#    probability is that of an interval of z.
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tacit.policies.index import LATER, envelope_share
 
 @dataclass(frozen=True)
 class EmbeddingPolicy(FeaturePolicy, abstract=True):
-    """Base of the policies that know items, and perhaps who is asking, by embeddings."""
+    """Base of the policies that know items, and optionally users, by embeddings."""
 
     relevance_dim: Annotated[int, whole(1, MAX_DIM)]
     context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
@@ -55,38 +55,38 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
 
 @dataclass(frozen=True)
 class EmbeddingMixture(EmbeddingPolicy):
-    """Play the best of many items that are known by embeddings, for the user who is asking if one is said.
+    """Play the best of many items that are known by embeddings, for a user if user features are given.
 
-    Needs no tuning: some dozen numbers of an item or many hundreds, in few directions or in all; clicks that
-    are rare or not; users who change; features that say nothing.
+    Needs no tuning: some dozen numbers of an item or many hundreds, in few directions or in all; rare or
+    frequent clicks; users who change; features without information.
 
     A logistic regression on an item's numbers, and on their products with the user's, under four
-    hypotheses: that items and users say little, much, or nothing, and one that begins anew every 200
-    events, or a fifth of all, and replaces the others where they have become wrong. How well each
-    predicted the rewards is its weight. Numbers are brought to a common size and turned to the
-    directions in which they differ most, 24 of items (32, if users have less than five numbers) and 6 of
-    users, of whose products all covariances are known; of what is left, of up to 1,024 of its products with
-    these directions of users, and of up to 32 more of a user's numbers, variances are.
-    Where user and item have as many numbers, their inner product is a feature of its own. All this
-    the first 128 events say, as in :class:`ContextMixture`: before the eighth every item is as good
-    as any other.
+    hypotheses: that features matter little, much, or not at all, and one that restarts every 200 events,
+    or a fifth of all, and replaces the others if they have become wrong. The weight of a hypothesis is how
+    well it predicted the rewards. Numbers are scaled to a common size and rotated to the directions of
+    largest variance, 24 of items (32 if users have less than five numbers) and 6 of users. For the
+    products of these directions the model has full covariances; for the residual of an item, up to 1,024 of
+    its products with directions of users, and up to 32 more numbers of a user, it has variances only.
+    If user and item have the same length, their inner product is a feature of its own. Scales and
+    directions come from the first 128 events, as in :class:`ContextMixture`: before the eighth event
+    all items are equal.
 
-    For a decision each item's logit has a mean and a deviation over all hypotheses, and the item of
-    the highest mean + 0.7·z·deviation is shown, one z = \\|N(0, 1)\\| for all; those alike are shown
-    alike. The propensity is exact, and the propensities of all items add up to 1. Many items have
-    none: where logs shall answer for all, put an ``ExplorationFloor`` over it.
+    For a decision each item's logit has a mean and a deviation over all hypotheses, and the item with
+    the highest mean + 0.7·z·deviation is shown, with one z = \\|N(0, 1)\\| for all; ties are broken
+    uniformly. The propensity is exact, and the propensities of all items add up to 1. Many items have
+    propensity 0: for logs that can evaluate all items, put an ``ExplorationFloor`` over it.
 
     Parameters
     ----------
     relevance_dim : int
-        Numbers of an item; at least 1. It is meant for more than 32; for fewer, or where some items are not
-        seen, there is :class:`ClickMixture`.
+        Length of an item's embedding; at least 1. It is meant for more than 32; for fewer, or if some items
+        go unseen, use :class:`ClickMixture`.
     context_dim : int, default 0
-        Numbers of a user. It follows from ``context``, where that is given.
+        Length of a user's embedding. It follows from ``context``, if that is given.
     context : dict of str to str or list of str, optional
-        What each field of a context holds, where contexts are dicts. See :mod:`tacit.policies.context`.
+        Schema of contexts that are dicts. See :mod:`tacit.policies.context`.
     per_key : bool, default False
-        Whether each key has a model of its own. Otherwise all keys share it, and the key says nothing.
+        Whether each key has its own model. Otherwise all keys share one, and the key has no effect.
 
     Raises
     ------
@@ -96,13 +96,13 @@ class EmbeddingMixture(EmbeddingPolicy):
     Notes
     -----
     With 384 numbers the model takes 58 kB (:meth:`model_bytes`), 286 kB with a user of 32 numbers,
-    and the events that are kept 0.2 MB. A decision among so many is about linear in how many are on
-    offer: 10,000 of 64 numbers take two milliseconds. What is learned is a fold of the events;
-    feedback may come late. Sums are of single precision, in a fixed order.
+    and the buffer of first events 0.2 MB. The time of a decision is about linear in the number of items on
+    offer: 10,000 of 64 numbers take two milliseconds. The state is a fold of the events; feedback may
+    come late. Sums are of single precision, in a fixed order.
 
     References
     ----------
-    Ours. The products of two sides' numbers: Chu, Park (2009), "Personalized recommendation on
+    Ours. Products of user and item features: Chu, Park (2009), "Personalized recommendation on
     dynamic content using predictive bilinear models". Weights and directions: see
     :class:`ContextMixture`.
 
@@ -143,7 +143,7 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     @property
     def model_bytes(self) -> int:
-        """What the model takes, without the first events."""
+        """Bytes of the model, without the buffer of first events."""
         return self.init(1).model_bytes
 
     def init(self, lanes: int) -> EmbeddingState:
@@ -152,7 +152,7 @@ class EmbeddingMixture(EmbeddingPolicy):
     def reward_draws(
         self, state: EmbeddingState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the candidates' mean rewards."""
+        """Return draws of the candidates' mean rewards, of shape (draws, offered)."""
         model, count, found = lane if self.per_key else 0, len(impression.arms), []
         base = context_weights.base_of(state.tally, model)
         for h, share in enumerate(rng.multinomial(draws, state.tally.weights[model])):

@@ -1,6 +1,6 @@
-"""Gaussian posteriors kept by a square root, and the logistic function without overflow.
+"""Gaussian posteriors stored as a square root, and the logistic function without overflow.
 
-A covariance is kept as Σ = S·Sᵀ. An observation of precision c along x multiplies S by
+A covariance is stored as Σ = S·Sᵀ. An observation of precision c along x multiplies S by
 I − β·v·vᵀ with v = Sᵀx (Potter's form), whose least eigenvalue is 1/sqrt(1 + c·vᵀv): no
 subtraction of covariances can make Σ lose its positive definiteness, and no matrix is inverted.
 """
@@ -28,8 +28,7 @@ class Gaussian(NamedTuple):
     root : array of float64, shape (lanes, d, d)
         S, with the covariance S·Sᵀ.
     room : array of float64, shape (lanes, 3, d)
-        Where kernels work; all zeros between their calls, so that what was learned is the same
-        however often was chosen in between.
+        Workspace of kernels; all zeros between their calls, so that choices do not change the state.
     """
 
     mean: Floats
@@ -38,14 +37,14 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def prior(cls, lanes: int, dim: int, variance: float) -> Gaussian:
-        """Return the Gaussians of lanes that have seen nothing: mean 0, covariance variance·I."""
+        """Return the prior of each lane: mean 0, covariance variance·I."""
         root = np.zeros((lanes, dim, dim))
         root[:, range(dim), range(dim)] = math.sqrt(variance)
         return cls(np.zeros((lanes, dim)), root, np.zeros((lanes, 3, dim)))
 
 
 class Belief(NamedTuple):
-    """What a Gaussian posterior says.
+    """Mean and covariance of a Gaussian posterior.
 
     Attributes
     ----------
@@ -61,14 +60,14 @@ class Belief(NamedTuple):
 
 
 def belief(mean: Floats, root: Floats) -> Belief:
-    """Return a mean and a square root as a belief."""
+    """Return the belief for a mean and a square root of the covariance."""
     values = np.linalg.svd(root, compute_uv=False) if len(mean) else np.ones(1)
     ratio = values[0] / values[-1] if values[-1] > 0.0 else math.inf
     return Belief(mean.copy(), root @ root.T, float(ratio**2))
 
 
 def drawn(mean: Floats, root: Floats, rng: Generator, draws: int) -> Floats:
-    """Return draws from a Gaussian, of shape (draws, d)."""
+    """Draw samples from a Gaussian, of shape (draws, d)."""
     return mean + rng.standard_normal((draws, len(mean))) @ root.T
 
 
@@ -99,7 +98,7 @@ def jaakkola(xi: float) -> float:
 
 
 def logistic(scores: Floats) -> Floats:
-    """Return 1/(1 + exp(−x)) of many numbers."""
+    """Return 1/(1 + exp(−x)) of an array."""
     return np.exp(-np.logaddexp(0.0, -scores))
 
 
@@ -108,10 +107,10 @@ def logistic(scores: Floats) -> Floats:
 
 @kernel
 def dot(x: Floats, y: Floats) -> float:
-    """Return the inner product of the first len(x) numbers, in eight sums side by side.
+    """Return the inner product of the first len(x) numbers, in eight parallel sums.
 
     One sum would wait for each addition to end before the next; eight become vector
-    instructions, and the order of additions stays the same everywhere.
+    instructions, and the order of additions is the same on all machines.
     """
     a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     whole = len(x) // 8 * 8
@@ -131,7 +130,7 @@ def dot(x: Floats, y: Floats) -> float:
 
 @kernel
 def copy_row(row: Floats, x: Floats) -> None:
-    """Fill ``x`` with ``row``, and with ones what of it is longer: the constant."""
+    """Fill ``x`` with ``row``, and the elements after it with ones: the constant."""
     for i in range(len(row)):
         x[i] = row[i]
     for i in range(len(row), len(x)):
@@ -140,7 +139,7 @@ def copy_row(row: Floats, x: Floats) -> None:
 
 @kernel
 def scored(row: Floats, theta: Floats) -> float:
-    """Return the inner product with parameters whose last may be that of a constant."""
+    """Return the inner product of features and parameters, of which the last may be a constant."""
     total = dot(row, theta)
     if len(theta) > len(row):
         total += theta[len(row)]
@@ -148,14 +147,14 @@ def scored(row: Floats, theta: Floats) -> float:
 
 
 def rows_of(*blocks: Any, width: int) -> Floats:
-    """Return blocks of features side by side, and ones where that leaves columns: the constant."""
+    """Join blocks of features into rows of ``width``; remaining columns are ones: the constant."""
     rows = np.hstack([block for block in blocks if block.shape[1]])
     return np.hstack([rows, np.ones((len(rows), width - rows.shape[1]))])
 
 
 @kernel
 def clear(room: Floats) -> None:
-    """Leave the working space as it was."""
+    """Set the workspace to zeros."""
     for i in range(room.shape[0]):
         for j in range(room.shape[1]):
             room[i, j] = 0.0
@@ -175,7 +174,7 @@ def draw_gaussian(mean: Floats, root: Floats, scale: float, rng: Generator, z: F
 
 @kernel
 def project(root: Floats, x: Floats, v: Floats) -> float:
-    """Fill ``v`` with Sᵀx; return its square, the variance of the prediction along x."""
+    """Fill ``v`` with Sᵀx; return v·v, the variance of the prediction for x."""
     for j in range(len(v)):
         v[j] = 0.0
     for i in range(len(x)):
@@ -187,9 +186,9 @@ def project(root: Floats, x: Floats, v: Floats) -> float:
 @kernel
 # Potter's rank-one update: the root stays a root, so a covariance never gets a negative variance.
 def commit(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: float) -> None:
-    """Take in an observation along x, given v = Sᵀx and s = v·v.
+    """Update mean and root with an observation of precision c along x, given v = Sᵀx and s = v·v.
 
-    The mean moves by gain·S·v, with S as it was; S becomes the root of the inverse of
+    The mean moves by gain·S·v, with S from before; S becomes the root of the inverse of
     Σ⁻¹ + c·x·xᵀ.
     """
     r = np.sqrt(1.0 + c * s)
@@ -204,9 +203,9 @@ def commit(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: floa
 
 @kernel
 def learn_logit(mean: Floats, root: Floats, room: Floats, logit: float, reward: float) -> float:
-    """Take in a click whose logit has the gradient ``room[0]``; return the logit's variance before it.
+    """Update with a click whose logit has the gradient ``room[0]``; return the logit's variance before.
 
-    The room is used, and cleared.
+    The workspace ``room`` is cleared.
     """
     s = project(root, room[0], room[1])
     c, gain = logistic_step(logit, s, reward)
@@ -217,10 +216,10 @@ def learn_logit(mean: Floats, root: Floats, room: Floats, logit: float, reward: 
 
 @kernel
 def fade(root: Floats, discount: float, variance: float) -> None:
-    """Forget exponentially: divide the covariance's inverse, as far as the prior allows.
+    """Forget exponentially: multiply the precision by ``discount``, as far as the prior allows.
 
-    The covariance grows by 1/discount, but never so far that its trace exceeds the prior's: in
-    directions that are never seen it would grow without end.
+    The covariance grows by 1/discount, but its trace never exceeds the prior's: in directions without
+    observations it would grow without bound.
     """
     if discount >= 1.0:
         return
@@ -245,7 +244,7 @@ def reset(mean: Floats, root: Floats, variance: float) -> None:
 
 @kernel
 def logistic_step(logit: float, s: float, reward: float) -> Any:
-    """Solve the posterior's mode along the direction of an observation of ln f/(1 − f).
+    """Find the posterior's mode along the direction of an observation of a logit, ln f/(1 − f).
 
     With variance s of the logit before, the mode solves l = logit + s·(reward − σ(l)); its
     two sides cross once, between the logit and the first step from it.
@@ -273,6 +272,6 @@ def logistic_step(logit: float, s: float, reward: float) -> Any:
         if step < 1e-9:
             break
     chance = sigmoid(at)
-    # Both are the same at the root; each is taken where the other would magnify its rounding.
+    # Both are equal at the root; each is used where the other would magnify rounding errors.
     gain = (at - logit) / s if s > 1.0 else reward - chance
     return chance * (1.0 - chance), gain

@@ -1,6 +1,6 @@
 """LaplaceEC: one joint Gaussian by a Laplace step for each click; and a mixture of several."""
 
-# 1. ``Click``: the logit of a click, and how it moves with either cause.
+# 1. ``Click``: the logit of a click, and its derivatives by the logits of relevance and examination.
 # 2. ``laplace_update``: one step toward the mode along the gradient, with its curvature.
 # 3. ``LaplaceEC``: one joint Gaussian; ``LaplaceECMixture``: several, for posteriors with several modes.
 
@@ -24,9 +24,9 @@ from tacit.policies.features.gaussian import Gaussian
 # ---- LaplaceEC: one joint Gaussian, by a Laplace step for each click
 
 
-# A click needs both, examination and relevance, so a skip moves either logit.
+# A click needs both examination and relevance, so a skip moves both logits.
 class Click(NamedTuple):
-    """The logit of a click probability, and how it moves with either logit of its factors."""
+    """The logit of a click probability, and its derivatives by the logits of its two factors."""
 
     logit: float
     by_relevance: float
@@ -35,10 +35,10 @@ class Click(NamedTuple):
 
 @kernel
 def click_at(relevance: float, examination: float) -> Click:
-    """Return the click for logits of relevance and examination.
+    """Return a click's logit and derivatives, for logits of relevance and examination.
 
-    The factors are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), with 1 − pe taken as
-    (1 − p) + p(1 − e), which does not cancel.
+    The derivatives are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), with 1 − pe taken as
+    (1 − p) + p(1 − e), which avoids cancellation.
     """
     skipped, unseen = gaussian.sigmoid(-relevance), gaussian.sigmoid(-examination)
     none = max(skipped + gaussian.sigmoid(relevance) * unseen, 1e-300)
@@ -63,9 +63,10 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
 def laplace_update(
     impression: Impression, place: int, reward: float, mean: Floats, root: Floats, room: Floats, split: int
 ) -> float:
-    """Take in what came back; return the probability of it that was believed in.
+    """Update mean and root with a reward; return the probability that the model gave to the reward.
 
-    Whether a result was seen, and whether a seen one was wanted, are observations of one block each.
+    If it is known whether the result was seen, seeing and relevance are separate observations of one
+    block each.
     """
     if reward >= 0.0:
         logit = gradient(impression, place, mean, split, room[0])
@@ -81,7 +82,7 @@ def laplace_update(
 
 @kernel
 def logit_taken(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
-    """Take in an observation of a logit whose gradient is in ``room``; return what probability it had."""
+    """Update with an observation of a logit whose gradient is ``room[0]``; return its probability before."""
     s = gaussian.learn_logit(mean, root, room, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
     chance = gaussian.sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
@@ -92,12 +93,11 @@ def logit_taken(logit: float, reward: float, mean: Floats, root: Floats, room: F
 class LaplaceEC(Coupled, ExaminationModel):
     """Thompson sampling, or one coupled draw, on one joint Gaussian of relevance and examination.
 
-    Clicks have probability f = σ(x_C·θ_C)·σ(x_E·θ_E), as for :class:`ECBandit`. An observation
-    is taken in by a Laplace step on that product itself: its logit is linearized at the mean,
-    with gradient h = [(1 − p)·x_C; (1 − e)·x_E]/(1 − f); along it the posterior's mode is
-    solved exactly, and Σ⁻¹ grows by f(1 − f)·h·hᵀ there. What clicks cannot tell apart stays
-    correlated, so its intervals are honest where the variational ones are too narrow. It costs
-    what ECBandit costs.
+    Clicks have probability f = σ(x_C·θ_C)·σ(x_E·θ_E), as for :class:`ECBandit`. Each observation is a
+    Laplace step on that product itself: its logit is linearized at the mean, with gradient
+    h = [(1 − p)·x_C; (1 − e)·x_E]/(1 − f); along it the posterior's mode is solved exactly, and Σ⁻¹
+    grows by f(1 − f)·h·hᵀ there. Parameters that clicks cannot tell apart stay correlated, so its
+    intervals are calibrated where the variational ones are too narrow. It costs as much as ECBandit.
 
     Parameters
     ----------
@@ -106,14 +106,14 @@ class LaplaceEC(Coupled, ExaminationModel):
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     relevance_intercept, examination_intercept : bool, default False
-        Whether a constant is put at the end of the block's features; one is enough.
+        Whether a constant is appended to the block's features; one is enough.
     discount : float, default 1
-        Factor on the precision of what was learned before, at each reward, in (0, 1]. Below 1
-        the policy forgets and so can follow shifting intent.
+        Factor on the precision of earlier rewards, at each reward, in (0, 1]. Below 1 the policy
+        forgets and so can follow shifting intent.
     draw : str, default "parameters"
-        ``parameters`` are drawn for a decision, as Thompson sampling does, or one ``coupled``
-        number for all arms (:mod:`tacit.policies.features.click_model`), which explores less where
-        arms are many and tells the propensity exactly.
+        ``parameters``: all are drawn for a decision, as Thompson sampling does. ``coupled``: one number
+        is drawn for all arms (:mod:`tacit.policies.features.click_model`), which explores less if there
+        are many arms and has exact propensities.
 
     Raises
     ------
@@ -153,7 +153,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         return Gaussian.prior(lanes, self.width, self.prior_variance)
 
     def posterior(self, state: Gaussian, lane: int) -> Beliefs:
-        """Return what is believed of each block, and jointly."""
+        """Return the belief about each block of parameters, and the joint one."""
         mean, root = state.mean[lane], state.root[lane]
         return blocks_of(mean, root, self.split)
 
@@ -202,26 +202,26 @@ class LaplaceEC(Coupled, ExaminationModel):
 class LaplaceECMixture(ExaminationModel):
     """Thompson sampling on a mixture of joint Gaussians, for posteriors with several modes.
 
-    Where arms are few, very different parameters explain the same clicks, and one Gaussian may
-    settle on the wrong ones for good. The components start at different points, drawn once and
-    for all; each is updated as :class:`LaplaceEC`, and their weights are multiplied by the
-    probability that each gave to what came back. A round costs as much as so many LaplaceEC.
+    If there are few arms, very different parameters explain the same clicks, and one Gaussian may
+    settle on the wrong ones for good. The components start at different, fixed points; each is
+    updated as :class:`LaplaceEC`, and its weight is multiplied by the probability that it gave to the
+    reward. A round costs as much as one of LaplaceEC for each component.
 
     Parameters
     ----------
     relevance_dim, examination_dim : int
         Numbers of relevance and of examination features per arm; at least 1.
     components : int, default 8
-        How many Gaussians; at least 1.
+        Number of Gaussians; at least 1.
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     spread : float, default 0.5
         Share of that variance that lies between the components' starting points, in [0, 1).
     relevance_intercept, examination_intercept : bool, default False
-        Whether a constant is put at the end of the block's features; one is enough.
+        Whether a constant is appended to the block's features; one is enough.
     discount : float, default 1
-        Factor on the precision of what was learned before, and on the weights' logarithms, at
-        each reward, in (0, 1].
+        Factor on the precision of earlier rewards, and on the weights' logarithms, at each reward,
+        in (0, 1].
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Linear models of clicks with a Gaussian belief: LogisticTS, LinTS, LinUCB, and ε-greedy over the latter.
 
-They take an unclicked result for an unwanted one. Where examination enters the click probability
-as a factor that lies between arms of different relevance, no such score ranks them right.
+They take a result without a click for an irrelevant one. If examination enters the click probability
+as a factor that differs between arms, no such score ranks them correctly.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def draw_and_choose(state: Gaussian, lane: int, impression: Impression, scale: f
 def linear_line(
     state: Gaussian, lane: int, impression: Impression, place: int, scale: float
 ) -> tuple[float, float]:
-    """Return the mean of an arm's score, and its deviation times ``scale``; use the room."""
+    """Return the mean of an arm's score, and its deviation times ``scale``; overwrites the workspace."""
     room = state.room[lane]
     fill_features(impression, place, room[0])
     mean = gaussian.dot(state.mean[lane], room[0])
@@ -68,7 +68,7 @@ def linear_line(
 
 @kernel
 def least_squares(state: Gaussian, lane: int, impression: Impression, place: int, reward: float) -> None:
-    """Take in a reward by recursive least squares."""
+    """Update the Gaussian with a reward by recursive least squares."""
     mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
     fill_features(impression, place, room[0])
     s = gaussian.project(root, room[0], room[1])
@@ -81,31 +81,31 @@ class LinearModel(FeaturePolicy, abstract=True):
 
     needs_examination: ClassVar[bool] = False
     noise: ClassVar[float] = 1.0
-    """By what deviations are multiplied: that of a reward, where least squares take it for 1."""
+    """Factor on deviations: the deviation of a reward, which least squares take for 1."""
 
     @property
     def width(self) -> int:
-        """How many parameters there are."""
+        """Number of parameters."""
         return sum(self.feature_dims) + int(self.intercept)  # type: ignore[attr-defined]
 
     def init(self, lanes: int) -> Gaussian:
         return Gaussian.prior(lanes, self.width, self.prior_variance)  # type: ignore[attr-defined]
 
     def posterior(self, state: Gaussian, lane: int) -> Belief:
-        """Return what is believed of the parameters: relevance, examination, constant."""
+        """Return the belief about the parameters: relevance, examination, constant."""
         return gaussian.belief(state.mean[lane], state.root[lane])
 
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards."""
+        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
         theta = gaussian.drawn(state.mean[lane], self.noise * state.root[lane], rng, draws)
         rows = gaussian.rows_of(impression.relevance, impression.examination, width=self.width)
         return self.mean_reward(theta @ rows.T)
 
     @staticmethod
     def mean_reward(scores: Floats) -> Floats:
-        """Return the mean rewards that scores stand for."""
+        """Return the mean rewards for scores."""
         return gaussian.logistic(scores)
 
     @staticmethod
@@ -131,14 +131,14 @@ class LogisticTS(LinearModel, click_model.Coupled):
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     intercept : bool, default True
-        Whether there is a constant. Without one a result with all features 0 is believed to be
-        clicked half of the time, for ever.
+        Whether there is a constant. Without one the predicted click probability of a result whose
+        features are all 0 is always one half.
     discount : float, default 1
-        Factor on the precision of what was learned before, at each reward, in (0, 1].
+        Factor on the precision of earlier rewards, at each reward, in (0, 1].
     draw : str, default "parameters"
-        ``parameters`` are drawn for a decision, as Thompson sampling does, or one ``coupled``
-        number for all arms (:mod:`tacit.policies.features.click_model`), which explores less where
-        arms are many and tells the propensity exactly.
+        ``parameters``: all are drawn for a decision, as Thompson sampling does. ``coupled``: one number
+        is drawn for all arms (:mod:`tacit.policies.features.click_model`), which explores less if there
+        are many arms and has exact propensities.
 
     Raises
     ------
@@ -230,15 +230,15 @@ class LinTS(LeastSquares, click_model.Coupled):
     prior_variance : float, default 1
         Inverse of the ridge penalty; above 0.
     scale : float, default 0.25
-        Factor v on the deviation of draws; above 0. The analysis wants more than pays.
+        Factor v on the deviation of draws; above 0. The analysis requires more than works best.
     intercept : bool, default True
         Whether there is a constant.
     discount : float, default 1
-        Factor on the precision of what was learned before, at each reward, in (0, 1].
+        Factor on the precision of earlier rewards, at each reward, in (0, 1].
     draw : str, default "parameters"
-        ``parameters`` are drawn for a decision, as Thompson sampling does, or one ``coupled``
-        number for all arms (:mod:`tacit.policies.features.click_model`), which explores less where
-        arms are many and tells the propensity exactly.
+        ``parameters``: all are drawn for a decision, as Thompson sampling does. ``coupled``: one number
+        is drawn for all arms (:mod:`tacit.policies.features.click_model`), which explores less if there
+        are many arms and has exact propensities.
 
     Raises
     ------
@@ -287,7 +287,7 @@ class LinTS(LeastSquares, click_model.Coupled):
 
 @kernel
 def highest_bound(state: Gaussian, lane: int, impression: Impression, alpha: float) -> int:
-    """Return the first arm of the highest upper confidence bound."""
+    """Return the first arm with the highest upper confidence bound."""
     best, leader = -np.inf, 0
     for i in range(len(impression.arms)):
         mean, width = linear_line(state, lane, impression, i, alpha)
@@ -316,7 +316,7 @@ class LinUCB(LeastSquares, click_model.ClickModel):
     intercept : bool, default True
         Whether there is a constant.
     discount : float, default 1
-        Factor on the precision of what was learned before, at each reward, in (0, 1].
+        Factor on the precision of earlier rewards, at each reward, in (0, 1].
 
     Raises
     ------
@@ -360,7 +360,7 @@ class LinUCB(LeastSquares, click_model.ClickModel):
 
 @kernel
 def leader_of(impression: Impression, mean: Floats, rng: Generator) -> int:
-    """Return the place of the highest score; ties are broken uniformly at random."""
+    """Return the place of the arm with the highest score; ties are broken uniformly at random."""
     best, leader, ties = -np.inf, 0, 0.0
     for i in range(len(impression.arms)):
         score = gaussian.scored(impression.relevance[i], mean)
@@ -375,7 +375,7 @@ def leader_of(impression: Impression, mean: Floats, rng: Generator) -> int:
 
 @kernel
 def share_of_lead(impression: Impression, mean: Floats, place: int) -> float:
-    """Return the probability of :func:`leader_of` returning ``place``."""
+    """Return the probability that :func:`choose_leader` returns ``place``."""
     best, ties = -np.inf, 0.0
     for i in range(len(impression.arms)):
         score = gaussian.scored(impression.relevance[i], mean)
@@ -390,8 +390,8 @@ def share_of_lead(impression: Impression, mean: Floats, place: int) -> float:
 class LinearEpsilonGreedy(LeastSquares):
     """Play a uniformly chosen arm with probability ε, else the best by a linear regression.
 
-    Each arm on offer has at least the probability ε/K, and all of them are known exactly: what
-    is logged is fit for offline evaluation.
+    Each arm on offer has at least the probability ε/K, and all probabilities are exact: the log is
+    fit for offline evaluation.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ class LinearEpsilonGreedy(LeastSquares):
     intercept : bool, default True
         Whether there is a constant.
     discount : float, default 1
-        Factor on the precision of what was learned before, at each reward, in (0, 1].
+        Factor on the precision of earlier rewards, at each reward, in (0, 1].
 
     Raises
     ------

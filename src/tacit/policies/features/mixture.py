@@ -1,9 +1,8 @@
-"""What click mixtures share: six models and their weights, what they read of an arm, offsets of each."""
+"""Common code of click mixtures: six models and their weights, scaled features, offsets of arms."""
 
-# 1. Six models: their priors, the gradient of a click's logit, how weights become ones of sum 1.
-# 2. ``Inputs``: features at a common size, measured over the first decisions; which of few arms stands
-#    where.
-# 3. ``Component``: a model, with offsets of arms where these are few: ``aim_at``, then ``take_in``.
+# 1. Six models: their priors, the gradient of a click's logit, normalised weights.
+# 2. ``Inputs``: the scaling of features, fitted to the first decisions; a table of distinct arms if few.
+# 3. ``Component``: a model, with offsets of arms if these are few: ``compute_logit``, ``learn_reward``.
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import MAX_DIM, SKIPPED, UNSEEN, Coupled
 from tacit.policies.features.laplace import click_at
 
-# ---- What click mixtures have in common: six models, their weights, and what they read
+# ---- Six models and their weights
 
 COMPONENTS = 6
-"""Results may go unseen in the first half of them; in each half the prior is wider and wider."""
+"""In the first half of the models results may go unseen; in each half the prior variance increases."""
 DROPPED = -30.0
-"""Log weight, beside the largest, below which a component is dropped."""
+"""Log weight, relative to the largest, below which a component is dropped."""
 CLICK, WANTED, SEEN = range(3)
-"""What is observed: a click or none; or, as far as that is known, its two parts."""
+"""Kinds of observations: a click or none; or its two parts, relevance and examination, if these are known."""
 
 
 @kernel
@@ -39,7 +38,7 @@ def prior_variance(component: int) -> float:
 
 @kernel
 def hides(component: int) -> bool:
-    """Return whether a click needs examination in a component, too."""
+    """Return whether a click requires examination in a component."""
     return component < 3
 
 
@@ -47,10 +46,10 @@ def hides(component: int) -> bool:
 def tangent(
     x: Floats, mean: Floats, split: int, hides: bool, offset: float, h: Floats, of: int
 ) -> tuple[float, float]:
-    """Fill ``h`` with the gradient of an arm's logit by θ; return it, and its derivative by offset.
+    """Fill ``h`` with the gradient of an arm's logit by θ; return the logit and its derivative by the offset.
 
-    The first ``split`` features ``x`` are those of relevance. The logit is that ``of`` a click, of what
-    is wanted where it is seen, or of what is seen.
+    The first ``split`` features ``x`` are those of relevance. ``kind`` selects the logit: that of
+    a click, of relevance, or of examination.
     """
     relevance = gaussian.dot(x[:split], mean[:split]) + offset
     examination = gaussian.dot(x[split:], mean[split:])
@@ -70,7 +69,7 @@ def tangent(
 
 @kernel
 def foretold(logit: float, variance: float, reward: float) -> float:
-    """Return the logarithm of the probability that a logit of that variance gave to a reward.
+    """Return the logarithm of a reward's probability, for a logit with a mean and a variance.
 
     By the mean of a logistic over a normal logit (MacKay 1992).
     """
@@ -80,13 +79,13 @@ def foretold(logit: float, variance: float, reward: float) -> float:
 
 @kernel
 def first_component(width: int, split: int) -> int:
-    """Return the first component in use: without features of examination nothing hides results."""
+    """Return the first component in use: without examination features all results count as seen."""
     return 0 if width > split else COMPONENTS // 2
 
 
 @kernel
 def normalize(weights: Floats) -> None:
-    """Replace logarithms of weights by weights of sum 1; drop what is next to nothing."""
+    """Replace logarithms of weights by weights of sum 1; set negligible ones to 0."""
     largest, total = -np.inf, 0.0
     for k in range(len(weights)):
         largest = max(largest, weights[k])
@@ -108,16 +107,16 @@ def clicks_at(theta: Floats, rows: Floats, split: int, hides: bool, offsets: Flo
 
 
 class Weighed(NamedTuple):
-    """What a mixture believes.
+    """The beliefs of a mixture.
 
     Attributes
     ----------
     relevance, examination, joint : Belief
-        Of each block of parameters, and of both, in the heaviest component. The constant comes
-        last in relevance.
+        Belief about each block of parameters, and about both, in the component with the largest
+        weight. The constant comes last in relevance.
     weights : array of float64, shape (6,)
-        How probable each component is: three in which results may go unseen, with prior
-        variances of ¼, 1 and 4, and three logistic regressions with the same.
+        Probability of each component: three in which results may go unseen, with prior variances of
+        ¼, 1 and 4, and three logistic regressions with the same.
     """
 
     relevance: gaussian.Belief
@@ -133,7 +132,7 @@ class Mixture(Coupled, abstract=True):
     Parameters
     ----------
     relevance_dim, examination_dim, context_dim : int
-        As of :class:`ClickMixture`.
+        As in :class:`ClickMixture`.
     """
 
     needs_examination: ClassVar[bool] = False
@@ -145,44 +144,44 @@ class Mixture(Coupled, abstract=True):
 
     @param
     def split(self) -> int:
-        """How many parameters relevance has."""
+        """Number of parameters of relevance."""
         return self.relevance_dim * (1 + self.context_dim) + 1
 
     @property
     def width(self) -> int:
-        """How many parameters there are."""
+        """Number of parameters."""
         return self.split + self.examination_dim
 
 
-# ---- What models read of an arm: its features at a common size, and which of a few arms it is
+# ---- Scaled features of an arm, and a table of distinct arms if these are few
 #
 # Columns are divided by their largest value, and each block by the root mean square of its rows'
-# lengths, both over the arms on offer in the first decisions that were learned from. Then the
-# measure stands still, so that what is learned is a fold of the log.
+# lengths, both over the arms on offer in the first decisions that were learned. Then the scaling is
+# fixed, so that the state is a fold of the log.
 
 LENGTH = 0.8
-"""Of a block's rows in the root mean square, once they are at the common size."""
+"""Root mean square of the length of a block's scaled rows."""
 MEASURED = 100
-"""Decisions over which features are measured."""
+"""Decisions to which the scaling is fitted."""
 FEW = 16
-"""Arms of so many different rows of relevance, at most, are known one by one."""
+"""Largest number of distinct rows of relevance for which each arm has its own offset."""
 NEW, MANY = -1, -2
-"""Places of an arm that was not met before, and of any where arms are many."""
+"""Row numbers of an arm that is not in the table, and of any arm if there are too many."""
 
 
 class Inputs(NamedTuple):
-    """What is known of a lane's features.
+    """The scaling of a lane's features, and its table of distinct arms.
 
     Attributes
     ----------
     largest, squares, factor : array of float64, shape (lanes, d)
-        Of each column, the constant included: the largest value and the sum of squares so far,
-        and what the column is multiplied by.
+        For each column, including the constant: the largest value and the sum of squares so far,
+        and the factor.
     arms : array of float64, shape (lanes, 16, relevance_dim)
-        Different rows of relevance, as they were met.
+        Distinct rows of relevance, in the order of their first decision.
     counts : array of int64, shape (lanes, 3)
-        Decisions that were measured, arms on offer in them, and different arms that were met; 17
-        of these are many.
+        Decisions in the fit of the scaling, arms on offer in them, and distinct arms so far; 17
+        stands for too many.
     """
 
     largest: Floats
@@ -193,7 +192,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def unmet(cls, lanes: int, width: int, relevance_dim: int) -> Inputs:
-        """Return what lanes know that have met nothing."""
+        """Return the initial scaling, and empty tables of arms."""
         largest, squares = np.zeros((2, lanes, width))
         arms, counts = np.zeros((lanes, FEW, relevance_dim)), np.zeros((lanes, 3), np.int64)
         return cls(largest, squares, np.ones((lanes, width)), arms, counts)
@@ -201,7 +200,7 @@ class Inputs(NamedTuple):
 
 @kernel
 def forget_inputs(inputs: Inputs, lane: int) -> None:
-    """Know nothing of features again."""
+    """Reset the scaling and the table of arms of a lane."""
     inputs.largest[lane] = 0.0
     inputs.squares[lane] = 0.0
     inputs.factor[lane] = 1.0
@@ -211,7 +210,7 @@ def forget_inputs(inputs: Inputs, lane: int) -> None:
 
 @kernel
 def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
-    """Fill ``x`` with an arm's features: relevance, that times each signal, 1, examination."""
+    """Fill ``x`` with an arm's features: relevance, its products with the context, 1, examination."""
     dim, signals = impression.relevance.shape[1], len(impression.context)
     for j in range(dim):
         x[j] = impression.relevance[place, j]
@@ -225,14 +224,14 @@ def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
 
 @kernel
 def read(inputs: Inputs, lane: int, impression: Impression, place: int, split: int, x: Floats) -> None:
-    """Fill ``x`` with an arm's features at their common size."""
+    """Fill ``x`` with an arm's scaled features."""
     read_raw(impression, place, split, x)
     for j in range(len(x)):
         x[j] *= inputs.factor[lane, j]
 
 
 def rows_read(inputs: Inputs, lane: int, impression: Impression, split: int, width: int) -> Floats:
-    """Return the features of all arms on offer at their common size."""
+    """Return the scaled features of all arms on offer, of shape (offered, width)."""
     rows = np.empty((len(impression.arms), width))
     for place, row in enumerate(rows):
         read(inputs, lane, impression, place, split, row)
@@ -241,7 +240,7 @@ def rows_read(inputs: Inputs, lane: int, impression: Impression, split: int, wid
 
 @kernel
 def known_arm(inputs: Inputs, lane: int, impression: Impression, place: int) -> int:
-    """Return which of few arms stands at a place on offer; NEW or MANY if it is none of them."""
+    """Return the table row of the arm at a place on offer; NEW if it has none, MANY if arms are many."""
     met = inputs.counts[lane, 2]
     if met > FEW:
         return MANY
@@ -256,7 +255,7 @@ def known_arm(inputs: Inputs, lane: int, impression: Impression, place: int) -> 
 
 @kernel
 def measure_offer(inputs: Inputs, lane: int, impression: Impression, split: int, x: Floats) -> None:
-    """Measure the arms on offer in a decision that is learned from; uses ``x``."""
+    """Fit the scaling to the arms on offer in a decision; overwrites ``x``."""
     counts = inputs.counts[lane]
     if counts[0] >= MEASURED:
         return
@@ -273,7 +272,7 @@ def measure_offer(inputs: Inputs, lane: int, impression: Impression, split: int,
 
 @kernel
 def meet(inputs: Inputs, lane: int, impression: Impression) -> None:
-    """Come to know the arms on offer in a decision that is learned from, if they are few."""
+    """Add the arms on offer in a decision to the table of distinct arms, up to its limit."""
     counts = inputs.counts[lane]
     for place in range(len(impression.arms)):
         if known_arm(inputs, lane, impression, place) == NEW:
@@ -285,7 +284,7 @@ def meet(inputs: Inputs, lane: int, impression: Impression) -> None:
 
 @kernel
 def measure(inputs: Inputs, lane: int, start: int, stop: int) -> None:
-    """Set the factors of a block's columns; a column that was always 0 is taken for indicators."""
+    """Set the factors of a block's columns; a column of zeros gets the factor of an indicator."""
     length = 0.0
     for j in range(start, stop):
         peak = inputs.largest[lane, j]
@@ -296,24 +295,24 @@ def measure(inputs: Inputs, lane: int, start: int, stop: int) -> None:
     for j in range(start, stop):
         peak = inputs.largest[lane, j]
         factor = shrink / peak if peak > 0.0 else shrink
-        # What was learned is at the old size, so a factor stays until it is off by more than two.
+        # The parameters belong to the old scaling, so a factor stays until it is off by more than two.
         if not 0.5 * factor < inputs.factor[lane, j] < 2.0 * factor:
             inputs.factor[lane, j] = factor
 
 
-# ---- A model that a click mixture weighs: a Gaussian, and an offset of each arm where arms are few
+# ---- A component of a click mixture: a Gaussian, and an offset of each arm if arms are few
 #
-# Where the same few arms are on offer every time, features can explain the clicks on the arm that
-# is shown and be wrong of all others, for ever. An offset of each arm's relevance leaves the others
-# open. It is normal given the parameters θ, with a mean that is linear in θ: so it is known jointly
-# with them at O(d), and without the offsets θ's own posterior remains.
+# If the same few arms are on offer every time, features can explain the clicks on the arm that is
+# shown and be wrong about all others, for ever. An offset of each arm's relevance avoids this. It is
+# normal given the parameters θ, with a mean that is linear in θ: so the joint posterior costs O(d) per
+# arm, and its marginal is the posterior of θ.
 
 OFFSET_VARIANCE = 1.0
-"""Of an offset, before the first click."""
+"""Prior variance of an offset."""
 
 
 class Offsets(NamedTuple):
-    """Offsets of few arms: of mean ``mean`` − ``slope``·θ, and this variance, given θ.
+    """Offsets of few arms: given θ, normal with mean ``mean`` − ``slope``·θ and variance ``variance``.
 
     Attributes
     ----------
@@ -332,10 +331,9 @@ class Offsets(NamedTuple):
         return cls(mean, variance + OFFSET_VARIANCE, np.zeros((*mean.shape, width)))
 
     def drawn(self, lane: int, k: int, known: Ints, theta: Floats, rng: Generator) -> Floats:
-        """Return draws of the offsets of arms, given draws of the parameters.
+        """Draw offsets of arms, given draws of the parameters.
 
-        Which of few each arm is, ``known`` says, as
-        :func:`tacit.policies.features.mixture.known_arm` does.
+        ``arm_rows`` has each arm's row of the table, as :func:`find_arm_row` returns it.
         """
         found: Floats = np.sqrt(OFFSET_VARIANCE) * rng.standard_normal((len(theta), len(known)))
         found[:, known == MANY] = 0.0
@@ -348,14 +346,14 @@ class Offsets(NamedTuple):
 
 @kernel
 def forget_offsets(offsets: Offsets, lane: int) -> None:
-    """Return to the prior."""
+    """Reset the offsets of a lane to the prior."""
     offsets.mean[lane] = 0.0
     offsets.variance[lane] = OFFSET_VARIANCE
     offsets.slope[lane] = 0.0
 
 
 class Component(NamedTuple):
-    """A model of clicks, and what it believes.
+    """A model of clicks with its posterior.
 
     Attributes
     ----------
@@ -365,7 +363,7 @@ class Component(NamedTuple):
         As ``mean`` and ``variance`` of :class:`Offsets`.
     slope : array of float64, shape (16, d)
     split : int
-        How many of the parameters are of relevance.
+        Number of parameters of relevance.
     hides : bool
         Whether the click probability is σ(x_C·θ_C)·σ(x_E·θ_E), and not σ(x_C·θ_C + x_E·θ_E).
     """
@@ -389,10 +387,9 @@ class Aim(NamedTuple):
 
 @kernel
 def aim_at(component: Component, known: int, x: Floats, h: Floats, of: int) -> Aim:
-    """Fill ``h`` with the gradient of an arm's logit by θ, the offset following; return the aim.
+    """Return an arm's logit; fill ``h`` with its gradient by θ, through the offset, too.
 
-    The arm has the features ``x`` and is one of few, ``known``, if
-    :func:`tacit.policies.features.mixture.known_arm` says so.
+    The arm has the features ``x`` and the row ``arm_row`` of the table (:func:`find_arm_row`).
     """
     mean, split, hides = component.mean, component.split, component.hides
     offset, variance = 0.0, OFFSET_VARIANCE if known == NEW else 0.0
@@ -409,9 +406,9 @@ def aim_at(component: Component, known: int, x: Floats, h: Floats, of: int) -> A
 
 @kernel
 def take_in(component: Component, known: int, reward: float, room: Floats) -> float:
-    """Take in what came back; return the logarithm of the probability that a click or none was given.
+    """Update a component with a reward; return the logarithm of the probability of the click or of none.
 
-    So it can be compared with what models say that know nothing of what is seen.
+    This probability ignores whether the result was seen, so it is comparable between all components.
     """
     if reward >= 0.0 or not component.hides:
         return observe(component, known, max(reward, 0.0), room, CLICK)
@@ -425,10 +422,10 @@ def take_in(component: Component, known: int, reward: float, room: Floats) -> fl
 
 @kernel
 def observe(component: Component, known: int, reward: float, room: Floats, of: int) -> float:
-    """Take in an observation; return the logarithm of the probability that it was given.
+    """Update a component with an observation; return the logarithm of its probability.
 
     ``room[2]`` has the features. An observation of precision c along the gradient has, for θ, the
-    offset's variance for noise besides, and is of precision c/(1 + c·variance).
+    offset's variance as additional noise, so its precision is c/(1 + c·variance).
     """
     logit, by_offset, variance = aim_at(component, known, room[2], room[0], of)
     own = by_offset * by_offset * variance
@@ -436,7 +433,7 @@ def observe(component: Component, known: int, reward: float, room: Floats, of: i
     c, gain = gaussian.logistic_step(logit, s + own, reward)
     if known >= 0:
         share = by_offset * variance / (1.0 + c * own)
-        # Times c, what was observed less its mean where θ = 0.
+        # The observation minus its mean for θ = 0, times c.
         off = gain * (1.0 + c * (s + own)) + c * gaussian.dot(room[0], component.mean)
         component.offset[known] += share * off
         component.variance[known] = variance / (1.0 + c * own)

@@ -3,7 +3,7 @@
 # 1. A Pólya–Gamma draw: its two proposals, the series that bounds the density, the rejection (Polson et al.
 #    2013).
 # 2. A Gaussian draw from its precision, by Cholesky.
-# 3. ``PolyaGammaTS``: a Gibbs sweep alternates the two over the latest events; the last draw decides.
+# 3. ``PolyaGammaTS``: Gibbs sweeps alternate the two over the latest events; the last draw decides.
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tacit.policies.features.click_model import ClickModel, place_of
 from tacit.policies.features.linear import LinearModel, LogisticTS, fill_features, linear_score
 
 TRUNCATION = 0.64
-"""Where the two proposals of the Pólya–Gamma sampler meet."""
+"""The point where the two proposals of the Pólya–Gamma sampler meet."""
 HUGE_TILT = 1e9
 
 
@@ -35,7 +35,7 @@ def normal_cdf(x: float) -> float:
 
 @kernel
 def draw_inverse_gaussian(z: float, rng: Generator) -> float:
-    """Draw from the inverse Gaussian of mean 1/z and shape 1, below the truncation."""
+    """Draw from the inverse Gaussian of mean 1/z and shape 1, truncated above."""
     t = TRUNCATION
     if z * t < 1.0:
         while True:
@@ -115,7 +115,7 @@ def cholesky(matrix: Floats) -> None:
 
 @kernel
 def draw_by_precision(matrix: Floats, linear: Floats, rng: Generator, theta: Floats) -> None:
-    """Fill ``theta`` with a draw from the Gaussian of precision ``matrix``, used up here.
+    """Fill ``theta`` with a draw from the Gaussian of precision ``matrix``, which is overwritten.
 
     With matrix = L·Lᵀ, the draw is L⁻ᵀ(L⁻¹·linear + z), z being standard normal.
     """
@@ -138,9 +138,9 @@ def draw_by_precision(matrix: Floats, linear: Floats, rng: Generator, theta: Flo
 class PolyaGammaTS(LinearModel, ClickModel):
     """Thompson sampling on a logistic regression's exact posterior: slow, the reference.
 
-    Every choice draws parameters by Gibbs sampling over all that was seen: the Pólya–Gamma
-    variable of each observation given the parameters, then the parameters given those. The chain
-    starts at a draw from the Laplace posterior of :class:`LogisticTS`, which is near. A choice
+    Every choice draws parameters by Gibbs sampling over all stored observations: the Pólya–Gamma
+    variable of each observation given the parameters, then the parameters given these variables. The
+    chain starts at a draw from the Laplace posterior of :class:`LogisticTS`, which is close. A choice
     costs O(sweeps·rewards·d²).
 
     Parameters
@@ -152,7 +152,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
     sweeps : int, default 10
         Gibbs sweeps per choice; at least 1.
     memory : int, default 1000
-        Observations that are kept; the oldest give way.
+        Number of latest observations that are stored.
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     intercept : bool, default True
@@ -202,7 +202,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
         return self.State(laplace, rows, np.zeros((lanes, self.memory)), counts, precision)
 
     def posterior(self, state: State, lane: int) -> gaussian.Belief:  # type: ignore[override]
-        """Return the Laplace approximation, at which chains start."""
+        """Return the Laplace approximation, from which chains start."""
         return gaussian.belief(state.laplace.mean[lane], state.laplace.root[lane])
 
     def reward_draws(

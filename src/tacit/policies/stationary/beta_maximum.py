@@ -1,10 +1,10 @@
-"""Beta variables: upper tails and draws from them, and the probability that one of several is the largest."""
+"""Beta variables: upper tail, truncated draws, and the probability that one of several is the largest."""
 
 # 1. The upper tail of a Beta variable, and draws from it.
 # 2. The probability that one of several is the largest: an integral over log-odds, panel by panel from
-#    above, where the product of all distributions is kept from panel to panel; ``describe`` and
+#    above; the product of all distribution functions is carried from panel to panel; ``describe`` and
 #    ``normalise`` come first, then ``panel_width``, ``lay_nodes``, ``fill_density``, ``multiply_below``;
-#    ``probability_largest`` runs them.
+#    ``probability_largest`` calls them.
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def beta_tail(a: float, b: float, x: float) -> float:
     """Return the probability that a Beta(a, b) variable exceeds x.
 
     It is the regularised incomplete beta function I(b, a) at 1 − x, by Lentz's continued fraction
-    on the side on which that converges in O(sqrt(a + b)) steps. Its relative error is below 1e-6
+    on the side where that converges in O(sqrt(a + b)) steps. Its relative error is below 1e-6
     up to a + b = 1e8.
 
     Examples
@@ -62,8 +62,8 @@ def beta_tail(a: float, b: float, x: float) -> float:
 def draw_above(a: float, b: float, x: float, rng: Generator) -> float:
     """Draw from Beta(a, b), a and b at least 1, given that the draw exceeds x.
 
-    Far out, from the exponential that touches the log-concave density at x and lies above it;
-    else by drawing until it does.
+    Far in the tail, by rejection from the exponential that touches the log-concave density at x and
+    lies above it; otherwise by drawing until a draw exceeds x.
     """
     slope = (b - 1.0) / (1.0 - x) - (a - 1.0) / x
     far = slope * slope > (a + b) * 4.0 and slope > 0.0
@@ -85,13 +85,12 @@ def draw_above(a: float, b: float, x: float, rng: Generator) -> float:
 #
 # P(a is largest) = ∫ f_a(x)·Π_{b≠a} F_b(x) dx, integrated over the log-odds y = ln(x/(1 − x)). There
 # the density of Beta(s, f) is exp(s·y − (s + f)·softplus(y)) up to a constant: smooth,
-# log-concave, with exponential tails, whatever the counts. Only a stretch of the line matters: below
-# it the product of all F is negligible, above it all are 1. It is cut, from its upper end, into
-# panels as wide as every variable's own scale allows; on each panel all densities are interpolated
-# at sixteen Gauss–Legendre nodes, which gives their masses, the running integrals 1 − F, and the
-# outer integral.
+# log-concave, with exponential tails, whatever the counts. Only an interval matters: below it the
+# product of all F is negligible, above it all F are 1. It is cut, from its upper end, into panels as wide
+# as the scale of every variable allows; on each panel all densities are interpolated at sixteen
+# Gauss–Legendre nodes, which gives their masses, the running integrals 1 − F, and the outer integral.
 #
-# The loops over nodes are free of calls and branches, so that they become vector instructions: hence
+# The loops over nodes have no calls and branches, so that they become vector instructions: hence
 # the polynomials in place of ``np.exp`` and ``np.log1p``. All densities of a panel are computed
 # before the first is used, so that the processor works on several at a time.
 
@@ -109,18 +108,18 @@ UPPER_WEIGHTS = np.array(
     ]
 )  # fmt: skip
 PAIRS = len(UPPER_NODES)
-"""Nodes come in pairs: node i above the middle, and node PAIRS + i as far below it."""
+"""Nodes come in pairs: node i above the middle, and node PAIRS + i at the same distance below it."""
 NODES = np.concatenate([UPPER_NODES, -UPPER_NODES])
 WEIGHTS = np.concatenate([UPPER_WEIGHTS, UPPER_WEIGHTS])
 POINTS = len(NODES)
 
 
 def _running_integrals() -> tuple[Floats, Floats]:
-    """Return what weighs sums and differences of pairs in the integrals from a node up to 1.
+    """Return weights of sums and differences of node pairs for the integrals from a node up to 1.
 
-    From node i it is the sums by column i of the first, plus the differences by column i of the
-    second; from its mirror image it is the whole, less the one, plus the other. The whole is the
-    sums by the last column of the first.
+    The integral from node i is the sums weighed by column i of the first array, plus the differences
+    weighed by column i of the second; from its mirror image it is the total, minus the former, plus the
+    latter. The total is the sums weighed by the last column of the first array.
     """
     lagrange = np.linalg.inv(np.vander(NODES, increasing=True))
     powers = np.arange(1, POINTS + 1)
@@ -131,7 +130,7 @@ def _running_integrals() -> tuple[Floats, Floats]:
 
 
 def _stirling_remainders(most: int) -> Floats:
-    """Return what Stirling's formula leaves of ln Γ at 1, …, ``most`` (and nothing at 0)."""
+    """Return the remainders of Stirling's formula for ln Γ at 1, …, ``most`` (NaN at 0)."""
     x = range(1, most + 1)
     return np.array([math.nan, *(math.lgamma(k) - (k - 0.5) * math.log(k) + k - HALF_LOG_2PI for k in x)])
 
@@ -141,25 +140,25 @@ OF_SUMS, OF_DIFFERENCES = _running_integrals()
 REMAINDERS = _stirling_remainders(9)
 
 NEGLIGIBLE = 20.0
-"""−ln of the mass that may be left out, for all variables together."""
+"""−ln of the mass that may be neglected, for all variables together."""
 CORE_WIDTH = 7.0
-"""How far from its mode a variable's density may be curved, in deviations."""
+"""Half-width of a density's curved core around its mode, in deviations."""
 WIDEST = 5.0 / CORE_WIDTH
 """Width of a panel in cores."""
 STEEPEST = 8.0
 """Width of a panel in e-foldings of a tail."""
 BENT = 3.5
-"""Width of a panel in log-odds where softplus bends, π from its singularities."""
+"""Width of a panel in log-odds near 0, where softplus bends; its singularities are at distance π."""
 MANY = 1e7
-"""Counts from which on the exponent of a density is computed from its mode."""
+"""Counts from which on the exponent of a density is computed relative to its mode."""
 LEAST = 1e-12
-"""Returned in place of less: what was drawn had some chance, and weights divide by it."""
+"""Least probability that is returned: an arm that was drawn has some, and weights divide by it."""
 
-# What is known of each variable, and of each node of the panel in work.
+# Rows of ``variables``, with a column for each variable, and of ``work``, with a column for each node.
 SUCCESSES, FAILURES, MODE, LOW, HIGH, VARIANCE, PEAK, TOTAL, ABOVE = range(9)
 CORE, TAIL_ABOVE, TAIL_BELOW, FACTS = range(9, 13)
 NODE, BEND, PRODUCT, SUM, DIFFERENCE, DENSITY = range(6)
-"""Rows of a panel; those from DENSITY on are the variables' densities."""
+"""Rows of ``work``; those from DENSITY on are the densities of the variables."""
 
 
 @kernel
@@ -213,13 +212,13 @@ def stirling_remainder(x: float) -> float:
 
 @kernel
 def describe(variables: Floats, b: int, s: float, f: float, level: float) -> None:
-    """Fill in where variable b has its mass.
+    """Fill in mode, limits and scales of variable b.
 
     By Chernoff's inequality, P(y < mode − d) ≤ exp(−h(d)), h(d) = s·d + n·ln(1 − p + p·exp(−d)),
     with n = s + f, p = s/n, and likewise above. As h'' falls by no more than exp(−d),
     h(d) ≥ v·(exp(−d) − 1 + d) ≥ v·d²/(2 + d), where v = n·p·(1 − p); and h(d) ≥ s·d + n·ln(1 − p).
-    Where d is small against 1, the first terms of the inverse of h are less than both; t³/24 is
-    more than their rest, as a search over s and f from 0.05 to 1e7 has shown.
+    If d is small against 1, the first terms of the inverse of h are below both bounds; t³/24 exceeds
+    the remaining terms, as a search over s and f from 0.05 to 1e7 has shown.
     """
     n = s + f
     p, q, inverse_s, inverse_f = s / n, f / n, 1.0 / s, 1.0 / f
@@ -238,7 +237,7 @@ def describe(variables: Floats, b: int, s: float, f: float, level: float) -> Non
 
 @kernel
 def normalise(variables: Floats, b: int) -> None:
-    """Fill in what makes the density of variable b, 1 at its mode, integrate to 1."""
+    """Fill in the factor by which the density of variable b, 1 at its mode, integrates to 1."""
     s, f = variables[SUCCESSES, b], variables[FAILURES, b]
     remainder = stirling_remainder(s + f) - stirling_remainder(s) - stirling_remainder(f)
     variables[TOTAL, b] = np.sqrt(variables[VARIANCE, b] / (2.0 * math.pi)) * np.exp(remainder)
@@ -247,9 +246,9 @@ def normalise(variables: Floats, b: int) -> None:
 
 @kernel
 def lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
-    """Return a place from ``low`` to ``high`` up to which the product of all F is negligible.
+    """Return a point between ``low`` and ``high`` up to which the product of all F is negligible.
 
-    A variable that is one of several Betas has the columns ``count`` apart; no F is above the largest of its
+    A variable that is a mixture of Betas has columns ``count`` apart; its F is at most the largest F of its
     Betas.
     """
     for _ in range(5):
@@ -270,7 +269,7 @@ def lower_limit(variables: Floats, count: int, low: float, high: float, level: f
 
 @kernel
 def widest_of(contenders: int) -> float:
-    """Return the width of a panel in cores: the product of many F is steeper than each.
+    """Return the largest width of a panel in cores: the product of many F is steeper than each F.
 
     The exponent keeps the error of up to 80 equal variables below 5e-9.
     """
@@ -279,7 +278,7 @@ def widest_of(contenders: int) -> float:
 
 @kernel
 def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: float, widest: float) -> float:
-    """Return how far down from y all densities that matter are smooth enough for one panel."""
+    """Return the distance down from y over which all relevant densities are smooth enough for one panel."""
     width = y - bottom
     if y > -reach:
         width = min(width, max(y - reach, BENT))
@@ -298,7 +297,7 @@ def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: f
 
 @kernel
 def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
-    """Fill in the nodes of a panel."""
+    """Fill in the nodes of a panel and their weights."""
     for i in range(points):
         work[NODE, i] = middle + half * NODES[i]
         work[PRODUCT, i] = half * WEIGHTS[i]
@@ -307,10 +306,10 @@ def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
 
 @kernel
 def exponent_of_many(y: float, s: float, f: float, mode: float) -> float:
-    """Return s·y − (s + f)·softplus(y), less what it is at the mode.
+    """Return s·y − (s + f)·softplus(y), minus its value at the mode.
 
-    Both terms are of the order of s + f, of which rounding leaves an error; their differences from
-    the mode, counted on the smaller side, are of the order of its root.
+    Both terms are of the order of s + f, with rounding errors of that order; their differences from
+    the mode, computed from the smaller of s and f, are of the order of its root.
     """
     fewer, d = (s, y - mode) if s < f else (f, mode - y)
     return float(fewer * d - (s + f) * np.log1p(fewer / (s + f) * np.expm1(d)))
@@ -342,9 +341,9 @@ def eight(work: Floats, row: int) -> tuple[float, ...]:
 
 @kernel
 def by_sums(i: int, x: tuple[float, ...]) -> float:
-    """Return the sums of pairs by a column of their weights.
+    """Return the sums of node pairs, weighed by column ``i`` of OF_SUMS.
 
-    Written out, because a loop within a loop would not become vector instructions.
+    Written out, because a nested loop would not become vector instructions.
     """
     return float(
         OF_SUMS[0, i] * x[0] + OF_SUMS[1, i] * x[1]
@@ -356,7 +355,7 @@ def by_sums(i: int, x: tuple[float, ...]) -> float:
 
 @kernel
 def by_differences(i: int, x: tuple[float, ...]) -> float:
-    """Return the differences of pairs by a column of their weights."""
+    """Return the differences of node pairs, weighed by column ``i`` of OF_DIFFERENCES."""
     return float(
         OF_DIFFERENCES[0, i] * x[0] + OF_DIFFERENCES[1, i] * x[1]
         + OF_DIFFERENCES[2, i] * x[2] + OF_DIFFERENCES[3, i] * x[3]
@@ -367,7 +366,7 @@ def by_differences(i: int, x: tuple[float, ...]) -> float:
 
 @kernel
 def multiply_below(work: Floats, points: int, row: int, half: float, above: float) -> float:
-    """Multiply the product by F, 1 less the mass above each node; return that above the panel."""
+    """Multiply the product by F, 1 − the mass above each node; return the mass above the panel's end."""
     pairs = points // 2
     for i in range(pairs):
         upper, lower = half * work[row, i], half * work[row, PAIRS + i]
@@ -393,7 +392,7 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
     successes, failures : array of float64, shape (variables,)
         Parameters of the Beta distributions; above 0.
     chosen : int
-        Which variable.
+        Index of the variable.
 
     Examples
     --------
@@ -412,7 +411,7 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
 
 @kernel
 def integrated(successes: Floats, failures: Floats, chosen: int, variables: Floats, work: Floats) -> float:
-    """Return the probability that variable ``chosen`` is the largest, with room for variables and a panel."""
+    """Return the probability that variable ``chosen`` is the largest; overwrites two work arrays."""
     count = len(successes)
     level = NEGLIGIBLE + np.log(float(count))
     bottom, fewest, most, same = -np.inf, np.inf, 0.0, True
@@ -439,7 +438,7 @@ def integrated(successes: Floats, failures: Floats, chosen: int, variables: Floa
             y = max(y, variables[HIGH, b])
             contenders += 1
     widest = widest_of(contenders)
-    # LLVM shall not see how many: it would write the loops out and make no vectors of them.
+    # The number of points is hidden from LLVM: it would unroll the loops instead of vectorising them.
     points = POINTS if bottom < y else 0
     integral = 0.0
     while y > bottom:

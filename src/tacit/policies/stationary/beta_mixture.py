@@ -1,4 +1,4 @@
-"""The probability that one of several variables is the largest: of two values each, or mixtures of Betas."""
+"""Probability that one of several variables is the largest: two-valued variables, or mixtures of Betas."""
 
 # 1. The largest of several variables of two values each.
 # 2. The largest of several mixtures of Betas, by the integral of ``beta_maximum.py``.
@@ -16,19 +16,19 @@ from tacit.policies.stationary import beta_maximum
 
 @kernel
 def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) -> float:
-    """Return the probability that variable ``chosen`` is the largest, or drawn among the largest.
+    """Return the probability that variable ``chosen`` is the largest; ties are broken uniformly.
 
-    Of several that are largest, each is drawn alike. It costs O(count²).
+    It costs O(count²).
 
     Parameters
     ----------
     values, shares : array of float64, shape (2·count,)
-        What a variable may be, and how likely it is. First come the first values of all
+        The two values of each variable, and their probabilities. First come the first values of all
         variables, then the second ones.
     count : int
-        How many variables there are.
+        Number of variables.
     chosen : int
-        Which variable.
+        Index of the variable.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
     alike = np.empty(count)
     found = 0.0
     for own in range(chosen, 2 * count, count):
-        # How likely none of the others so far is larger, and so many are as large.
+        # Probability that none of the other variables so far is larger and that n are equal.
         alike[0], most = 1.0, 0
         for other in range(count):
             if other == chosen:
@@ -63,8 +63,8 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
 
 # ---- The probability that one of several independent mixtures of Betas is the largest
 #
-# It is integrated as that of single Betas (:mod:`tacit.policies.stationary.beta_maximum`); the
-# density of a variable is the sum of those of its Betas.
+# The integral is the same as for single Betas (:mod:`tacit.policies.stationary.beta_maximum`); the
+# density of a variable is the weighted sum of the densities of its Betas.
 
 
 @kernel
@@ -73,7 +73,7 @@ def sum_densities(
 ) -> None:
     """Fill in the density of a variable at the nodes.
 
-    Betas that have no mass above ``lowest`` are left out.
+    Betas without mass above ``lowest`` are left out.
     """
     for i in range(points):
         work[beta_maximum.DENSITY + variable, i] = 0.0
@@ -103,9 +103,9 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
         Parameters of the Betas, above 0, and their shares in their variables. First come the first
         Betas of all variables, then the second ones, and so on.
     count : int
-        How many variables there are.
+        Number of variables.
     chosen : int
-        Which variable.
+        Index of the variable.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Policies that explore by chance all the time: ε-greedy, uniform choice, and EXP3."""
+"""Policies that explore at random at a constant rate: ε-greedy, uniform choice, and EXP3."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tacit.policies.index import LATER, CountingPolicy, greedy_choice, greedy_pr
 class EpsilonGreedy(CountingPolicy):
     """Play a uniformly chosen arm with probability ε, else the arm of the highest mean.
 
-    An arm that was never played comes before all that were.
+    Arms that were never played come first.
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     epsilon : float, default 0.1
         Probability of a uniform choice, in [0, 1].
     priors : dict of arm to (float, float), optional
-        Successes and failures known of arms before: each key begins as if it had been shown the arm
-        so often. ``{"film": (4, 96)}`` is 4 clicks in 100 impressions.
+        Prior successes and failures of arms, with which each key begins. ``{"film": (4, 96)}`` is 4
+        clicks in 100 impressions.
 
     Raises
     ------
@@ -83,17 +83,17 @@ class EpsilonGreedy(CountingPolicy):
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * greedy
 
 
-# ---- Uniform choice: what everything is measured against, and the log that replay needs
+# ---- Uniform choice: the baseline of comparisons, and the log that replay needs
 
 
 @dataclass(frozen=True)
 class UniformRandom(Policy):
-    """Show each offered arm with the same probability, whatever was clicked.
+    """Show each offered arm with the same probability, whatever the feedback.
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
 
     Raises
     ------
@@ -102,7 +102,7 @@ class UniformRandom(Policy):
 
     References
     ----------
-    Li, Chu, Langford, Wang (2011), section 3: logs made this way are what replay needs.
+    Li, Chu, Langford, Wang (2011), section 3: replay needs logs of this policy.
 
     Examples
     --------
@@ -147,19 +147,19 @@ class UniformRandom(Policy):
 
 
 MOST_GAIN = 2.5
-"""What a reward adds to a log weight at most.
+"""Largest increment of a log weight by one reward.
 
-It is 1 at the smallest propensity that the policy itself can give, and 2 where half of the
-decisions are a holdout's. Who logged a smaller one did not decide with it, and shall not outweigh
-whatever comes after: 10⁻⁶ would add 50,000.
+The increment is 1 at the smallest propensity of the policy itself, and 2 if half of the decisions belong to
+a holdout. A smaller logged propensity is not from this policy, and must not outweigh all later rewards:
+10⁻⁶ would add 50,000.
 """
 
 
 class ExponentialWeights(NamedTuple):
     """Logarithms of the weights, and the weights themselves relative to exp(base).
 
-    The logarithms are the truth; the relative weights save an exponential per arm and round
-    and are computed anew from them before they could overflow.
+    The relative weights save an exponential per arm and round; they are recomputed from the logarithms
+    before they could overflow.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class ExponentialWeights(NamedTuple):
 
 @kernel
 def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -> float:
-    """Return the sum of the offered arms' weights."""
+    """Return the sum of the weights of the offered arms."""
     total = 0.0
     for i in range(len(impression.arms)):
         total += state.weights[lane, impression.arms[i]]
@@ -188,7 +188,7 @@ def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -
 
 @kernel
 def gain(gamma: float, outcome: Outcome) -> float:
-    """Return what an outcome adds to a log weight: nothing where no propensity is known."""
+    """Return the increment of a log weight by an outcome; 0 if the propensity is unknown."""
     if not outcome.propensity > 0.0:
         return 0.0
     weighed = gamma * outcome.reward / (outcome.propensity * len(outcome.impression.arms))
@@ -197,7 +197,7 @@ def gain(gamma: float, outcome: Outcome) -> float:
 
 @kernel
 def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
-    """Bring an arm's weight in line with its logarithm, moving the base if it grew too far."""
+    """Recompute an arm's weight from its logarithm; move the base if the weight has grown too large."""
     if state.logs[lane, arm] - state.base[lane] > 200.0:
         state.base[lane] = state.logs[lane, arm]
         for other in range(state.logs.shape[1]):
@@ -229,10 +229,10 @@ def mixed_choice(
 def mixed_propensity(
     gamma: float, state: ExponentialWeights, lane: int, impression: Impression, arm: int
 ) -> float:
-    """Return the probability with which ``mixed_choice`` returns ``arm``."""
+    """Return the probability that ``exp3_choice`` returns ``arm``."""
     total = total_weight(state, lane, impression)
     uniform = 1.0 / len(impression.arms)
-    # Only a few arms may be on offer, and all of them may be negligible beside the others.
+    # Only a few arms may be on offer, with negligible weights compared with the other arms.
     share = state.weights[lane, arm] / total if total > 0.0 else uniform
     return float((1.0 - gamma) * share + gamma * uniform)
 
@@ -252,7 +252,7 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
         return ExponentialWeights.equal(lanes, self.arm_count)
 
     def enrol(self, state: ExponentialWeights, lanes: int, known: int) -> None:
-        # What an arm would have earned so far nobody knows: as much as the others, on average.
+        # The reward of a new arm so far is unknown: it is taken to be the average of the others.
         mean = state.weights[:lanes, :known].mean(axis=1, keepdims=True)
         state.weights[:lanes, known:] = mean
         state.logs[:lanes, known:] = state.base[:lanes, None] + np.log(mean)
@@ -277,9 +277,9 @@ class EXP3(ExponentialWeightsPolicy):
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     gamma : float, default 0.1
-        Share of uniform exploration, in (0, 1]; :meth:`tuned` gives the published value.
+        Share of uniform exploration, in (0, 1]; :meth:`tuned` uses the published value.
 
     Raises
     ------

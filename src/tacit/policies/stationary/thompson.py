@@ -19,7 +19,7 @@ from tacit.policies.stationary.beta_maximum import probability_largest
 
 @kernel
 def posterior_with_open(params: Any, state: Any, lane: int, arm: int) -> tuple[float, float]:
-    """Return the parameters of the Beta posterior of an arm, decisions that are not yet learned included."""
+    """Return the parameters of the Beta posterior of an arm, including decisions that are not yet learned."""
     a = params.prior_successes + state.successes[lane, arm]
     b = params.prior_failures + state.failures[lane, arm]
     hits, plays = state.open[lane, arm, 0], state.open[lane, arm, 1]
@@ -33,22 +33,22 @@ def posterior_with_open(params: Any, state: Any, lane: int, arm: int) -> tuple[f
 class Thompson(TellsArms):
     """Draw a click probability per arm from its Beta posterior, play the arm with the highest.
 
-    A reward r in [0, 1] counts as r of a click and 1 − r of none. The propensity is the exact
+    A reward r in [0, 1] counts as r successes and 1 − r failures. The propensity is the exact
     probability that the arm's draw is the highest, integrated to 1e-8; it costs 2 to 3 µs for
-    10 arms and is computed only where it is asked for.
+    10 arms and is computed only on request.
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     prior_successes, prior_failures : float, default 1
         Parameters of the Beta prior of every arm; above 0.
     discount : float, default 1
-        Factor on what was counted before, at each reward of the key, in (0, 1]. Below 1 the
+        Factor on earlier counts, at each reward of the key, in (0, 1]. Below 1 the
         policy forgets and so can follow shifting intent; its memory is 1/(1 − discount) rounds.
     priors : dict of arm to (float, float), optional
-        Successes and failures known of arms before: each key begins as if it had been shown the arm
-        so often. ``{"film": (4, 96)}`` is 4 clicks in 100 impressions.
+        Prior successes and failures of arms, with which each key begins. ``{"film": (4, 96)}`` is 4
+        clicks in 100 impressions.
 
     Raises
     ------
@@ -137,7 +137,7 @@ class Thompson(TellsArms):
 
     @property
     def correctable(self) -> bool:
-        # What was learned since has discounted it, nobody knows how often.
+        # Later rewards have discounted it, an unknown number of times.
         return super().correctable and self.discount == 1.0
 
     @staticmethod
@@ -150,7 +150,7 @@ class Thompson(TellsArms):
         return self.discount < 1.0
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return its posteriors of the arms."""
+        """Return the Beta posteriors of the arms."""
         clicks, none = state.successes[lane], state.failures[lane]
         a, b = clicks + self.prior_successes, none + self.prior_failures
         return ArmBeliefs.of_posteriors(clicks + none, a, b)

@@ -1,4 +1,4 @@
-"""UCB1, KL-UCB, and the UCB1 that says which arms are best: optimism in the face of uncertainty."""
+"""UCB1, KL-UCB and TestableUCB1, which also reports the best arms: optimism in the face of uncertainty."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class UCB1(CountingPolicy, RadiusPolicy):
     The index of an arm with mean μ after n plays, in round t of its key, is
     μ + α·sqrt(8·ln(t0 + t)/n). The default, α = 1/2 and t0 = 0, is the classical UCB1, whose
     radius is sqrt(2·ln t/n) = ½·sqrt(8·ln t/n); α = 1 is the radius as Syed et al. quote it.
-    An arm that was never played comes before all that were.
+    Arms that were never played come first.
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     alpha : float, default 0.5
         Scale of the confidence radius; above 0.
     t0 : float, default 0
         Rounds added to the clock inside the logarithm; at least 0.
     priors : dict of arm to (float, float), optional
-        Successes and failures known of arms before: each key begins as if it had been shown the arm
-        so often. ``{"film": (4, 96)}`` is 4 clicks in 100 impressions.
+        Prior successes and failures of arms, with which each key begins. ``{"film": (4, 96)}`` is 4
+        clicks in 100 impressions.
 
     Raises
     ------
@@ -95,13 +95,13 @@ def kl_upper_bound(mean: float, budget: float) -> float:
     """Return the largest q ≥ mean with kl(mean, q) ≤ budget, to 1e-9.
 
     Newton's method from above on a convex function never crosses the root, so it needs no
-    safeguard: the start is Pinsker's bound, or 1 where that is nearer.
+    safeguard: the start is Pinsker's bound, or 1 if that is closer.
     """
     if mean >= 1.0:
         return 1.0
     if mean < 1e-15:
         return float(max(-np.expm1(-budget), mean))
-    # 1 − (1 − mean)·exp(−(budget + H)/(1 − mean)) bounds q too and, unlike 1, is below 1.
+    # 1 − (1 − mean)·exp(−(budget + H)/(1 − mean)) is another upper bound of q, and below 1.
     entropy = -mean * np.log(mean) - (1.0 - mean) * np.log(1.0 - mean)
     tail = np.exp(-(budget + entropy) / (1.0 - mean))
     if tail < 1e-12:
@@ -112,7 +112,7 @@ def kl_upper_bound(mean: float, budget: float) -> float:
         if not slope > 0.0:
             break
         step = (bernoulli_kl(mean, q) - budget) / slope
-        # Only rounding, next to the root, makes a step that is not downwards.
+        # Only rounding errors, next to the root, make a step that is not downwards.
         if not step > 0.0:
             break
         q -= step
@@ -142,17 +142,17 @@ class KLUCB(CountingPolicy):
     """Play the arm with the highest Kullback–Leibler upper confidence bound.
 
     The index of an arm with mean μ after n plays, in round t of its key, is the largest q with
-    n·kl(μ, q) ≤ ln t + c·ln ln t. An arm that was never played comes before all that were.
+    n·kl(μ, q) ≤ ln t + c·ln ln t. Arms that were never played come first.
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     c : float, default 0
-        Weight of ln ln t; at least 0. The proof wants 3, the authors recommend 0.
+        Weight of ln ln t; at least 0. The proof requires 3, the authors recommend 0.
     priors : dict of arm to (float, float), optional
-        Successes and failures known of arms before: each key begins as if it had been shown the arm
-        so often. ``{"film": (4, 96)}`` is 4 clicks in 100 impressions.
+        Prior successes and failures of arms, with which each key begins. ``{"film": (4, 96)}`` is 4
+        clicks in 100 impressions.
 
     Raises
     ------
@@ -189,23 +189,23 @@ class KLUCB(CountingPolicy):
         return kl_index(state, lane, arm, confidence)
 
 
-# ---- UCB1 that can say which arms are best: the testable bandit of Syed et al. (2009)
+# ---- The testable bandit of Syed et al. (2009)
 #
-# UCB1 that also says which arms it takes for best, G⁺, and which for worse, G⁻, with the confidence that
-# ``BWC`` needs to tell whether there was an event: first the sets, then the policy.
+# UCB1 that also reports the arms that it believes best, G⁺, and worse, G⁻, with the confidence that ``BWC``
+# needs to detect an event: first the sets, then the policy.
 
 
 class Guess(NamedTuple):
-    """What a testable bandit believes of its arms.
+    """The guess of a testable bandit: its sets of best and of worse arms.
 
     Attributes
     ----------
     plus : frozenset of int
-        G⁺, slots of the arms that it takes for best.
+        G⁺, indices of the arms that it believes best.
     minus : frozenset of int
-        G⁻, slots of the arms that it takes for worse by ``min_shift``.
+        G⁻, indices of the arms that it believes worse by ``min_shift``.
     reference : int
-        v*, the slot of the arm that the others were compared with.
+        v*, the index of the arm that the others are compared with.
     """
 
     plus: frozenset[int]
@@ -222,28 +222,28 @@ class TestableUCB1(IndexPolicy):
     the one played most often in the last ⌊t/2⌋ rounds: an arm is in G⁺ if its mean is at most
     ``min_shift``/4 below that of v*, and in G⁻ if it is more than ``min_shift``/2 below.
 
-    The defaults are algorithm 2 of the paper, made for proofs: in tens of thousands of rounds it
-    does little but explore. :meth:`practical` learns as UCB1 does.
+    The defaults are algorithm 2 of the paper, which is made for proofs: for tens of thousands of rounds
+    it mostly explores. :meth:`practical` learns as fast as UCB1.
 
-    A round costs O(1) but for the indices. A lane takes ⌊horizon/2⌋ + 1 bytes (twice that beyond
+    A round costs O(1), apart from the indices. A lane takes ⌊horizon/2⌋ + 1 bytes (twice that beyond
     256 arms, four times beyond 65 536) for its latest plays, and 24·arms + 8 bytes. After
     ``horizon`` rounds the window no longer grows: it is then the last ⌊horizon/2⌋ rounds.
 
     Parameters
     ----------
     arms : int or sequence of str
-        How many arms there are, or their names.
+        Number of arms, or their names.
     horizon : int
         Rounds of a key, T; from 1 to 2^40.
     min_shift : float, default 0.1
-        ε, by how much an arm must be worse to be in G⁻ for sure; in (0, 1].
+        ε, the gap from which on an arm is in G⁻ for sure; in (0, 1].
     alpha : float, default 6
         Scale of the confidence radius; above 0.
     t0 : float, optional
         Rounds added to the clock inside the logarithm, at least 0; by default ``horizon``.
     prior_plays : int, default 1
-        Plays that the radius adds to those of an arm: 1, or 0 for the classical radius, under
-        which an arm that was never played comes before all that were.
+        Plays that the radius adds to those of an arm: 1, or 0 for the classical radius, with which
+        arms that were never played come first.
 
     Raises
     ------
@@ -283,7 +283,7 @@ class TestableUCB1(IndexPolicy):
     )
 
     __test__: ClassVar[bool] = False
-    """No test case, whatever pytest makes of the name."""
+    """Keeps pytest from collecting the class as a test case because of its name."""
 
     horizon: Annotated[int, whole(1, 2**40)]
     min_shift: PositiveFraction = 0.1
@@ -297,7 +297,7 @@ class TestableUCB1(IndexPolicy):
 
     @param
     def rounds_before(self) -> float:
-        """t0: how many rounds the index holds for past before the first."""
+        """t0, the rounds that the index adds to the clock."""
         return self.horizon if self.t0 is None else self.t0
 
     @classmethod
@@ -306,7 +306,7 @@ class TestableUCB1(IndexPolicy):
 
     @classmethod
     def theory(cls, arms: int | tuple[str, ...], horizon: int, min_shift: float = 0.1) -> Self:
-        """Return algorithm 2 as it stands: the index μ + 12·sqrt(2·ln(t + T)/(1 + n)).
+        """Return algorithm 2 as published: the index μ + 12·sqrt(2·ln(t + T)/(1 + n)).
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ class TestableUCB1(IndexPolicy):
     def practical(cls, arms: int | tuple[str, ...], horizon: int, min_shift: float = 0.1) -> Self:
         """Return the policy with the index of classical UCB1, μ + sqrt(2·ln t/n).
 
-        The theorems do not cover it, but it is what experiments at usual horizons call for.
+        The theorems do not cover it, but it suits experiments with usual horizons.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class TestableUCB1(IndexPolicy):
         return cls(arms, horizon, min_shift, alpha=0.5, t0=0.0, prior_plays=0)
 
     def guess(self, state: State, lane: int) -> Guess:
-        """Return what a lane's rounds so far say of the arms.
+        """Return the guess after the rounds of a lane so far.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class TestableUCB1(IndexPolicy):
         Returns
         -------
         Guess
-            Ties for v* go to the lowest slot.
+            Ties for v* go to the lowest arm index.
         """
         means = [self.estimate(self.params, state, lane, arm) for arm in range(self.arm_count)]
         reference = int(state.late[lane].argmax())
@@ -381,7 +381,7 @@ class TestableUCB1(IndexPolicy):
         round, size = int(state.counts.rounds[lane]), state.recent.shape[1]
         state.recent[lane, round % size] = arm
         state.late[lane, arm] += 1
-        # The window loses its oldest round every second time, and always once it is full.
+        # The window loses its oldest round in every second round, and in every round once it is full.
         if round % 2 == 1 or round > params.horizon:
             gone = round - min(round, params.horizon) // 2
             state.late[lane, state.recent[lane, gone % size]] -= 1
