@@ -190,9 +190,9 @@ def chance_of_more(shares: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> round(chance_of_more([0.9, 0.5, 0.5]), 4)  # 0.9 · 0.75 + 0.1 · 0.25
+    >>> round(majority_chance([0.9, 0.5, 0.5]), 4)  # 0.9 · 0.75 + 0.1 · 0.25
     0.7
-    >>> chance_of_more([])
+    >>> majority_chance([])
     0.5
     """
     counts = np.ones(1)
