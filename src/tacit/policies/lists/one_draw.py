@@ -174,7 +174,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Return the probability of showing a list; of a shorter list, the probability of starting with it."""
+        """Return the probability of showing a list, or, if it is shorter, of a list that starts with it."""
         count = place_in(action, len(action), -1)
         arranged = arrange(params, state, lane, impression)
         found = beginning(params, arranged, lane, impression, action, count)
