@@ -48,7 +48,7 @@ GOLDEN = 0.6180339887498949
 
 
 def kept_lists(positions: int, users: int) -> int:
-    """Return the number of first lists that are stored, to be learned again whenever features are rescaled."""
+    """Return the number of first lists to store; they are learned again whenever features are rescaled."""
     return int(min(64 if users else 32, max(FEWEST_LISTS, MOST_KEPT // positions)))
 
 
@@ -350,7 +350,7 @@ def take_list(state: ItemListState, model: int, outcome: Outcome, layout: Design
 
 @kernel
 def lines_of(state: ItemListState, model: int, impression: Impression, layout: Design) -> Lines:
-    """Return mean and deviation of the score of each item on offer; deviations are 0 before the first list."""
+    """Return mean and deviation of the score of each item on offer; deviation 0 before the first list."""
     arms, tally = impression.arms, state.relevance.tally
     moments = embedding_items.candidate_moments(
         state.relevance, model, impression, layout, rate_of(state, model)
