@@ -120,7 +120,7 @@ def imagine(priors: Priors, a: float, b: float) -> None:
 def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None:
     """Fit a Beta prior by steps towards the maximum of the likelihood, with imaginary keys added.
 
-    ``keys`` is the number of imaginary keys. The smaller parameter becomes at least ``floor``; the mean stays.
+    ``keys`` is their number. The smaller parameter becomes at least ``floor``; the mean stays.
     """
     a, b = priors.beta[0, row, 0], priors.beta[0, row, 1]
     for _ in range(steps):
