@@ -1,6 +1,6 @@
 """BWC, "bandit with classifier": restart when a context announces an event, and learn which contexts do."""
 
-# 1. ``Phases`` and ``RestartLog``: the phase of each lane, and the latest restarts of all, with their contexts.
+# 1. ``Phases`` and ``RestartLog``: the phase of each lane, and the latest restarts of all lanes.
 # 2. ``begin_phase``: adapting, then testing; a phase may continue with the bandit of the last one.
 # 3. ``record_restart``, ``store_witness``, ``detect_change``: compare the best arms before and after a
 #    restart.

@@ -156,7 +156,7 @@ def take_warning(params: Any, state: Any, lane: int) -> float:
 
 @kernel
 def heed_by_memory(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
-    """Weigh a warning if the context is unusual, and lower the memory's weight; without a margin, do nothing."""
+    """Weigh a warning if the context is unusual, and lower the memory's weight; nothing without a margin."""
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
         state.memory.weight[lane] *= 1.0 - take_warning(params, state, lane)
 

@@ -210,7 +210,7 @@ def note_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
 
 @kernel
 def settle(params: Any, state: Any, lane: int) -> None:
-    """End a mode: drop the old counts of arms that have probably changed, and merge the counts of the others."""
+    """End a mode: drop the old counts of arms that probably changed, and merge the counts of the others."""
     lanes = state.lanes
     odds = weigh(params, state, lane)
     note_outcome(params, state, lane, odds)
