@@ -1,8 +1,8 @@
 """Interleaved Filter: a candidate duels all other arms until one of them surely beats it."""
 
 # 1. ``State``; ``compare_arm``: whether the candidate surely beats an arm, or loses.
-# 2. ``finish_sweep``: after a sweep, eliminate the arms that lost; ``replace_candidate``: the arm that beat the
-#    candidate takes its place.
+# 2. ``finish_sweep``: after a sweep, eliminate the arms that lost; ``replace_candidate``: the arm that beat
+#    the candidate takes its place.
 # 3. ``InterleavedFilter``: the policy; the two versions differ in the arms eliminated with a candidate.
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HorizonDraw: duels against a random horizon, as long as the gain until then may exceed their cost."""
 
 # A leader that beats all others duels a rival as long as the gain until a random horizon is worth the duels.
-# If no arm beats all others, the arms that may beat most duel their contestants. ``plan_duel`` decides between
-# the two cases, ``draw_duel`` draws, ``duel_chance`` is the probability of that draw, and the policy comes
+# If no arm beats all others, the arms that may beat most duel their contestants. ``plan_duel`` picks one of
+# these two cases, ``draw_duel`` draws, ``duel_chance`` is the probability of that draw, and the policy comes
 # last.
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def expected_gain(state: Ladder, lane: int, arm: int) -> float:
 def open_rivals(
     state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
-    """Return the number of rivals eligible within ``reach``, the best of them, and the next larger opening."""
+    """Return the number of rivals eligible within ``reach``, the best of them, and the next opening."""
     count, best, most, beyond = 0, -1, -1.0, np.inf
     for arm in arms:
         if arm != state.leader[lane]:
