@@ -82,8 +82,8 @@ def judge(bounds: PairBounds, lane: int, alpha: float, arm: int, other: int, now
     won, lost = bounds.wins[lane, arm, other], bounds.wins[lane, other, arm]
     verdict = 0.0
     if lost > won:
-        # u(i, j) < ½ holds while ln t is below ``until``, so the verdict's expiry is known, and no bound needs
-        # to be computed every round.
+        # u(i, j) < ½ holds while ln t is below ``until``: the expiry is known, so no bound needs to be
+        # computed every round.
         until = (lost - won) * (lost - won) / (4.0 * alpha * (lost + won))
         if now < until:
             verdict = 1.0

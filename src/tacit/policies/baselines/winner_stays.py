@@ -33,7 +33,7 @@ class WinnerStays(DuelPolicy):
     arms : int or sequence of str
         How many arms there are, or their names.
     variant : str, default "strong"
-        ``strong`` plays the best arm on both sides; ``weak`` is for weak regret, for which one side is enough.
+        ``strong`` plays the best arm on both sides; ``weak`` is for weak regret, where one side is enough.
     beta : float, default 1.1
         Growth of the strong variant's exploitation; above 1. For a regret of O(ln T) it must be
         below p/(1 − p), if the best arm beats each other with probability p or more: 1.1 is for

@@ -304,7 +304,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         learned from, and the best list has the largest probability of a click. Otherwise
         users continue after a click as after a skip, and the best list has the most expected clicks.
     position_constants : bool, default True
-        Whether each position has a constant b_k of its own, besides the arms' features.
+        Whether each position has a constant b_k, in addition to the arms' features.
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     relevance_intercept : bool, default False

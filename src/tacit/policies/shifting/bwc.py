@@ -4,7 +4,7 @@
 # 2. ``begin_phase``: adapting, then testing; a phase may continue with the bandit of the last one.
 # 3. ``record_restart``, ``store_witness``, ``detect_change``: compare the best arms before and after a
 #    restart.
-# 4. ``label_trigger``: label the context as an event or not, and teach the classifier.
+# 4. ``label_trigger``: label the context as an event or not; the classifier learns the label.
 # 5. ``BWC``: the policy around an inner one (Syed et al. 2009, algorithm 1).
 
 from __future__ import annotations
