@@ -3,7 +3,7 @@
 # 1. ``RewardSpread`` and ``click_equivalents``: the number of clicks that a reward counts as.
 # 2. ``draw_arm``, ``arm_chance``, ``mixture_chance``: draw an arm under a hypothesis; its exact probability
 #    under one and over all.
-# 3. ``notice_warning``: a context that announces a change.
+# 3. ``check_signals``: weigh a context that announces a change.
 # 4. ``ShiftMixture``: the policy; its state and hypotheses are those of ``hypotheses.py``.
 
 from __future__ import annotations
