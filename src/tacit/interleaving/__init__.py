@@ -1,4 +1,4 @@
-"""Interleaving: rankings in, one list out; clicks in, duels out."""
+"""Interleaving: combine rankings into one list, and turn its clicks into duels."""
 
 from tacit.core.dispatch import public as _public
 from tacit.interleaving.base import Credit as Credit
@@ -16,5 +16,5 @@ from tacit.interleaving.team_draft import DebiasedBalanced as DebiasedBalanced
 from tacit.interleaving.team_draft import TeamDraft as TeamDraft
 from tacit.interleaving.team_draft import TeamDraftMultileave as TeamDraftMultileave
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Computed, as no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = sorted([*_public(globals()), "METHODS"])

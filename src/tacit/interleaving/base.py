@@ -1,10 +1,10 @@
-"""What every interleaving method is: rankings in, one list out; clicks in, credit out."""
+"""Base of the interleaving methods: combine rankings into one list, and turn its clicks into credit."""
 
-# 1. ``Credit``: what clicks say of rankers.
-# 2. ``Interleaved``: the list to show, and what its method must remember until the clicks are in.
-# 3. ``InterleavingMethod``: a subclass says how a list is made, which lists there are, and whom clicks
-#    credit.
-# 4. Rankings: checked, completed, and the rank of each item.
+# 1. ``Credit``: the credit that clicks give to rankers.
+# 2. ``Interleaved``: the list to show, with the memory that its method needs for credit.
+# 3. ``InterleavingMethod``: a subclass defines how lists are built, which lists are possible, and how clicks
+#    are credited.
+# 4. Rankings: check them, complete a list from them, look up the rank of each item.
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from tacit.core.part import Checked, whole
 from tacit.errors import AssumptionWarning, InvalidValue, suggesting
 
 Item = str | int
-"""What is ranked, by its id."""
+"""The id of a ranked item."""
 Rankings = Sequence[Sequence[Item]]
 Ranked = tuple[tuple[Item, ...], ...]
-"""Rankings that are checked."""
+"""Validated rankings."""
 
 LONGEST = 100
 MANY = 10_000
 SAME = 20
-"""After so many lists from the same state of a generator it is doubted."""
+"""After this many lists from the same generator state, warn."""
 
 
 class Credit(NamedTuple):
-    """What clicks say about rankers.
+    """Credit of each ranker for the clicks on one list.
 
     Attributes
     ----------
     credits : tuple of float
-        Per ranker, in the order of its ranking; what the numbers count is the method's affair.
+        Credit per ranker, in the order of the rankings; its unit depends on the method.
     clicks : int
-        How many different positions were clicked; 0 tells a tie for want of clicks from others.
+        Number of different positions that were clicked; 0 distinguishes a tie without clicks from other ties.
     chance : float
-        Of a duel, the probability in [0, 1] that the left ranker won: 1, 0, or 0.5 for a tie, and
+        In a duel, the probability in [0, 1] that the left ranker won: 1, 0, or 0.5 for a tie, and
         between where the method weighs several explanations of the clicks. NaN if there are more
         than two rankers; see :meth:`duel`.
 
@@ -61,24 +61,24 @@ class Credit(NamedTuple):
 
     @property
     def outcome(self) -> float:
-        """Return who is more likely to have won a duel: 1 the left one, 0 the right one, 0.5 none.
+        """Return the more likely winner of a duel: 1 for the left ranker, 0 for the right one, 0.5 for a tie.
 
-        Where ``chance`` is neither 0, 0.5 nor 1, this rounds it, and what is rounded can favour a
-        ranker even under random clicks. Policies should learn from :meth:`settled`.
+        This rounds ``chance``. If ``chance`` is neither 0, 0.5 nor 1, the rounded outcome can favour a
+        ranker even under random clicks: policies should learn from :meth:`draw_outcome`.
         """
         return 0.5 if abs(self.chance - 0.5) < TIE else float(self.chance > 0.5)
 
     @suggesting
     def settled(self, rng: Generator, ties: str = "coin") -> float | None:
-        """Return a duel's outcome to learn from.
+        """Draw the outcome of a duel from ``chance``, for a policy to learn from.
 
         Parameters
         ----------
         rng : Generator
         ties : {"coin", "keep", "again"}
-            What becomes of a tie. ``coin``: a fair coin decides, which leaves outcomes binary and
-            shrinks every preference by the share of ties. ``keep``: 0.5. ``again``: None, for no
-            duel, so that the pair is shown again; this costs impressions, distorts preferences
+            How to treat a tie. ``coin``: a fair coin decides, which keeps outcomes binary and
+            shrinks every preference by the share of ties. ``keep``: return 0.5. ``again``: return None,
+            for no duel, so that the pair is shown again; this costs impressions, distorts preferences
             where pairs tie unequally often, and never ends for identical rankings.
 
         Raises
@@ -99,11 +99,12 @@ class Credit(NamedTuple):
 
 
 def checked_rng(rng: Any) -> Generator:
-    """Return what draws come from, if it is a generator of NumPy.
+    """Return ``rng`` if it is a NumPy generator.
 
     Raises
     ------
     InvalidValue
+        If it is not.
     """
     if not isinstance(rng, np.random.Generator):
         raise InvalidValue("rng", rng, "give a generator, such as np.random.default_rng(1)")
@@ -121,21 +122,21 @@ def compared(difference: float) -> float:
 
 @dataclass(frozen=True)
 class Interleaved:
-    """A list to show, and what must be remembered until its clicks are in.
+    """A list to show, with the data that its method needs to credit the clicks.
 
     Attributes
     ----------
     items : tuple of str or int
         The list to show, from the top.
     rankers : int
-        How many rankings went into it.
+        Number of rankings that were combined.
     method : str
         The method's name.
     memory : dict
-        What the method needs for credit: plain JSON, each method says which.
+        Data for credit, as plain JSON; each method documents its own.
     probability : float or None
-        With which the method shows exactly these items in this order, given the rankings; None
-        where it is too costly to know.
+        Probability that the method shows exactly these items in this order, given the rankings; None
+        where it is too costly to compute.
 
     Examples
     --------
@@ -153,7 +154,7 @@ class Interleaved:
     probability: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON data."""
+        """Return the list and its memory as plain JSON data."""
         return {
             "items": list(self.items),
             "rankers": self.rankers,
@@ -164,12 +165,12 @@ class Interleaved:
 
     @classmethod
     def from_dict(cls, data: Any) -> Interleaved:
-        """Return what :meth:`as_dict` wrote.
+        """Return the list that :meth:`as_dict` wrote as ``data``.
 
         Raises
         ------
         InvalidValue
-            If it is not of that form.
+            If ``data`` is not of that form.
         """
         names = ("items", "rankers", "method", "memory")
         if not isinstance(data, Mapping) or not set(names) <= set(data):
@@ -189,7 +190,7 @@ class Interleaved:
 
 
 def _remembered(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
-    """Return a row of cells per position, or such a row per ranker, as the method wrote it."""
+    """Check an entry of a list's memory: one cell per position, or a row of such cells per ranker."""
     field = f"interleaved.memory.{name}"
     if name not in CELLS:
         raise InvalidValue("interleaved.memory", name, f"there can be {', '.join(CELLS)}")
@@ -214,7 +215,7 @@ CELLS: dict[str, Callable[[Any, int], bool]] = {
 
 @dataclass(frozen=True)
 class InterleavingMethod(Checked):
-    """Base of all methods.
+    """Base of all interleaving methods.
 
     A subclass is a frozen dataclass with ``_interleave``, ``_lists`` and ``_credits``.
 
@@ -230,20 +231,20 @@ class InterleavingMethod(Checked):
     """
 
     duels: ClassVar[bool] = True
-    """Whether it takes exactly two rankings."""
+    """Whether the method takes exactly two rankings."""
 
     length: Annotated[int, whole(1, LONGEST)] = 10
 
     @suggesting
     def interleave(self, rankings: Rankings, rng: Generator) -> Interleaved:
-        """Return the list to show.
+        """Combine the rankings into one list to show.
 
         Parameters
         ----------
         rankings : sequence of sequences of str or int
-            One per ranker, best item first, each item once; of a duel, the left ranker's first.
+            One per ranker, best item first, each item once; in a duel, the left ranker's first.
         rng : Generator
-            Where the draws come from.
+            Random number generator.
 
         Raises
         ------
@@ -255,10 +256,10 @@ class InterleavingMethod(Checked):
         return self._interleave(ranked, rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
-        """Return all that :meth:`interleave` may return, with probabilities that sum to 1.
+        """Yield every list that :meth:`interleave` may return, with its probability; these sum to 1.
 
-        The same items may come more than once, with different memories. There can be very many:
-        this is for small cases, tests and exact preferences.
+        The same items may come more than once, with different memories. The number of lists can be very
+        large: this is for small cases, tests and exact preferences.
 
         Parameters
         ----------
@@ -272,19 +273,19 @@ class InterleavingMethod(Checked):
         return self._lists(self._checked(rankings))
 
     def credit(self, interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
-        """Turn clicks into credit.
+        """Return the credit of each ranker for the clicks on a list.
 
         Parameters
         ----------
         interleaved : Interleaved
-            What was shown, as remembered.
+            The list that was shown.
         clicks : sequence of int
             The clicked positions, from 0, in any order; a position counts once.
 
         Raises
         ------
         InvalidValue
-            If the list is another method's or a position is not in it.
+            If the list was built by another method or a position is not in it.
         """
         name = type(self).__name__
         if interleaved.method != name:
@@ -310,7 +311,7 @@ class InterleavingMethod(Checked):
 
     @property
     def _remembers(self) -> str:
-        """The one name in the memory of this method."""
+        """Name of the single entry in the memory of this method."""
         raise NotImplementedError
 
     def _checked(self, rankings: Rankings) -> Ranked:
@@ -352,7 +353,7 @@ def ranking(field: str, items: Any) -> tuple[Item, ...]:
     Raises
     ------
     InvalidValue
-        If it is none.
+        If ``items`` is not a ranking.
     """
     items = checks.listed(items)
     if isinstance(items, str) or not isinstance(items, Sequence) or len(items) == 0:
@@ -370,34 +371,34 @@ def ranking(field: str, items: Any) -> tuple[Item, ...]:
 
 
 def fair_depth(rankings: Rankings, length: int) -> int:
-    """Return how many places every ranker can fill, whatever the others give.
+    """Return the number of positions that every ranker can fill, whichever items the others pick.
 
-    Beyond them a ranker may have nothing left, and who has would depend on earlier draws: credit
-    there would favour somebody.
+    Below them a ranker may have no items left, depending on earlier draws: credit there would favour
+    a ranker.
     """
     return min(length, *map(len, rankings))
 
 
 def filled(rankings: Rankings, items: Sequence[Item], length: int) -> list[Item]:
-    """Return ``items`` followed by what the rankings have left, best ranks first."""
+    """Return ``items`` followed by the remaining items of the rankings, best ranks first."""
     depth = max(map(len, rankings))
     by_rank = [given[rank] for rank in range(depth) for given in rankings if rank < len(given)]
     return list(dict.fromkeys([*items, *by_rank]))[:length]
 
 
 def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
-    """Return, per ranker, the rank (from 0) that it gives each item; None where it gives none."""
+    """Return, per ranker, the rank (from 0) of each item in its ranking; None if the item is not in it."""
     tables = [{item: rank for rank, item in enumerate(given)} for given in rankings]
     return [[table.get(item) for item in items] for table in tables]
 
 
 _drawn: list[Any] = [None, 0]
-"""The state of the generator that drew last, and how many lists before were drawn from the same one."""
+"""The generator state of the latest list, and the number of earlier lists drawn from the same state."""
 
 
 def _doubt_same(rng: Generator) -> None:
-    """Warn, once, of a generator that is made anew for each list."""
-    # Of NumPy's default alone: to compare that of others takes longer than to draw the list.
+    """Warn, once, if the caller creates a new generator with the same seed for each list."""
+    # Only for NumPy's default generator: comparing the states of others takes longer than drawing the list.
     state = rng.bit_generator.state["state"] if isinstance(rng.bit_generator, np.random.PCG64) else None
     _drawn[:] = state, (_drawn[1] + 1 if state and state == _drawn[0] else 0)
     if _drawn[1] == SAME:

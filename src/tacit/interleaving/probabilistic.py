@@ -1,7 +1,7 @@
-"""Interleaving by chance: lists that are drawn by ranks, and lists whose probabilities are the fairest.
+"""Interleaving by chance: probabilistic interleaving and multileaving, and optimized interleaving.
 
-Probabilistic interleaving and multileaving draw better ranks more often; optimized interleaving solves for
-the probabilities of whole lists that favour nobody, and among them takes the most telling.
+Probabilistic methods draw items with better ranks more often. Optimized interleaving solves for the
+probabilities of whole lists that favour no ranker and, among these, decide duels most sensitively.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from tacit.interleaving.team_draft import MOST_RANKERS, shares
 class Probabilistic(InterleavingMethod):
     """Probabilistic interleaving of two rankings.
 
-    For every position a coin chooses the ranker, and the ranker draws among the items it has left
-    with probability ∝ 1/rank^decay. So any list of its items can be shown, and small differences
-    of the rankings move every credit a little.
+    For every position a coin chooses the ranker, and the ranker draws among its remaining items
+    with probability ∝ 1/rank^decay. So any list of the items is possible, and small differences
+    of the rankings change every credit a little.
 
     The credit is *marginalised*: given the list, each item came from the left ranker with a known
-    probability, and over all these assignments at once ``chance`` is the probability that more
+    probability, and ``chance`` is the probability, over all assignments of items to rankers, that more
     clicks fell on the left ranker's items (ties counted half). Its mean over impressions is
     unbiased and varies less than that of observed assignments. Rounded to a winner it is *not*
-    unbiased: random clicks can favour a ranker. Single duels should be ``credit.settled(rng)``.
+    unbiased: random clicks can favour a ranker. For single duels use ``credit.draw_outcome(rng)``.
 
-    Below the length of the shorter ranking the list is filled up with what is left, best ranks
-    first, and nobody gets credit for that.
+    Below the length of the shorter ranking the list is filled up with the remaining items, best ranks
+    first; they give no credit.
 
-    Remembers ``shares``: per ranker and item shown, the probability that it came from the ranker,
+    Memory: ``shares``, per ranker and shown item the probability that it came from the ranker,
     null for none; or, if not marginalised, ``teams``: the ranker that was drawn, null for none.
 
     Parameters
@@ -121,7 +121,7 @@ class Probabilistic(InterleavingMethod):
                     yield joint, self._finished(rankings, list(items), list(teams))
 
     def _finished(self, rankings: Ranked, items: list[Item], teams: list[int]) -> Interleaved:
-        """Fill the list up; return it with what came from whom with which probability."""
+        """Fill the list up and return it, with the shares or teams of the rankers and its probability."""
         chances = given_chances(rankings, items, self.decay)
         total = chances.sum(axis=0)
         complete = filled(rankings, items, self.length)
@@ -144,28 +144,28 @@ class Probabilistic(InterleavingMethod):
 
 
 class Urn:
-    """The items that a ranker has left, to be drawn with probability ∝ 1/rank^decay."""
+    """The remaining items of a ranker, to be drawn with probability ∝ 1/rank^decay."""
 
     def __init__(self, items: Sequence[Item], decay: float) -> None:
         self._weights: dict[Item, float] = {item: rank**-decay for rank, item in enumerate(items, 1)}
 
     def drawn(self, rng: Generator) -> Item:
-        """Draw an item."""
+        """Draw an item, which stays in the urn."""
         cumulative = np.cumsum(list(self._weights.values()))
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
         return list(self._weights)[min(index, len(cumulative) - 1)]
 
     def chance(self, item: Item) -> float:
-        """Return the probability with which an item is drawn next."""
+        """Return the probability that the next draw gives an item."""
         return float(self._weights.get(item, 0.0) / math.fsum(self._weights.values()))
 
     def remove(self, item: Item) -> None:
-        """Take an item out, if it is there."""
+        """Remove an item, if it is there."""
         self._weights.pop(item, None)
 
 
 def given_chances(rankings: Sequence[Sequence[Item]], items: Sequence[Item], decay: float) -> Floats:
-    """Return the probability that each ranker, when it is its turn, gives the item shown.
+    """Return the probability that each ranker, if it has its turn at a position, draws the item there.
 
     Returns
     -------
@@ -181,18 +181,18 @@ def given_chances(rankings: Sequence[Sequence[Item]], items: Sequence[Item], dec
 
 
 def chance_of_more(shares: Sequence[float]) -> float:
-    """Return the probability that most of the clicks fell to the left, ties counted half.
+    """Return the probability that most clicks fell on the left ranker's items, ties counted half.
 
     Parameters
     ----------
     shares : sequence of float
-        For each click on its own, the probability that it fell to the left.
+        For each click, independently, the probability that it fell on the left ranker's item.
 
     Examples
     --------
-    >>> round(chance_of_more([0.9, 0.5, 0.5]), 4)  # 0.9 · 0.75 + 0.1 · 0.25
+    >>> round(majority_chance([0.9, 0.5, 0.5]), 4)  # 0.9 · 0.75 + 0.1 · 0.25
     0.7
-    >>> chance_of_more([])
+    >>> majority_chance([])
     0.5
     """
     counts = np.ones(1)
@@ -202,25 +202,25 @@ def chance_of_more(shares: Sequence[float]) -> float:
     return float(counts[difference > 0].sum() + counts[difference == 0].sum() / 2)
 
 
-# ---- Probabilistic multileaving: many rankers, each drawing softly from its own ranking
+# ---- Probabilistic multileaving: many rankers, each drawing better ranks of its own ranking more often
 
 
 @dataclass(frozen=True)
 class ProbabilisticMultileave(InterleavingMethod):
     """Probabilistic multileaving of 2 to 16 rankings.
 
-    In every round the rankers take turns in a random order; each draws among the items it has
-    left with probability ∝ 1/rank^decay. A ranker's credit is the expected number of clicks on
-    the items that it gave, over all orders that could have given the list. The paper samples
+    In every round the rankers take turns in a random order; each draws among its remaining items
+    with probability ∝ 1/rank^decay. A ranker's credit is the expected number of clicks on
+    its items, over all orders that could have produced the list. The paper samples
     these orders; here the sum is exact, which takes time 2^rankers.
 
     A ranker's mean credit is unbiased under random clicks; comparing the credits of a single list
     (:meth:`Credit.duel`) is not.
 
-    Below the length of the shortest ranking the list is filled up with what is left, best ranks
-    first, and nobody gets credit for that.
+    Below the length of the shortest ranking the list is filled up with the remaining items, best ranks
+    first; they give no credit.
 
-    Remembers ``shares``: per ranker and item shown, the probability that it came from the ranker,
+    Memory: ``shares``, per ranker and shown item the probability that it came from the ranker,
     null for none.
 
     Parameters
@@ -285,7 +285,7 @@ class ProbabilisticMultileave(InterleavingMethod):
                 yield shown.probability, shown
 
     def _finished(self, rankings: Ranked, items: list[Item]) -> Interleaved:
-        """Fill the list up; return it with what came from whom with which probability."""
+        """Fill the list up and return it, with the shares of the rankers and its probability."""
         chances = given_chances(rankings, items, self.decay).T
         starts = range(0, len(items), len(rankings))
         rounds = [shares(chances[start : start + len(rankings)]) for start in starts]
@@ -302,10 +302,10 @@ class ProbabilisticMultileave(InterleavingMethod):
         )
 
 
-# ---- Optimized interleaving: the fairest probabilities of lists, and among them the most telling
+# ---- Optimized interleaving: the fairest probabilities of lists, and among these the most sensitive
 
 MOST_ITEMS = 12
-"""Up to 2^length lists enter the linear program."""
+"""Longest list: up to 2^length lists enter the linear program."""
 
 SCORES: dict[str, Callable[[Floats, Floats], Floats]] = {
     "binary": lambda own, other: (own < other).astype(np.float64),
@@ -318,21 +318,21 @@ SCORES: dict[str, Callable[[Floats, Floats], Floats]] = {
 class Optimized(InterleavingMethod):
     """Optimized interleaving of two rankings.
 
-    All lists are allowed in which each next item is the best of a ranking that is not shown yet.
-    A linear program finds their probabilities: such that a user who clicks at random on one of the
-    first k positions favours nobody on average, for every k, and, given that, such that users
-    whose clicks fall with the position like 1/position decide as many duels as evenly as possible.
-    With the score ``binary`` there may be no fair probabilities (none are for ``abcd`` and
-    ``bcda``, where one ranker has the better rank for three of four items, whatever is shown);
-    then those are taken that are least unfair.
+    A list is allowed if each next item is the best item of a ranking that is not listed yet.
+    A linear program finds the probabilities of these lists. They are fair: for every k, a user who clicks
+    at random on one of the first k positions favours no ranker on average. Among fair probabilities they
+    maximize sensitivity: users whose clicks fall with the position like 1/position decide as many duels
+    as evenly as possible. With the score ``binary`` there may be no fair probabilities (none exist for
+    ``abcd`` and ``bcda``, where one ranker has the better rank for three of four items on every list);
+    then the least unfair ones are used.
 
     Fairness concerns the mean difference of credits, not the share of wins: one large credit can
     balance many small ones, so that random clicks let one ranker win more often (two of three
     duels in the example below). Compare rankers by their mean credits, or duel with
     :class:`TeamDraft`.
 
-    Remembers ``credits``: per ranker and item shown, the credit for a click. Needs scipy
-    (``tacit-learn[interleaving]``). Solutions for the latest 8192 pairs of rankings are kept.
+    Memory: ``credits``, per ranker and shown item the credit for a click. Needs scipy
+    (``tacit-learn[interleaving]``). Solutions for the latest 8192 pairs of rankings are cached.
 
     Parameters
     ----------
@@ -394,11 +394,11 @@ class Optimized(InterleavingMethod):
 
 
 def allowed(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item, ...]]:
-    """Return all lists in which each next item is the best that one ranking has left.
+    """Return all lists in which each next item is the best remaining item of one ranking.
 
     Examples
     --------
-    >>> allowed(["ab", "bc"], 2)
+    >>> list_candidates(["ab", "bc"], 2)
     [('a', 'b'), ('b', 'a'), ('b', 'c')]
     """
     lists: list[tuple[Item, ...]] = [()]
@@ -421,17 +421,20 @@ def differences(rankings: Sequence[Sequence[Item]], lists: Sequence[Sequence[Ite
         )
         credit = SCORES[score]
         both = credit(left, right)
-        # The other scores are differences already.
+        # The scores "linear" and "inverse" are differences already.
         found.append(both - credit(right, left) if score == "binary" else both)
     return np.array(found)
 
 
 def sensitivity(difference: Floats) -> Floats:
-    """Return how telling each list is: the entropy of who wins a click ∝ 1/position, without ties.
+    """Return the sensitivity of each list: the entropy of who wins a click, by position ∝ 1/position.
+
+    Ties add nothing.
 
     Parameters
     ----------
     difference : array, shape (lists, positions)
+        Credit of the left ranker minus that of the right one.
     """
     attention = 1.0 / np.arange(1, difference.shape[1] + 1)
     attention /= attention.sum()
@@ -446,7 +449,7 @@ def sensitivity(difference: Floats) -> Floats:
 
 @lru_cache(maxsize=8192)
 def solved(rankings: Ranked, length: int, score: str) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
-    """Return the lists to choose from: probability, items, difference of credits by position.
+    """Return the lists to choose from, each with its probability, items and credit differences by position.
 
     Raises
     ------
@@ -462,7 +465,7 @@ def solved(rankings: Ranked, length: int, score: str) -> tuple[tuple[float, tupl
 
 
 def _program(unfairness: Floats, telling: Floats) -> Any:
-    """Return the fair probabilities of lists that tell most; if none are fair, the least unfair."""
+    """Return the most sensitive fair probabilities of lists; if none are fair, the least unfair ones."""
     try:
         from scipy.optimize import linprog
     except ImportError:
@@ -474,7 +477,7 @@ def _program(unfairness: Floats, telling: Floats) -> Any:
     )
     if fair.status == 0:
         return fair.x
-    # Slack in both directions, as little as possible.
+    # No solution is exactly fair: allow slack in both directions and minimize it.
     slack = np.hstack([unfairness.T, np.eye(positions), -np.eye(positions)])
     total = np.array([*[1.0] * count, *[0.0] * (2 * positions)])
     least = linprog(

@@ -1,8 +1,8 @@
-"""Credit for what any method has shown, and what clicks are worth: by kind, by position, by disagreement."""
+"""Credit for lists of any method, and rules that weigh actions by kind, position and disagreement."""
 
-# 1. ``credited``: credit by the method that made a list.
+# 1. ``credit_clicks``: credit by the method that built a list.
 # 2. ``outcome_weights``: outcomes as signs of sums, for exact sums over all clicks.
-# 3. ``CreditRule``: what kinds of actions are worth, and positions, and disagreement.
+# 3. ``CreditRule``: weights of kinds of actions, of positions, and of the rankers' disagreement.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
 from tacit.interleaving.probabilistic import Optimized, Probabilistic, ProbabilisticMultileave
 from tacit.interleaving.team_draft import Balanced, DebiasedBalanced, TeamDraft, TeamDraftMultileave
 
-# ---- Credit for what any of the methods has shown
+# ---- Credit for lists of any method
 
 METHODS: dict[str, type[InterleavingMethod]] = {
     method.__name__: method
@@ -38,12 +38,12 @@ METHODS: dict[str, type[InterleavingMethod]] = {
 
 @suggesting
 def credited(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
-    """Turn clicks into credit by the method that made the list.
+    """Return the credit of each ranker for the clicks on a list, by the method that built it.
 
     Parameters
     ----------
     interleaved : Interleaved
-        What was shown, as remembered.
+        The list that was shown.
     clicks : sequence of int
         The clicked positions, from 0, in any order; a position counts once.
 
@@ -57,7 +57,7 @@ def credited(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
     >>> import numpy as np
     >>> from tacit.interleaving import TeamDraft
     >>> shown = TeamDraft(length=2).interleave([["a", "b"], ["b", "a"]], np.random.default_rng(1))
-    >>> credited(shown, clicks=[0]) == TeamDraft().credit(shown, clicks=[0])
+    >>> credit_clicks(shown, clicks=[0]) == TeamDraft().credit(shown, clicks=[0])
     True
     """
     if not isinstance(interleaved, Interleaved):
@@ -74,17 +74,17 @@ def credited(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
 
 
 def outcome_weights(shown: Interleaved) -> Floats:
-    """Return weights whose sum over the clicks has the sign of the left ranker's lead.
+    """Return weights of clicks; their sum over the clicked positions has the sign of the left ranker's lead.
 
     Parameters
     ----------
     shown : Interleaved
-        A duel's list, with ``teams``, ``credits`` or ``ranks`` remembered.
+        A duel's list, with ``teams``, ``credits`` or ``ranks`` in its memory.
 
     Returns
     -------
     array of float64, shape (positions, positions)
-        In row m: the weight of a click at each position, where m is the lowest click.
+        Row m has the weight of a click at each position if m is the lowest clicked position.
 
     Examples
     --------
@@ -109,10 +109,10 @@ def outcome_weights(shown: Interleaved) -> Floats:
     return np.asarray(np.broadcast_to(weights, (positions, positions)), np.float64)
 
 
-# ---- What actions are worth: by kind of action, by position, and by how far the rankers disagree
+# ---- Weights of actions: by kind of action, by position, and by how far the rankers disagree
 
 CLICK = "click"
-"""The action that counts if nothing else is said."""
+"""The kind of action that counts by default."""
 
 POSITIONS: dict[str, Callable[[int], float]] = {
     "equal": lambda place: 1.0,
@@ -120,21 +120,21 @@ POSITIONS: dict[str, Callable[[int], float]] = {
     "dcg": lambda place: 1.0 / math.log2(place + 2),
     "effort": lambda place: math.log2(place + 2),
 }
-"""Worth of an action by its place on the list, from 0; ``effort``: who clicks far below has
-read much."""
+"""Weight of an action by its position in the list, from 0; ``effort`` gives lower positions more weight,
+as users read more to reach them."""
 
 
 class Action(NamedTuple):
-    """Something that a user did to an item of a list.
+    """An action of a user on an item of a list.
 
     Attributes
     ----------
     position : int
-        Of the item on the list, from 0.
+        Position of the item in the list, from 0.
     kind : str, default "click"
-        Such as ``click``, ``add_to_cart``, ``purchase`` or ``dwell``.
+        Kind of action, such as ``click``, ``add_to_cart``, ``purchase`` or ``dwell``.
     amount : float, default 1
-        How much of it: seconds of dwelling, money; at least 0.
+        Amount of the action, such as seconds of dwelling or money; at least 0.
     """
 
     position: int
@@ -143,33 +143,33 @@ class Action(NamedTuple):
 
 
 Own = Callable[[Interleaved, Sequence[Action]], Sequence[float]]
-"""A credit function of one's own: from a list and what was done to it to a credit per ranker."""
+"""A custom credit function: takes a list and the actions on it, returns a credit per ranker."""
 
 
 @dataclass(frozen=True)
 class CreditRule:
-    """How what was done to a list becomes credit for the rankers.
+    """A rule that turns the actions on a list into credit for the rankers.
 
-    The credit of a ranker is the sum, over the actions on the list, of the action's worth, its
-    amount, the worth of its position, and the ranker's part in the item: its team's item, or the
-    part that the method remembers.
+    The credit of a ranker is a sum over the actions on the list. Each action adds the product of the weight
+    of its kind, its amount, the weight of its position, and the ranker's share of the item: 1 for an item
+    of its team, or the share in the list's memory.
 
     Parameters
     ----------
     worth : dict, default {"click": 1}
-        Per kind of action what it is worth, at least 0; others are worth nothing.
+        Weight per kind of action, at least 0; other kinds have weight 0.
     position : str or sequence of float, default "equal"
-        What a place is worth: ``equal``, ``inverse`` (1/place), ``dcg``, ``effort`` (the lower
-        the more), or a number for each place from the top; none below.
+        Weight of a position: ``equal``, ``inverse`` (1/position), ``dcg``, ``effort`` (the lower
+        the more), or a number for each position from the top, and 0 below.
     distinct : bool, default False
-        Whether items count only so far as the rankers disagree on them: by the difference of the
-        ranks' inverses, where ``rankings`` are given.
+        Whether an item counts only as far as the rankers disagree on it: by the difference of its
+        inverse ranks. Needs ``rankings``.
     once : bool, default True
-        Whether a kind of action counts once per position, the largest amount; else each counts.
+        Whether a kind of action counts once per position, with its largest amount; else each action counts.
     most : float, default infinity
-        The most that an action's amount counts, such as 60 for seconds of dwelling.
+        Upper limit of an action's amount, such as 60 for seconds of dwelling.
     own : function, optional
-        A credit function of one's own, in place of all this: takes the list and its actions, and
+        A custom credit function that replaces all of this: takes the list and its actions, and
         returns a credit per ranker.
 
     Raises
@@ -220,14 +220,15 @@ class CreditRule:
         Parameters
         ----------
         shown : Interleaved
+            The list that was shown.
         actions : iterable of Action
         rankings : sequence of sequences, optional
-            What the rankers had given, as for ``interleave``; for ``distinct``.
+            The rankings, as for ``interleave``; needed for ``distinct``.
 
         Raises
         ------
         InvalidValue
-            If a position is not in the list, or ``distinct`` has no rankings to go by.
+            If a position is not in the list, or ``distinct`` is set without rankings.
         """
         done = self._counted(shown, actions)
         if self.own is not None:
@@ -251,7 +252,7 @@ class CreditRule:
         )
 
     def place_worth(self, place: int) -> float:
-        """Return what a place is worth, from 0."""
+        """Return the weight of a position, from 0."""
         if isinstance(self.position, str):
             return POSITIONS[self.position](place)
         return float(self.position[place]) if place < len(self.position) else 0.0
@@ -271,7 +272,7 @@ class CreditRule:
         return [done[at] for at in sorted(done)]
 
     def _apart(self, shown: Interleaved, rankings: Any) -> list[float]:
-        """Return how far the rankers disagree on each item, 1 where that does not matter."""
+        """Return how far the rankers disagree on each item; 1 for all items unless ``distinct``."""
         if not self.distinct:
             return [1.0] * len(shown.items)
         if rankings is None:
@@ -284,17 +285,18 @@ class CreditRule:
 
 
 def parts(shown: Interleaved, clicks: Sequence[int]) -> list[list[float]]:
-    """Return each ranker's part in each item, as the method remembers it.
+    """Return each ranker's share of each item, from the list's memory.
 
     Parameters
     ----------
     shown : Interleaved
+        The list that was shown.
     clicks : sequence of int
-        The positions with actions: balanced interleaving looks as deep as the lowest of them.
+        The positions with actions: the lowest one sets the depth of balanced interleaving.
 
     Examples
     --------
-    >>> parts(Interleaved(("a", "b"), 2, "TeamDraft", {"teams": [0, None]}), [])
+    >>> item_shares(Interleaved(("a", "b"), 2, "TeamDraft", {"teams": [0, None]}), [])
     [[1.0, 0.0], [0.0, 0.0]]
     """
     memory = shown.memory

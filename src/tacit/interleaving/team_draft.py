@@ -1,7 +1,7 @@
-"""Interleaving by turns: team draft, where rankers pick items as captains do, and balanced interleaving.
+"""Interleaving by turns: balanced interleaving and team draft.
 
-Rankers of a team draft, two of them or many, pick in rounds; balanced lists take from both rankings in turn,
-and their credit may be weighed by how well items were seen.
+A balanced list takes items from two rankings in turn; its credit may be weighed by the probability that
+items are seen. In a team draft, two or more rankers pick items for their teams in rounds.
 """
 
 from __future__ import annotations
@@ -31,18 +31,16 @@ from tacit.interleaving.base import (
     ranks,
 )
 
-# ---- Balanced interleaving, and credit in it that is weighed by how well items were seen
-
-# ---- Balanced interleaving: the shown list holds, from the top, equally much of both rankings
+# ---- Balanced interleaving: the shown list holds, from the top, equally many items of both rankings
 
 
 @dataclass(frozen=True)
 class Balanced(InterleavingMethod):
     """Balanced interleaving of two rankings.
 
-    A coin says who leads; then the rankers take turns, each giving its next item, which is shown
-    unless it is already. At any depth the list holds the tops of both rankings, as deep as each
-    other or the leader's one deeper. The credit of a ranker is the number of clicks on its top k,
+    A coin decides which ranker leads; then the rankers take turns, and each adds its next item unless the
+    list has it already. At any depth the list holds the top k of both rankings, or the top k + 1 of the
+    leader and the top k of the other. The credit of a ranker is the number of clicks on its top k,
     where k is the least depth at which either ranking holds the lowest clicked item.
 
     It is *biased*: for some pairs of rankings random clicks favour one of them, because the two
@@ -50,7 +48,7 @@ class Balanced(InterleavingMethod):
     one click at a random position gives the second ranker the win in three of four cases). Where
     that matters, use :class:`TeamDraft`.
 
-    Remembers ``ranks``: per ranker, the rank from 0 that it gives each item shown, null for none.
+    Memory: ``ranks``, per ranker the rank of each shown item from 0, null if it does not rank the item.
 
     Parameters
     ----------
@@ -102,18 +100,18 @@ class Balanced(InterleavingMethod):
 
 
 def merged(rankings: Ranked, leader: int, length: int) -> list[Item]:
-    """Merge two rankings in turns; what is left of the longer one follows."""
+    """Merge two rankings in turns; the remaining items of the longer one follow."""
     first, second = rankings[leader], rankings[1 - leader]
     turns = [item for pair in zip(first, second, strict=False) for item in pair]
     turns += [*first[len(second) :], *second[len(first) :]]
     return list(dict.fromkeys(turns))[:length]
 
 
-# ---- Debiased balanced interleaving: credit is weighed by how well items were seen
+# ---- Debiased balanced interleaving: credit is weighed by the probability that items are seen
 
 
 def examination(field: str, value: Any) -> Any:
-    """Return how likely each place is seen: a curve by name, or probabilities from the top."""
+    """Check the probabilities that positions are seen: a curve's name, or a number per position."""
     if value == "inverse":
         return value
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray) or not len(value):
@@ -128,29 +126,29 @@ def examination(field: str, value: Any) -> Any:
 class DebiasedBalanced(InterleavingMethod):
     """Debiased balanced interleaving of two rankings: credit on the scale of an A/B test.
 
-    Lists are those of :class:`Balanced`: a coin says who leads. A click on an item is credited to
-    each ranker with the probability that the item is seen where that ranker puts it, over the
-    probability that it is seen on the lists of the coin. Where users see a place with the
-    probability given, whatever stands around it, the mean credit of a ranker is the clicks per
-    search that it would earn alone, on its ``top``; its difference is unbiased, which that of
-    :class:`Balanced` is not. Items that both rank alike earn both the same. With another curve than
-    the users' random clicks can favour a ranker, and :class:`Optimized` never does.
+    Lists are built as by :class:`Balanced`. The credit of a ranker for a click on an item is the probability
+    that users see the item at its rank in that ranking, divided by the probability that they see it on the
+    two possible lists. If users see each position with the probability in ``examined``, whatever the other
+    items are, a ranker's mean credit is the number of clicks per search that its own list, down to ``top``,
+    would get alone. The difference of mean credits is then unbiased; that of :class:`Balanced` is not. An
+    item that both rank the same gives both the same credit. If ``examined`` is not the users' curve, random
+    clicks can favour a ranker; with :class:`Optimized` they never do.
 
-    The *mean credits* are to be compared, as :func:`tacit.uplift.preference` does. Which of the two
-    is larger on a single list may still favour a ranker.
+    Compare the *mean credits*, as :func:`tacit.uplift.preference` does. The larger credit on a single list
+    may still favour a ranker.
 
-    Remembers ``credits``: per ranker and item shown, the credit for a click.
+    Memory: ``credits``, per ranker and shown item the credit for a click.
 
     Parameters
     ----------
     length : int, default 10
         Most items in the list that is shown, 1 to 100.
     examined : "inverse" or sequence of float, default "inverse"
-        With which probability a user sees each place, from the top: 1/place, or yours, such as
-        :func:`tacit.evaluate.interleaved.examination_curve` finds; 0 below its end.
+        Probability that a user sees each position, from the top: 1/position, or your own numbers, such as
+        :func:`tacit.evaluate.interleaved.examination_curve` estimates; 0 below their end.
     top : int, optional
-        So many places of a ranker's own list earn credit; by default half of ``length``, rounded
-        up: so deep the lists reach into both rankings.
+        Number of top ranks of each ranking that get credit; by default half of ``length``, rounded
+        up, as lists reach that deep into both rankings.
 
     Raises
     ------
@@ -161,7 +159,7 @@ class DebiasedBalanced(InterleavingMethod):
     ----------
     After the description of Bi, Castells, Gilbert, Galperin, Tardif, Ahuja (2022), "Debiased
     balanced interleaving at Amazon Search": balanced lists, and clicks weighed by inverse
-    propensities of a counterfactual evaluation. Their formulas were not at hand; these follow
+    propensities as in counterfactual evaluation. Their formulas were not available; these are derived
     from the position-based model.
 
     Examples
@@ -213,27 +211,29 @@ class DebiasedBalanced(InterleavingMethod):
 
 # ---- Team draft
 
-# ---- Rounds in which each ranker gives one item, in random order: probabilities and shares
+# ---- Rounds in which each ranker picks one item, in random order: probabilities and shares
 
 MOST_RANKERS = 16
 """Sums over all orders of a round take time 2^rankers."""
 
 
 def shares(chances: Floats) -> tuple[float, Floats]:
-    """Sum over all orders of the rankers in a round.
+    """Return the probability of a round's items, and of each ranker having picked each of them.
+
+    Both are exact sums over all orders of the rankers in the round.
 
     Parameters
     ----------
     chances : array, shape (positions, rankers)
-        The probability that a ranker, when it is its turn, gives the item at this position of
-        the round; no more positions than rankers.
+        The probability that a ranker, if it has its turn at this position of the round, picks the item
+        there; no more positions than rankers.
 
     Returns
     -------
     probability : float
-        Of the round's items, over uniform orders.
+        Probability of the round's items, over uniform orders.
     shares : array, shape (positions, rankers)
-        The probability that the ranker gave the item at the position, given the round's items.
+        Probability that the ranker picked the item at the position, given the round's items.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def shares(chances: Floats) -> tuple[float, Floats]:
     positions, rankers = chances.shape
     sets = np.arange(2**rankers)
     without = [sets[sets >> ranker & 1 == 0] for ranker in range(rankers)]
-    before = np.zeros((positions + 1, len(sets)))  # by the set of rankers that have given
+    before = np.zeros((positions + 1, len(sets)))  # by the set of rankers that have picked
     before[0, 0] = 1.0
     for position in range(positions):
         for ranker, free in enumerate(without):
@@ -274,16 +274,16 @@ Teams = list[int | None]
 class TeamDraftMultileave(InterleavingMethod):
     """Team-draft multileaving of two or more rankings.
 
-    In every round the rankers pick in a random order, each its best item that is not shown yet,
+    In every round the rankers pick in a random order, each its best item that is not listed yet,
     for its team. A ranker's credit is the number of clicks on its team. Clicks that do not depend
-    on what is shown favour nobody. With more rankers than places, only a random part of them has
+    on the items favour no ranker. With more rankers than positions, only a random part of them has
     a team on each list.
 
-    Below the length of the shortest ranking the list is filled up with what is left, best ranks
-    first, and those items belong to no team.
+    Below the length of the shortest ranking the list is filled up with the remaining items, best ranks
+    first, which belong to no team.
 
-    Remembers ``teams``: per item shown, the number of the ranker that picked it, null for none.
-    The probability of the list is known up to 16 rankers.
+    Memory: ``teams``, per shown item the number of the ranker that picked it, null for none.
+    The probability of the list is computed for up to 16 rankers.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ class TeamDraftMultileave(InterleavingMethod):
     def _drafts(
         self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
-        """Return all ways in which a draft that has come so far can go on."""
+        """Yield every complete list that can follow from a partial draft, with its probability."""
         picks = self._picks(rankings, items)
         if not picks:
             yield chance, self._finished(rankings, items, teams)
@@ -343,11 +343,11 @@ class TeamDraftMultileave(InterleavingMethod):
             yield from self._drafts(rankings, picked, [*teams, *order], each)
 
     def _picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
-        """Return how many items the next round gives."""
+        """Return the number of items that are picked in the next round."""
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 
     def _finished(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
-        """Fill the list up; return it with the probability with which it is shown."""
+        """Fill the list up and return it, with its teams and its probability."""
         complete = filled(rankings, items, self.length)
         return self._interleaved(
             complete,
@@ -363,7 +363,7 @@ class TeamDraftMultileave(InterleavingMethod):
 
 
 def pick(rankings: Ranked, order: Sequence[int], items: list[Item]) -> None:
-    """Let the rankers of ``order`` each add its best item that is not shown yet."""
+    """Add to ``items``, for each ranker in ``order``, its best item that is not listed yet."""
     shown = set(items)
     for ranker in order:
         item = next(item for item in rankings[ranker] if item not in shown)
@@ -372,7 +372,7 @@ def pick(rankings: Ranked, order: Sequence[int], items: list[Item]) -> None:
 
 
 def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
-    """Return the probability that drafts give these items, whatever the teams."""
+    """Return the probability of drafting these items, summed over all teams; None for too many rankers."""
     rankers = len(rankings)
     if rankers > MOST_RANKERS:
         return None
@@ -399,14 +399,14 @@ def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
 class TeamDraft(TeamDraftMultileave):
     """Team-draft interleaving of two rankings: the method to begin with.
 
-    In every round a coin says who picks first; each ranker picks its best item that is not shown
+    In every round a coin decides which ranker picks first; each picks its best item that is not listed
     yet, for its team. The ranker whose team gets more clicks wins; equally many, or none, are a
-    tie. Clicks that do not depend on what is shown favour nobody.
+    tie. Clicks that do not depend on the items favour no ranker.
 
-    Below the length of the shortest ranking the list is filled up with what is left, best ranks
-    first, and those items belong to no team.
+    Below the length of the shortest ranking the list is filled up with the remaining items, best ranks
+    first, which belong to no team.
 
-    Remembers ``teams``: per item shown, the ranker that picked it (0 left, 1 right), null for none.
+    Memory: ``teams``, per shown item the ranker that picked it (0 left, 1 right), null for none.
 
     Parameters
     ----------

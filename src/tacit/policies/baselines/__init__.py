@@ -1,4 +1,4 @@
-"""Baselines: policies of others, to compare the defaults and the papers' policies with."""
+"""Baselines: published policies to compare with the defaults and with the policies of other papers."""
 
 from tacit.core.dispatch import public as _public
 from tacit.policies.baselines.detector_ucb import CUSUMUCB as CUSUMUCB

@@ -1,8 +1,8 @@
-"""Restart an arm when a test finds a change: what such policies share, CUSUM-UCB and M-UCB."""
+"""UCB with change detection: CUSUM-UCB, M-UCB, and the base of policies that restart at a change."""
 
-# 1. What policies have in common that test for changes: forced exploration in turn.
-# 2. CUSUM-UCB: two walks an arm, and a baseline from its first plays.
-# 3. M-UCB: the halves of a window are compared, whose sums are kept up in O(1).
+# 1. Base of policies that test for changes, with forced exploration in turn.
+# 2. CUSUM-UCB: two walks per arm, and a baseline from its first plays.
+# 3. M-UCB: compares the halves of a window, whose sums are updated in O(1).
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tacit.errors import InvalidValue
 from tacit.policies.base import About, Counts, Impression, Outcome, count, forget
 from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity, radius_index
 
-# ---- What policies have in common that restart arms when a test finds a change
+# ---- Base of the policies that restart arms when a test finds a change
 
 
 @kernel
 def forced_arm(share: float, shown: int, arms: int, impression: Impression) -> int:
-    """Return the arm whose turn it is to be explored, or −1 if it is no arm's turn.
+    """Return the arm that this impression explores in turn, or −1 if it explores none.
 
     Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in their order; an arm
-    that is not on offer loses its turn. Impressions are counted, not rewards: otherwise a batch
-    of decisions would all be forced, or none.
+    that is not on offer loses its turn. Impressions are counted, not rewards: otherwise all decisions of a
+    batch would be forced, or none.
     """
     if share > 0.0:
         turn = (shown - 1) % int(arms / share)
@@ -43,7 +43,7 @@ def forced_arm(share: float, shown: int, arms: int, impression: Impression) -> i
 
 
 class Detector(IndexPolicy, abstract=True):
-    """Base of the policies that restart: their State has ``counts`` and ``restarts``."""
+    """Base of the policies that detect changes and restart: their State has ``counts`` and ``restarts``."""
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
@@ -55,7 +55,7 @@ class Detector(IndexPolicy, abstract=True):
 
 
 class ForcingDetector(Detector, abstract=True):
-    """Base of those that explore in turn: a param ``share``, ``shown`` in their State."""
+    """Base of detectors that explore in turn, with a param ``share``, and ``shown`` in their State."""
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
@@ -101,7 +101,7 @@ class DriftState(NamedTuple):
 
 @kernel
 def restart_arm(state: DriftState, lane: int, arm: int) -> None:
-    """Forget what an arm has taught; its baseline is measured anew."""
+    """Reset an arm: its counts, its walks and, with its next plays, its baseline."""
     state.counts.rounds[lane] -= state.counts.plays[lane, arm]
     state.counts.plays[lane, arm] = 0.0
     state.counts.rewards[lane, arm] = 0.0
@@ -112,16 +112,16 @@ def restart_arm(state: DriftState, lane: int, arm: int) -> None:
 
 @dataclass(frozen=True)
 class CUSUMUCB(Detector):
-    """Play UCB, explore at random, and restart an arm when a two-sided CUSUM test says so.
+    """Play UCB, explore at random, and restart an arm when a two-sided CUSUM test raises an alarm.
 
     The first M rewards of an arm give its baseline. Each later reward r moves two walks that
     never go below 0: one by r − baseline − ε, the other by baseline − r − ε. When one of them
-    reaches h the arm alone is restarted. Otherwise, with N the plays of an arm since its
-    restart, μ their mean reward and n the plays of all arms since theirs, the index is
-    μ + sqrt(ξ·ln n/N). With probability α an arm is shown uniformly at random instead, so that
-    changes of the others are noticed.
+    reaches h, that arm is restarted. The index of an arm, with N its plays since its
+    restart, μ their mean reward and n the plays of all arms since their restarts, is
+    μ + sqrt(ξ·ln n/N). With probability α an arm is drawn uniformly instead, so that
+    changes of other arms are noticed.
 
-    The restart of any arm opens a new epoch of the lane. A round costs O(1) but for the
+    The restart of any arm starts a new epoch of the lane. A round costs O(1) apart from the
     indices. A lane takes 40·arms + 16 bytes.
 
     Parameters
@@ -129,17 +129,17 @@ class CUSUMUCB(Detector):
     arms : int or sequence of str
         How many arms there are, or their names.
     samples : int, default 100
-        The rewards M behind a baseline; at least 1. If the baseline is off by more than ε, which
-        happens with a probability of some 2·exp(−2·M·ε²), an alarm is only a matter of time.
+        Number of rewards M for a baseline; at least 1. If the baseline is off by more than ε, which
+        happens with a probability of some 2·exp(−2·M·ε²), there will be a false alarm sooner or later.
     epsilon : float, default 0.1
         The drift ε that is tolerated; in (0, 1). Half of the smallest change to be found.
     threshold : float, default 10
         The height h of an alarm; above 0. The default suits about one shift in 20 000 rounds;
-        :meth:`tuned` gives the published value.
+        :meth:`from_horizon` sets the published value.
     alpha : float, default 0.02
-        Probability α of a uniform choice, in [0, 1]. An arm of K that is not played otherwise gets
-        α/K of the rounds: with 40 arms and the default one in 2000, so that its M rewards take
-        200 000 rounds, and a change of it is found late.
+        Probability α of a uniform choice, in [0, 1]. Each of K arms gets at least
+        α/K of the rounds: with 40 arms and the default one in 2000, so that M rewards take up to
+        200 000 rounds, and changes of arms that are hardly played are found late.
     xi : float, default 1
         Scale ξ of the confidence radius; above 0.
 
@@ -152,12 +152,12 @@ class CUSUMUCB(Detector):
     ----------
     Liu, Lee, Shroff (2018), "A change-detection based framework for piecewise-stationary
     multi-armed bandit problem", algorithms CD-UCB and CUSUM, and corollary 2. The paper itself was
-    not at hand to check against: walks, restarts, h and α are those of two other implementations,
+    not available for checking: walks, restarts, h and α are those of two other implementations,
     of SMPyBandits and of the authors of GLR-klUCB.
 
     Examples
     --------
-    >>> policy = CUSUMUCB.tuned(arms=5, horizon=100_000, shifts=5)
+    >>> policy = CUSUMUCB.from_horizon(arms=5, horizon=100_000, shifts=5)
     >>> round(policy.threshold, 2), round(policy.alpha, 4)
     (9.9, 0.0223)
     """
@@ -182,17 +182,17 @@ class CUSUMUCB(Detector):
         """Return the policy with h = ln(T/Υ) and α = sqrt(Υ/T·ln(T/Υ)).
 
         These are the published orders with their constants, which depend on M and ε, set to 1,
-        as is usual in experiments; M and ε keep their defaults. Corollary 2 has the number of arms
-        as a factor of α besides, which experiments leave out: with many arms α is too small to
+        as is usual in experiments; M and ε keep their defaults. In corollary 2 the number of arms
+        is also a factor of α, which experiments omit: with many arms α is too small to
         find changes of arms that are hardly played.
 
         Parameters
         ----------
         arms : int or sequence of str
         horizon : int
-            Rounds T of a key; at least 2.
+            Number of rounds T of a key; at least 2.
         shifts : int
-            How often, Υ, its click probabilities change in them; from 1 to half of the rounds.
+            Number of changes Υ of the click probabilities in the horizon; from 1 to half of the rounds.
 
         Raises
         ------
@@ -251,8 +251,9 @@ class HalvesState(NamedTuple):
     ----------
     counts : Counts
     recent : array of float32, shape (lanes, arms, window)
-        A ring per arm.
+        A ring buffer per arm.
     older, newer : array of float64, shape (lanes, arms)
+        Sums of the older and of the newer half of the window.
     shown : array of int64, shape (lanes,)
         Impressions since the restart.
     restarts : array of int64, shape (lanes,)
@@ -268,7 +269,7 @@ class HalvesState(NamedTuple):
 
 @kernel
 def slide(state: HalvesState, lane: int, arm: int, reward: float) -> None:
-    """Move an arm's window on by the reward of its latest play, which is already counted."""
+    """Move an arm's window by one reward, whose play must already be counted."""
     window = state.recent.shape[2]
     played = int(state.counts.plays[lane, arm])
     at = (played - 1) % window
@@ -284,7 +285,7 @@ def slide(state: HalvesState, lane: int, arm: int, reward: float) -> None:
 
 @kernel
 def restart_halves(state: HalvesState, lane: int) -> None:
-    """Forget what a lane has learned; what is left in the rings is overwritten before use."""
+    """Reset a lane; the old rewards in the ring buffers are overwritten before they are used."""
     forget(state.counts, lane)
     state.older[lane, :] = 0.0
     state.newer[lane, :] = 0.0
@@ -297,27 +298,27 @@ class MUCB(ForcingDetector):
     """Play UCB1, explore in turn, and restart when the two halves of a window differ.
 
     Of every ⌊arms/γ⌋ impressions since the restart the first show each arm once. Otherwise, with
-    N the plays of an arm since the restart, μ their mean reward and t the round since then, the
-    index is μ + sqrt(2·ln t/N). When the rewards of the last w/2 plays of the arm just played
-    and those of the w/2 plays before sum to numbers that are more than b apart, all arms are
+    N the plays of an arm since the restart, μ their mean reward and t the rounds since then, the
+    index is μ + sqrt(2·ln t/N). When the sum of the rewards of the last w/2 plays of the arm just played
+    differs by more than b from that of the w/2 plays before, all arms are
     restarted, and the lane has a new epoch.
 
-    A round costs O(1) but for the indices and, at a restart, O(arms). A lane takes
+    A round costs O(1) apart from the indices and, at a restart, O(arms). A lane takes
     4·arms·window + 32·arms + 24 bytes: 16 kB for 5 arms with the default window. The rewards in
-    the windows are kept in single precision, in which clicks are exact.
+    the windows are stored in single precision, in which clicks are exact.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     window : int, default 800
-        The plays w that are compared; even, at least 2.
+        Number of plays w in the window; even, at least 2.
     threshold : float, default 100
-        The difference b of an alarm; above 0. Above window/2 there is none.
+        The difference b above which there is an alarm; above 0. Above window/2 there is never one.
     gamma : float, default 0.05
-        Share γ of forced exploration, in [0, 1]. An arm of K that is not played otherwise gets γ/K
-        of the rounds: with 40 arms and the default one in 800, so that its window takes 640 000
-        rounds to fill, and only changes of arms that are played much are found.
+        Share γ of forced exploration, in [0, 1]. Each of K arms gets at least γ/K
+        of the rounds: with 40 arms and the default one in 800, so that a window takes up to 640 000
+        rounds to fill, and only changes of arms that are played often are found.
 
     Raises
     ------
@@ -329,13 +330,13 @@ class MUCB(ForcingDetector):
     Cao, Wen, Kveton, Xie (2019), "Nearly optimal adaptive procedure with change detection for
     piecewise-stationary bandit", algorithms CD and M-UCB. The default window is that of its
     experiments, the default threshold about that of its rule for 100 000 rounds and 5 arms. The
-    paper itself was not at hand to check against: w, b, the test and the exploration are those of
-    two other implementations, of SMPyBandits and of the authors of GLR-klUCB. Both run
-    γ = sqrt(Υ·K·(2·b + 3·sqrt(w))/(2·T)) in experiments, as SMPyBandits says that the paper does.
+    paper itself was not available for checking: w, b, the test and the exploration are those of
+    two other implementations, of SMPyBandits and of the authors of GLR-klUCB. Both use
+    γ = sqrt(Υ·K·(2·b + 3·sqrt(w))/(2·T)) in experiments, as does the paper according to SMPyBandits.
 
     Examples
     --------
-    >>> policy = MUCB.tuned(arms=5, horizon=100_000, shifts=5, change=1.0)
+    >>> policy = MUCB.from_horizon(arms=5, horizon=100_000, shifts=5, change=1.0)
     >>> policy.window, round(policy.threshold, 2), round(policy.gamma, 3)
     (292, 60.81, 0.118)
     """
@@ -364,18 +365,18 @@ class MUCB(ForcingDetector):
 
         With K arms, T rounds, Υ shifts and changes of at least δ,
         w = 4/δ²·(sqrt(ln(2·K·T²)) + sqrt(ln(2·T)))², b = sqrt(w·ln(2·K·T²)/2) and
-        γ = sqrt(Υ·K·min(w/2, ⌈b/δ⌉ + 3·sqrt(w))/(2·T)), which weighs the rounds that forced
-        exploration costs against the delay of a detection.
+        γ = sqrt(Υ·K·min(w/2, ⌈b/δ⌉ + 3·sqrt(w))/(2·T)), which weighs the cost of forced
+        exploration against the delay of a detection.
 
         Parameters
         ----------
         arms : int or sequence of str
         horizon : int
-            Rounds T of a key; at least 2.
+            Number of rounds T of a key; at least 2.
         shifts : int
-            How often, Υ, its click probabilities change in them; from 1 to half of the rounds.
+            Number of changes Υ of the click probabilities in the horizon; from 1 to half of the rounds.
         change : float, default 0.5
-            Least change δ of an arm's click probability that is to be found; in (0, 1].
+            Least change δ of an arm's click probability to be detected; in (0, 1].
 
         Raises
         ------

@@ -1,8 +1,9 @@
 """Thompson sampling for duels: SelfSparring, by key, and FeelGoodThompson, by contexts."""
 
-# 1. ``SelfSparring``: two draws of one sampler.
-# 2. ``mean``, ``measure``, ``set_level``: what is kept so that a draw needs to look at few arms.
-# 3. ``thompson_draw``: the largest draw; arms below the level are drawn only if they may exceed it.
+# 1. ``SelfSparring``: two draws from one sampler.
+# 2. ``beta_mean``, ``update_tail``, ``set_level``: stored probabilities, so that few arms need a random draw.
+# 3. ``draw_arm``: the arm of the largest draw; only arms whose draw exceeds the level are drawn.
+# 4. ``FeelGoodThompson``: utilities of arms that depend on the context.
 
 from __future__ import annotations
 
@@ -23,24 +24,24 @@ from tacit.policies.stationary.beta_maximum import beta_tail, draw_above, probab
 
 @dataclass(frozen=True)
 class SelfSparring(DuelPolicy):
-    """Draw each side of the duel by Thompson sampling from one account of wins and losses.
+    """Draw each side of the duel by Thompson sampling from one posterior of wins and losses.
 
-    An arm's account is Beta(1 + wins, 1 + losses) over all its duels, against all arms. A tie
-    counts as half a win and half a loss for both arms; an arm that meets itself has a win and
+    An arm's posterior is Beta(1 + wins, 1 + losses) over all its duels, against all arms. A tie
+    counts as half a win and half a loss for both arms; an arm that duels itself has a win and
     a loss. The propensity is exact, to 1e-7.
 
-    Often the best in the median, but an account that was made against weak arms may keep a close
+    Often the best in the median, but wins against weak arms may keep a close
     second ahead of the best arm for long: look at quantiles.
 
-    A level is kept that the leading arm's draw almost surely exceeds, and for each other arm the
-    probability that its draw does; numbers are drawn only for arms that do. This is exact.
+    For speed, the state has a level that the leading arm's draw almost surely exceeds, and for each other
+    arm the probability that its draw does; numbers are drawn only for arms that do. This is exact.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     eta : float, default 1
-        How much a duel counts; above 0. Less is slower and safer.
+        Weight of a duel; above 0. A smaller one learns more slowly and more safely.
 
     Raises
     ------
@@ -66,7 +67,7 @@ class SelfSparring(DuelPolicy):
         leader: ArmIndex  # (lanes,) an arm that is likely to have the largest draw
         level: Annotated[Floats, ValueRange(0, 1)]  # (lanes,) the leader's draw exceeds it almost surely
         below: Annotated[Floats, ValueRange(-1, 1)]  # (lanes, arms) probability that a draw does not, or −1
-        due: Floats  # (lanes,) duels of the leader at which the level is set anew
+        due: Floats  # (lanes,) duels of the leader at which the level is next set
 
     about: ClassVar[About] = About(
         source="Sui, Zhuang, Burdick, Yue (2017), algorithm 2",
@@ -137,21 +138,21 @@ class SelfSparring(DuelPolicy):
 
 @kernel
 def mean(state: SelfSparring.State, lane: int, arm: int) -> float:
-    """Return the mean of an arm's account."""
+    """Return the mean of an arm's posterior."""
     wins = 1.0 + state.wins[lane, arm]
     return float(wins / (wins + 1.0 + state.losses[lane, arm]))
 
 
 @kernel
 def measure(state: SelfSparring.State, lane: int, arm: int) -> None:
-    """Renew the probability that an arm's draw does not exceed the level."""
+    """Update the probability that an arm's draw does not exceed the level."""
     wins, losses = 1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]
     state.below[lane, arm] = beta_tail(losses, wins, 1.0 - state.level[lane])
 
 
 @kernel
 def set_level(state: SelfSparring.State, lane: int) -> None:
-    """Find the arm of the highest mean, and put the level five deviations below that."""
+    """Make the arm of the highest mean the leader, and set the level five deviations below its mean."""
     leader = state.leader[lane]
     for arm in range(state.wins.shape[1]):
         if mean(state, lane, arm) > mean(state, lane, leader):
@@ -168,7 +169,7 @@ def set_level(state: SelfSparring.State, lane: int) -> None:
 
 @kernel
 def thompson_draw(state: SelfSparring.State, lane: int, impression: Impression, rng: Generator) -> int:
-    """Return the arm on offer with the largest draw from its account."""
+    """Draw from the posterior of each arm on offer; return the arm of the largest draw."""
     level, leader = state.level[lane], state.leader[lane]
     best, drawn = draw_account(state, lane, leader, rng), leader
     if len(impression.arms) < state.wins.shape[1] or best <= level:
@@ -183,7 +184,7 @@ def thompson_draw(state: SelfSparring.State, lane: int, impression: Impression, 
                 if draw > best:
                     best, drawn = draw, arm
         return int(drawn)
-    # One uniform number serves until the next arm whose draw exceeds the level.
+    # One uniform number decides for all arms up to the next one whose draw exceeds the level.
     uniform, none = rng.random(), 1.0
     for arm in impression.arms:
         if arm != leader:
@@ -202,11 +203,11 @@ def thompson_draw(state: SelfSparring.State, lane: int, impression: Impression, 
 
 @kernel
 def draw_account(state: SelfSparring.State, lane: int, arm: int, rng: Generator) -> float:
-    """Draw from an arm's account."""
+    """Draw from an arm's posterior."""
     return float(rng.beta(1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]))
 
 
-# ---- FeelGoodThompson: which arm is best follows from the context (Li, Zhao, Gu 2024)
+# ---- FeelGoodThompson: the best arm depends on the context (Li, Zhao, Gu 2024)
 
 
 MAX_DIM = 256
@@ -214,26 +215,25 @@ MAX_DIM = 256
 
 @dataclass(frozen=True)
 class FeelGoodThompson(DuelPolicy):
-    """Which arm for which context: duels by two draws from one posterior over all keys.
+    """Choose the two arms of a duel by context, with two draws from one posterior over all keys.
 
-    An arm's utility is linear in the context and a constant, and of two arms one wins with the
-    logistic function of the difference of utilities. The parameters of the left and of the right
-    arm are drawn apart, and each is the arm of the highest utility that was drawn. A new key
-    begins with what the others have taught; what the context does not tell of a key is not
-    learned.
+    An arm's utility is linear in the context plus a constant, and the probability that an arm wins is the
+    logistic function of the difference of utilities. Parameters are drawn separately for the left and the
+    right arm, and each is the arm of the highest utility under its draw. A new key starts with the posterior
+    of all keys; differences between keys that the context does not show are not learned.
 
     The paper draws from its posterior by Langevin steps over all rounds; here it is a Gaussian
-    that takes one Laplace step per duel. The *feel-good* term, which makes parameters likelier
-    under which the arms that were drawn are good, is taken at the draw, where it is linear.
+    that takes one Laplace step per duel. The *feel-good* term, which favours parameters
+    under which the drawn arms are good, is evaluated at the draw, where it is linear.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     context_dim : int, default 0
-        Signals of a context; at most 256.
+        Number of signals in a context; at most 256.
     feel_good : float, default 0
-        μ, what the feel-good term weighs against an observation; in [0, 1]. With 0 it is
+        μ, the weight of the feel-good term relative to an observation; in [0, 1]. 0 is
         Thompson sampling.
     prior_variance : float, default 1
         Variance of each parameter before the first duel; above 0.
@@ -261,8 +261,8 @@ class FeelGoodThompson(DuelPolicy):
     class SharedSums(NamedTuple):
         mean: Floats  # (1, arms·(context_dim + 1))
         root: Floats  # (1, the same, the same)
-        tilt: Floats  # (1, the same) of the left arm's parameters; the right one's is its opposite
-        room: Floats  # (1, 3, the same) all zero between calls
+        tilt: Floats  # (1, the same) shift of the left arm's parameters; negated for the right arm
+        room: Floats  # (1, 3, the same) workspace, all zero between calls
 
     class State(NamedTuple):
         shared: FeelGoodThompson.SharedSums
@@ -327,7 +327,7 @@ def fill_contrast(context: Floats, left: int, right: int, x: Floats) -> None:
 def best_drawn(
     shared: FeelGoodThompson.SharedSums, impression: Impression, side: float, rng: Generator
 ) -> int:
-    """Return the arm of the highest utility, by parameters drawn for one side of the duel."""
+    """Draw the parameters for one side of a duel (1: left, −1: right); return the arm of highest utility."""
     mean, root, room = shared.mean[0], shared.root[0], shared.room[0]
     z, theta = room[0], room[1]
     project(root, shared.tilt[0], z)

@@ -1,7 +1,8 @@
-"""Policies that forget: D-UCB's counts fade, SW-UCB's are of the latest rounds, EXP3.S mixes weights anew."""
+"""Policies that forget: D-UCB discounts its counts, SW-UCB counts a window, EXP3.S shares weight."""
 
-# 1. What is remembered of arms, as an index.
-# 2. D-UCB fades all counts each round; SW-UCB takes out the oldest round; EXP3.S deals weight out anew.
+# 1. D-UCB discounts all counts each round.
+# 2. SW-UCB removes the oldest round from its counts.
+# 3. EXP3.S shares a part of the weight among all arms.
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from tacit.policies.base import About, ArmBeliefs, Outcome
 from tacit.policies.index import RadiusPolicy
 from tacit.policies.stationary.chance import ExponentialWeights, ExponentialWeightsPolicy, gain, total_weight
 
-# ---- D-UCB: optimism over counts that fade (Garivier, Moulines 2011)
+# ---- D-UCB: optimism over discounted counts (Garivier, Moulines 2011)
 
 HEAVIEST = 1e100
-"""Weight of the latest round at which all weights are scaled back to 1."""
+"""Weight of the latest round above which all weights are rescaled, so that it is 1 again."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class DiscountedUCB(RadiusPolicy):
 
     A round that is k rounds of its key old counts γ^k. With N the discounted plays of an arm, μ
     its discounted mean reward and n the discounted plays of all arms, its index is
-    μ + 2·sqrt(ξ·ln n/N). An arm that was never played comes before all that were.
+    μ + 2·sqrt(ξ·ln n/N). Arms that were never played come first.
 
     The defaults suit few arms. Played equally often, K arms have 1/(K·(1 − γ)) discounted plays
     each; with the defaults and 40 arms that is 12, the radius 2·sqrt(0.6·ln 500/12) is above 1,
@@ -40,8 +41,8 @@ class DiscountedUCB(RadiusPolicy):
     the 40 arms of ``python -m studies search-interest`` γ = 0.9999 and ξ = 0.01 did best of those
     tried.
 
-    The discount is applied lazily, by growing the weight of what is new: a round costs O(1) but
-    for the indices, and nothing is lost but what fades below the smallest number. A lane takes
+    The discount is applied lazily, by a growing weight of new rounds: a round costs O(1) apart from
+    the indices, and only counts below the smallest number are lost. A lane takes
     16·arms + 16 bytes.
 
     Parameters
@@ -50,7 +51,7 @@ class DiscountedUCB(RadiusPolicy):
         How many arms there are, or their names.
     discount : float, default 0.998
         The factor γ, in [0.5, 1]; the memory is 1/(1 − γ) rounds. The default suits about one
-        shift in 20 000 rounds; :meth:`tuned` gives the published value.
+        shift in 20 000 rounds; :meth:`from_horizon` sets the published value.
     xi : float, default 0.6
         Scale ξ of the confidence radius; above 0, and above 1/2 for the regret bound to hold.
 
@@ -62,13 +63,13 @@ class DiscountedUCB(RadiusPolicy):
     References
     ----------
     Garivier, Moulines (2011), "On upper-confidence bound policies for switching bandit
-    problems", theorem 1, with rewards in [0, 1], so B = 1. The paper itself was not at hand to
-    check against: radius and γ are those of other implementations, among them that of the authors
+    problems", theorem 1, with rewards in [0, 1], so B = 1. The paper itself was not available for
+    checking: radius and γ are those of other implementations, among them that of the authors
     of GLR-klUCB (which has KL-UCB's index in the place of the radius).
 
     Examples
     --------
-    >>> DiscountedUCB.tuned(arms=5, horizon=40_000, shifts=4).discount
+    >>> DiscountedUCB.from_horizon(arms=5, horizon=40_000, shifts=4).discount
     0.9975
     """
 
@@ -76,7 +77,7 @@ class DiscountedUCB(RadiusPolicy):
         plays: Floats  # (lanes, arms) in units of the weight
         rewards: Floats  # (lanes, arms) in units of the weight
         total: Floats  # (lanes,) discounted plays of all arms
-        weight: Floats  # (lanes,) of the latest round
+        weight: Floats  # (lanes,) weight of the latest round
 
     about: ClassVar[About] = About(
         source="Garivier, Moulines (2011), D-UCB",
@@ -97,9 +98,9 @@ class DiscountedUCB(RadiusPolicy):
         ----------
         arms : int or sequence of str
         horizon : int
-            Rounds of a key; at least 2.
+            Number of rounds of a key; at least 2.
         shifts : int
-            How often its click probabilities change in them; from 1 to half of the rounds.
+            Number of changes of the click probabilities in the horizon; from 1 to half of the rounds.
 
         Raises
         ------
@@ -140,25 +141,24 @@ class SlidingWindowUCB(RadiusPolicy):
     """Play the arm with the highest upper confidence bound over the last τ rounds.
 
     With N the plays of an arm among the last τ rounds of the key, μ its mean reward in them and
-    t the rounds so far, its index is μ + sqrt(ξ·ln(min(t, τ))/N). An arm that was not played in
-    the window comes before all that were.
+    t the rounds so far, its index is μ + sqrt(ξ·ln(min(t, τ))/N). Arms that were not played in
+    the window come first.
 
     The defaults suit few arms: with 40, played equally often, each has 25 plays in the window, and
     the radius sqrt(0.6·ln 1000/25) = 0.41 hides most gaps between click rates. With many arms take
     a longer window and a smaller ξ: on the 40 arms of ``python -m studies search-interest`` a window
-    of 10 000 rounds and ξ = 0.02 did best of those
-    tried.
+    of 10 000 rounds and ξ = 0.02 did best of those tried.
 
-    A round costs O(1) but for the indices. A lane takes 8·window + 16·arms + 8 bytes: rewards
-    are kept, and counted, in single precision, so that a window of clicks is summed exactly.
+    A round costs O(1) apart from the indices. A lane takes 8·window + 16·arms + 8 bytes: rewards
+    are stored, and counted, in single precision, so that a window of clicks is summed exactly.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     window : int, default 1000
-        The rounds τ that are remembered; at least 2. The default suits about one shift in
-        20 000 rounds; :meth:`tuned` gives the published value.
+        Length τ of the window, in rounds; at least 2. The default suits about one shift in
+        20 000 rounds; :meth:`from_horizon` sets the published value.
     xi : float, default 0.6
         Scale ξ of the confidence radius; above 0, and above 1/2 for the regret bound to hold.
 
@@ -170,13 +170,13 @@ class SlidingWindowUCB(RadiusPolicy):
     References
     ----------
     Garivier, Moulines (2011), "On upper-confidence bound policies for switching bandit
-    problems", theorem 2, with rewards in [0, 1], so B = 1. The paper itself was not at hand to
-    check against: radius and τ are those of other implementations, among them that of the authors
+    problems", theorem 2, with rewards in [0, 1], so B = 1. The paper itself was not available for
+    checking: radius and τ are those of other implementations, among them that of the authors
     of GLR-klUCB (which has KL-UCB's index in the place of the radius).
 
     Examples
     --------
-    >>> SlidingWindowUCB.tuned(arms=5, horizon=100_000, shifts=5).window
+    >>> SlidingWindowUCB.from_horizon(arms=5, horizon=100_000, shifts=5).window
     960
     """
 
@@ -206,9 +206,9 @@ class SlidingWindowUCB(RadiusPolicy):
         ----------
         arms : int or sequence of str
         horizon : int
-            Rounds of a key; at least 2.
+            Number of rounds of a key; at least 2.
         shifts : int
-            How often its click probabilities change in them; from 1 to half of the rounds.
+            Number of changes of the click probabilities in the horizon; from 1 to half of the rounds.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class SlidingWindowUCB(RadiusPolicy):
         )
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return what the counts of the window say of the arms."""
+        """Return the arms' posteriors from the counts of the window."""
         return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
@@ -256,12 +256,12 @@ class SlidingWindowUCB(RadiusPolicy):
 # ---- EXP3.S: exponential weights that follow a changing best arm (Auer et al. 2002)
 
 LEAST_WEIGHT = 1e-300
-"""Beside 1."""
+"""Least weight of an arm, where the weight of the last played arm is 1."""
 
 
 @dataclass(frozen=True)
 class EXP3S(ExponentialWeightsPolicy):
-    """EXP3 that also shares weight among the arms, so that it can follow a changing best arm.
+    """EXP3 that also shares weight among all arms, so that it can follow a changing best arm.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class EXP3S(ExponentialWeightsPolicy):
     Examples
     --------
     >>> import tacit
-    >>> policy = tacit.policies.baselines.EXP3S.tuned(arms=5, horizon=30_000, shifts=10)
+    >>> policy = tacit.policies.baselines.EXP3S.from_horizon(arms=5, horizon=30_000, shifts=10)
     >>> round(policy.gamma, 4), policy.alpha == 1 / 30_000
     (0.1087, True)
     """
@@ -312,8 +312,8 @@ class EXP3S(ExponentialWeightsPolicy):
     @staticmethod
     def learn(params: EXP3S, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
         arms, arm = outcome.impression.arms, outcome.shown
-        # The shared weight keeps every weight within e·α/K of the total, and a gain is bounded: no
-        # logarithms needed.
+        # The shared weight keeps every weight above e·α/K of the total, and a gain is bounded: weights need
+        # not be stored as logarithms.
         shared = math.e * params.alpha / len(arms) * total_weight(state, lane, outcome.impression)
         state.weights[lane, arm] *= np.exp(gain(params.gamma, outcome))
         for i in range(len(arms)):
@@ -321,5 +321,5 @@ class EXP3S(ExponentialWeightsPolicy):
         if state.weights[lane, arm] > 1e200:
             scale = 1.0 / state.weights[lane, arm]
             for other in range(state.weights.shape[1]):
-                # An arm that was long off offer stays above 0, so that it can come back.
+                # An arm that was not on offer for long stays above 0, so that its weight can grow again.
                 state.weights[lane, other] = max(scale * state.weights[lane, other], LEAST_WEIGHT)

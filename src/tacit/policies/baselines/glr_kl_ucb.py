@@ -1,16 +1,16 @@
-"""GLR-klUCB: restart when one rate explains an arm's rewards worse than two (Besson et al. 2022).
+"""GLR-klUCB: restart when two rates explain an arm's rewards better than one (Besson et al. 2022).
 
-The generalized likelihood ratio of a split needs only the number of rewards before it and their
-sum: a point. For given rates before and after, the ratio is linear in that point, so the best
-split of all is a vertex of the convex hull of these points. New points come at the right end,
-where a stack keeps the hull at a constant cost a reward on average; a hull of n rewards has some
+The generalized likelihood ratio of a split depends only on the number of rewards before it and their
+sum: a point. For fixed rates before and after, the ratio is linear in that point, so the best
+split is a vertex of the convex hull of these points. New points come at the right end,
+where a stack updates the hull at a constant average cost per reward; a hull of n rewards has some
 ln n vertices on each side. So the exact maximum over all splits takes the memory and the time
-that a coarse grid would (Romano, Eckley, Fearnhead, Rigaill 2023).
+of a coarse grid (Romano, Eckley, Fearnhead, Rigaill 2023).
 """
 
-# 1. ``Hull``: only splits on the convex hull of (rewards, sum) can have the largest ratio; it grows by a
-#    point a play.
-# 2. ``likelihood_ratio``: the test, in the length of the hull, not of the past.
+# 1. ``Hull``: only splits on the convex hull of (rewards, sum) can have the largest ratio; each play adds a
+#    point.
+# 2. ``likelihood_ratio``: the test; its cost grows with the vertices of the hull, not with the rewards.
 # 3. ``GLRKLUCB``: KL-UCB, forced exploration in turn, and a restart of one arm or of all.
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BELOW, ABOVE = 0, 1
 class Hull(NamedTuple):
     """The convex hull of the points (number of rewards, their sum), from below and from above.
 
-    The first vertex is the origin. The side above is kept with its sums negated, so that both
+    The first vertex is the origin. The upper side is stored with negated sums, so that both
     sides are convex.
 
     Attributes
@@ -54,7 +54,7 @@ class Hull(NamedTuple):
 
 @kernel
 def extend(hull: Hull, lane: int, arm: int, side: int, time: float, total: float) -> None:
-    """Add a point to the right of one side of a hull; drop what is no vertex any more."""
+    """Add a point at the right end of one side of a hull, and remove points that are no longer vertices."""
     times, sums = hull.times[lane, arm, side], hull.sums[lane, arm, side]
     size = hull.sizes[lane, arm, side]
     while size > 1:
@@ -64,7 +64,7 @@ def extend(hull: Hull, lane: int, arm: int, side: int, time: float, total: float
             break
         size -= 1
     if size == len(times):
-        # The oldest split goes: it has been tested more often than any other.
+        # No space: drop the oldest split, which has been tested most often.
         for i in range(2, size):
             times[i - 1], sums[i - 1] = times[i], sums[i]
         size -= 1
@@ -74,7 +74,7 @@ def extend(hull: Hull, lane: int, arm: int, side: int, time: float, total: float
 
 @kernel
 def likelihood_ratio(hull: Hull, lane: int, arm: int) -> float:
-    """Return the largest Bernoulli log-likelihood ratio of two rates over one, over all splits."""
+    """Return the maximum over all splits of the Bernoulli log-likelihood ratio of two rates over one."""
     size = hull.sizes[lane, arm, BELOW]
     count, total = hull.times[lane, arm, BELOW, size - 1], hull.sums[lane, arm, BELOW, size - 1]
     best = 0.0
@@ -94,7 +94,7 @@ def likelihood_ratio(hull: Hull, lane: int, arm: int) -> float:
 
 
 class RatioState(NamedTuple):
-    """Counts since each arm's restart, and the splits that its test may find.
+    """Counts since each arm's restart, and the candidate splits of its test.
 
     Attributes
     ----------
@@ -104,6 +104,7 @@ class RatioState(NamedTuple):
         The round after which the arm was restarted.
     hull : Hull
     shown, restarts : array of int64, shape (lanes,)
+        Numbers of impressions and of restarts.
     """
 
     counts: Counts
@@ -115,7 +116,7 @@ class RatioState(NamedTuple):
 
 @kernel
 def restart_ratio(state: RatioState, lane: int, arm: int) -> None:
-    """Forget what an arm has taught."""
+    """Reset the counts and the hull of an arm."""
     state.counts.plays[lane, arm] = 0.0
     state.counts.rewards[lane, arm] = 0.0
     state.started[lane, arm] = state.counts.rounds[lane]
@@ -136,13 +137,13 @@ class GLRKLUCB(ForcingDetector):
 
     The maximum over s is exact, over every s from 1 to n − 1: it is found among the vertices of
     the convex hull of the cumulative sums, of which each side has about ln n + 1 after n rewards
-    of the same rate (13 of 100 000, with a standard deviation of 3). Only when a side has more
-    than ``vertices`` of them the oldest is dropped; then the test may find a change later than
-    it could have, but never one that the exact test would not. A vertex costs some 20 ns a test.
+    of the same rate (13 of 100 000, with a standard deviation of 3). If a side has more
+    than ``vertices`` of them, the oldest is dropped; then the test may find a change later than
+    the exact test, but never one that the exact test would not. A vertex costs some 20 ns a test.
     A lane takes arms·(40 + 32·vertices) + 24 bytes: 5.3 kB for 5 arms by default.
 
-    The threshold is the one that the authors first ran (SMPyBandits, 2019; their later code leaves
-    the 3 out); what they prove a false alarm rate of at most δ for is larger, by a factor that
+    The threshold is that of the authors' first experiments (SMPyBandits, 2019; their later code omits
+    the 3). The threshold for which they prove a false alarm rate of at most δ is larger, by a factor that
     tends to 1 as δ does to 0.
 
     Parameters
@@ -150,21 +151,21 @@ class GLRKLUCB(ForcingDetector):
     arms : int or sequence of str
         How many arms there are, or their names.
     alpha : float, default 0.005
-        Share α of forced exploration, in [0, 1]. An arm of K that is not played otherwise gets α/K
-        of the rounds: with 5 arms and the default one in 1000. What is forced costs its gap, for
-        ever; it finds an arm that has risen unseen. 0 is best where every shift shows in the
-        clicks on what is shown: ``python -m studies shift-horizons`` has both.
+        Share α of forced exploration, in [0, 1]. Each of K arms gets at least α/K
+        of the rounds: with 5 arms and the default one in 1000. Forced exploration costs the gap of the
+        explored arm, for ever; it finds an arm that has risen without being shown. 0 is best if every shift
+        changes the clicks on shown arms: ``python -m studies shift-horizons`` has both cases.
     delta : float, default 0.001
         The δ of the threshold, in (0, 1]: about the probability that an arm whose rate never
         changes is ever restarted.
     local : bool, default False
-        Whether a change of an arm restarts that arm alone, instead of all. A neglected arm that
-        rises together with the fall of another is then found by forced exploration only: give
-        more of it, such as 0.02.
+        Whether a change of an arm restarts that arm alone, instead of all. A rarely played arm that
+        rises when another one falls is then found by forced exploration only: set a larger
+        ``alpha``, such as 0.02.
     every : int, default 1
-        Test an arm after every so many of its rewards; at least 1.
+        Number of rewards of an arm between two tests of it; at least 1.
     vertices : int, default 32
-        Room for vertices on each side of a hull, its end points included; at least 3.
+        Most vertices on each side of a hull, its end points included; at least 3.
 
     Raises
     ------
@@ -175,14 +176,14 @@ class GLRKLUCB(ForcingDetector):
     ----------
     Besson, Kaufmann, Maillard, Seznec (2022), "Efficient change-point detection for tackling
     piecewise-stationary bandits", GLR-klUCB with forced exploration at a constant rate, checked
-    against the authors' code for its experiments. Where the number of shifts is not known they let
+    against the authors' code for its experiments. For an unknown number of shifts they let
     α grow with the root of the number of restarts; here it does not. The hull: Romano, Eckley,
     Fearnhead, Rigaill (2023), "Fast online changepoint detection via functional pruning CUSUM
     statistics".
 
     Examples
     --------
-    >>> policy = GLRKLUCB.tuned(arms=5, horizon=100_000, shifts=5)
+    >>> policy = GLRKLUCB.from_horizon(arms=5, horizon=100_000, shifts=5)
     >>> round(policy.alpha, 4), round(policy.delta, 5)
     (0.0054, 0.00316)
     """
@@ -208,20 +209,20 @@ class GLRKLUCB(ForcingDetector):
 
     @classmethod
     def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int, local: bool = False) -> Self:
-        """Return the policy with α and δ for a horizon, by a tenth of the published exploration.
+        """Return the policy with α and δ for a horizon, with a tenth of the published exploration.
 
-        With T rounds, K arms and Υ shifts, α = 0.1·sqrt(Υ·K·ln T/T) and δ = 1/sqrt(T), whether
-        restarts are global or local. The rule proved has no factor 0.1; the authors find that it
-        does better in practice, and so did we (``python -m studies shift-horizons``). (Their
+        With T rounds, K arms and Υ shifts, α = 0.1·sqrt(Υ·K·ln T/T) and δ = 1/sqrt(T), for
+        global and local restarts. The proved rule has no factor 0.1; the authors find it
+        better in practice, as does ``python -m studies shift-horizons``. (Their
         preprint of 2019 had no K in α for global restarts, and δ = 1/sqrt(Υ·T).)
 
         Parameters
         ----------
         arms : int or sequence of str
         horizon : int
-            Rounds T of a key; at least 2.
+            Number of rounds T of a key; at least 2.
         shifts : int
-            How often, Υ, its click probabilities change in them; from 1 to half of the rounds.
+            Number of changes Υ of the click probabilities in the horizon; from 1 to half of the rounds.
         local : bool, default False
 
         Raises

@@ -18,12 +18,12 @@ from tacit.policies.features.click_model import MAX_DIM, place_of
 
 @kernel
 def fill_hidden(state: Any, lane: int, impression: Impression, place: int, arm: int, x: Floats) -> int:
-    """Fill ``x`` with given features, a constant if there is one, and hidden features.
+    """Fill ``x`` with an arm's observed features, the constant if there is one, and its hidden features.
 
     Returns
     -------
     int
-        Where the hidden ones begin.
+        Index of the first hidden feature.
     """
     split, width = impression.relevance.shape[1], len(x) - state.hidden.shape[2]
     gaussian.copy_row(impression.relevance[place], x[:split])
@@ -53,11 +53,11 @@ def highest_bound(params: Any, state: Any, lane: int, impression: Impression) ->
 
 @dataclass(frozen=True)
 class HLinUCB(Policy):
-    """LinUCB that learns hidden features of each arm besides the given ones.
+    """LinUCB that learns hidden features of each arm in addition to the observed ones.
 
-    The click of arm a is (x, v_a)·(θ_x, θ_v), with v_a unknown. Parameters and hidden features
+    The click probability of arm a is (x, v_a)·(θ_x, θ_v), with v_a unknown. Parameters and hidden features
     are least-squares estimates given each other, and the bound adds the deviations of both. The
-    hidden features start at points drawn once and for all, else they would stay at 0.
+    hidden features start at fixed random points, else they would stay at 0.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class HLinUCB(Policy):
     def init(self, lanes: int) -> State:
         shape = lanes, self.arm_count, self.hidden_dim
         width = self.relevance_dim + self.examination_dim + int(self.intercept) + self.hidden_dim
-        # Drawn an arm at a time, so that more arms have the same beginning.
+        # Drawn arm by arm with a fixed seed, so that an arm starts at the same point when arms are added.
         rng = np.random.Generator(np.random.PCG64(0))
         drawn = rng.standard_normal(shape[1:]) / math.sqrt(self.hidden_dim)
         start = np.broadcast_to(drawn, shape).copy()
@@ -134,13 +134,13 @@ class HLinUCB(Policy):
         return self.State(shared, start, start.copy(), root, np.zeros((lanes, 1, self.hidden_dim)))
 
     def posterior(self, state: State, lane: int) -> gaussian.Belief:
-        """Return what is believed of the shared parameters, those of hidden features last."""
+        """Return the posterior of the shared parameters, those of hidden features last."""
         return gaussian.belief(state.shared.mean[lane], state.shared.root[lane])
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards."""
+        """Draw the arms' mean rewards from the posterior."""
         shared = state.shared
         theta = gaussian.drawn(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
         width = theta.shape[1] - self.hidden_dim

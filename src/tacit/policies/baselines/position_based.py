@@ -1,8 +1,8 @@
-"""The position-based model: a click needs a position that is seen and an arm that is liked."""
+"""The position-based model: a click needs a position that is seen and an arm that is attractive."""
 
 # 1. Counts by arm and position; ``estimate_effects``: the positions' effects by alternating maximisation.
-# 2. ``PlacedPBMUCB``: one arm is an item at a position.
-# 3. ``PBMUCB``: a slate by upper bounds; ``PBMThompson``: by draws from a posterior on a grid.
+# 2. ``PlacedPBMUCB``: each arm is an item at a position.
+# 3. ``PBMUCB``: a list by upper bounds; ``PBMThompson``: by draws from a posterior on a grid.
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MAX_POSITIONS = 1000
 
 
 class PositionCounts(NamedTuple):
-    """What was shown and clicked where.
+    """Counts of impressions and clicks of arms at positions.
 
     Attributes
     ----------
     clicks, shows : array of float64, shape (lanes, arms, positions)
     effects : array of float64, shape (lanes, positions)
-        Probability that a position is seen, the largest being 1 where they are estimated.
+        Probability that a position is seen; if estimated, the largest is 1.
     rounds : array of float64, shape (lanes,)
     """
 
@@ -40,7 +40,7 @@ class PositionCounts(NamedTuple):
 
     @classmethod
     def zeros(cls, lanes: int, arms: int, positions: int, effects: Any) -> PositionCounts:
-        """Return the counts of lanes that have seen nothing."""
+        """Return zero counts, with the given position effects or, if None, effects of 1."""
         shape = lanes, arms, positions
         known = np.ones(positions) if effects is None else np.array(effects)
         table = np.broadcast_to(known, (lanes, positions)).copy()
@@ -57,7 +57,7 @@ class PositionTotals(NamedTuple):
 
 @kernel
 def shown(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
-    """Add up an arm's counts over the positions."""
+    """Return the sums of an arm's counts over the positions."""
     clicks, shows, seen = 0.0, 0.0, 0.0
     for j in range(counts.shows.shape[2]):
         clicks += counts.clicks[lane, arm, j]
@@ -68,7 +68,7 @@ def shown(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
 
 @kernel
 def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> float:
-    """Return S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)) with δ = scale·ln t."""
+    """Return an arm's upper confidence bound S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)) with δ = scale·ln t."""
     own = shown(counts, lane, arm)
     if own.seen <= 0.0:
         return np.inf
@@ -79,7 +79,7 @@ def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> fl
 
 @kernel
 def note(counts: PositionCounts, lane: int, arm: int, position: int, reward: float) -> None:
-    """Count one show and its reward."""
+    """Count an impression of an arm at a position, and its reward."""
     counts.shows[lane, arm, position] += 1.0
     counts.clicks[lane, arm, position] += reward
 
@@ -88,8 +88,8 @@ def note(counts: PositionCounts, lane: int, arm: int, position: int, reward: flo
 def estimate_effects(counts: PositionCounts, lane: int) -> None:
     """Improve the positions' effects by one step of alternating maximum likelihood.
 
-    For rare clicks, whose counts are Poisson: the effect of a position is its clicks over the
-    clicks that its arms' attraction would have got it, and likewise for the arms.
+    It assumes rare clicks, whose counts are Poisson: the effect of a position is its clicks over the
+    clicks expected by the attraction of its arms, and likewise for the arms.
     """
     largest = 0.0
     for j in range(counts.effects.shape[1]):
@@ -107,7 +107,7 @@ def estimate_effects(counts: PositionCounts, lane: int) -> None:
 
 
 def checked_effects(positions: int, given: Any) -> tuple[float, ...] | None:
-    """Return position effects as a tuple of probabilities, or None where they are unknown."""
+    """Return position effects as a tuple of probabilities, or None if they are to be estimated."""
     if given is None:
         return None
     try:
@@ -135,7 +135,7 @@ class PositionPolicy(Policy, abstract=True):
 
     @param
     def known(self) -> bool:
-        """Whether the position effects are given."""
+        """True if the position effects are configured, not estimated."""
         return self.position_effects is not None
 
 
@@ -143,19 +143,19 @@ class PositionPolicy(Policy, abstract=True):
 class PlacedPBMUCB(PositionPolicy, IndexPolicy):
     """Choose an item and its position by the position-based model's upper confidence bounds.
 
-    An arm is an item at a position: slot = item·positions + position. A click has probability
+    An arm is an item at a position: arm index = item·positions + position. A click has probability
     κ_position·θ_item; the arm with the largest product of κ and the item's bound is played. This
-    is the adaptation of PBM-UCB in which it was compared with E-C Bandit.
+    adaptation of PBM-UCB was used in the comparison with E-C Bandit.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, items times positions, or their names.
     positions : int
-        How many positions there are; arms are a multiple of it.
+        Number of positions; the number of arms must be a multiple of it.
     position_effects : sequence of float, optional
-        Probability κ that each position is seen, in (0, 1]. Estimated from the clicks, up to a
-        common factor, where not given.
+        Probability κ that each position is seen, in (0, 1]. By default estimated from the clicks, up to a
+        common factor.
     scale : float, default 1
         Factor on ln t in the bound; above 0.
 
@@ -216,15 +216,15 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
             estimate_effects(state, lane)
 
 
-# A slate -------------------------------------------------------------------------------------
+# A list --------------------------------------------------------------------------------------
 
 
 @kernel
 def fill_by_score(scores: Floats, arms: Ints, order: Floats, action: Ints) -> None:
     """Put the arms of the highest scores at the positions, best position first.
 
-    ``order`` holds the positions' effects; both lists are used up by marking, so that nothing
-    has to be sorted or made.
+    ``order`` holds the positions' effects. Arms and positions are marked once they are used, so that nothing
+    has to be sorted or allocated.
     """
     for j in range(len(action)):
         action[j] = -1
@@ -245,7 +245,7 @@ def fill_by_score(scores: Floats, arms: Ints, order: Floats, action: Ints) -> No
 
 @dataclass(frozen=True)
 class PBMUCB(PositionPolicy, SlatePolicy):
-    """Fill a slate by upper confidence bounds in the position-based model.
+    """Fill a list by upper confidence bounds in the position-based model.
 
     A click on arm k at position l has probability κ_l·θ_k. The arms with the highest bounds on θ
     are shown, the highest at the position that is seen most.
@@ -255,10 +255,10 @@ class PBMUCB(PositionPolicy, SlatePolicy):
     arms : int or sequence of str
         How many arms there are, or their names.
     positions : int, default 3
-        How many of them are shown; at least 1.
+        Length of the list; at least 1.
     position_effects : sequence of float, optional
-        Probability κ that each position is seen, in (0, 1]. Estimated from the clicks, up to a
-        common factor, where not given.
+        Probability κ that each position is seen, in (0, 1]. By default estimated from the clicks, up to a
+        common factor.
     scale : float, default 1
         Factor on ln t in the bound; above 0.
 
@@ -307,7 +307,7 @@ class PBMUCB(PositionPolicy, SlatePolicy):
     ) -> None:
         scores = state.scores[lane]
         for arm in impression.arms:
-            # A little chance tells apart what is level, arms that were never shown above all.
+            # A small random factor breaks ties, above all between arms that were never shown.
             bound = upper_bound(state.counts, lane, arm, params.scale)
             scores[arm] = min(bound, 1e9) * (1.0 + 1e-9 * rng.random())
         fill_by_score(scores, impression.arms, state.counts.effects[lane], action)
@@ -324,12 +324,12 @@ class PBMUCB(PositionPolicy, SlatePolicy):
 
 
 GRID = 256
-"""Points at which PBMThompson keeps the posterior of an arm's attraction."""
+"""Number of points at which PBMThompson stores the posterior of an arm's attraction."""
 
 
 @kernel
 def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
-    """Draw a number in [0, 1] whose distribution's function is linear between the grid."""
+    """Draw a number in [0, 1] from a distribution function that is linear between grid points."""
     u = rng.random() * cumulative[-1]
     low, high = 0, len(cumulative) - 1
     while low < high:
@@ -345,7 +345,7 @@ def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
 
 @kernel
 def weigh_grid(logs: Floats, cumulative: Floats, effect: float, reward: float) -> None:
-    """Multiply a posterior by the likelihood of a reward at a position; add it up anew."""
+    """Multiply a posterior on the grid by the likelihood of a reward, and recompute its cumulative sums."""
     largest = -np.inf
     for g in range(len(logs)):
         attraction = (g + 0.5) / len(logs)
@@ -361,10 +361,10 @@ def weigh_grid(logs: Floats, cumulative: Floats, effect: float, reward: float) -
 
 @dataclass(frozen=True)
 class PBMThompson(PositionPolicy, SlatePolicy):
-    """Fill a slate by draws from the posterior in the position-based model.
+    """Fill a list by draws from the posterior in the position-based model.
 
     A click on arm k at position l has probability κ_l·θ_k. The posterior of each θ_k, from a
-    uniform prior, is kept at 256 points; the arms with the highest draws are shown, the highest
+    uniform prior, is stored at 256 points; the arms with the highest draws are shown, the highest
     at the position that is seen most.
 
     Parameters
@@ -372,11 +372,10 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     arms : int or sequence of str
         How many arms there are, or their names.
     positions : int, default 3
-        How many of them are shown; at least 1.
+        Length of the list; at least 1.
     position_effects : sequence of float, optional
-        Probability κ that each position is seen, in (0, 1]. Estimated from the clicks, up to a
-        common factor, where not given; then each reward is taken in with the estimate of its
-        time.
+        Probability κ that each position is seen, in (0, 1]. By default estimated from the clicks, up to a
+        common factor; then each reward is learned with the estimate at that time.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Ranked bandits: one bandit per position (Radlinski, Kleinberg, Joachims 2008)."""
 
-# 1. ``RankedBandit``: a bandit for each position; one that chooses what stands above is given a random
-#    replacement.
-# 2. ``above``, ``another``: what a position may show.
-# 3. ``remembered``, ``forget_list``: whom a click belongs to: a replacement earns its bandit nothing.
+# 1. ``RankedBandit``: a bandit for each position; if it chooses an arm that is listed above, a random arm
+#    replaces it.
+# 2. ``is_above``, ``draw_replacement``: whether an arm is listed above, and the replacement.
+# 3. ``find_list``, ``forget_list``: lists with replacements, as a replaced choice gets reward 0.
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.ucb import UCB1
 
 UNDER_WAY = 16 + 1
-"""Lists with a replaced arm that a key remembers until their feedback comes, and room for one."""
+"""Number of lists with a replaced arm that a key stores until their feedback comes, plus the next one."""
 
 
 @dataclass(frozen=True)
 class RankedBandit(SlatePolicy):
-    """Let a bandit of its own choose the arm of each position, from the top.
+    """Choose the arm of each position, from the top, by a separate bandit per position.
 
     A bandit whose choice is already shown above gets a reward of 0 for it, and its position shows
     another arm drawn at random. Every other bandit gets the click on its own position. So the
-    bandit of a position learns which arm pleases those whom the arms above do not.
+    bandit of a position learns which arm attracts the users whom the arms above do not.
 
-    What was replaced is remembered for the last 16 lists of a key that had a replacement and whose
-    feedback is still to come; the feedback of an older one is taken for the arms it showed. A
-    policy that learns from propensities is given those of the moment at which it learns. A log has
-    the arms that were shown, not those that were replaced: no log teaches this policy what it
-    learned itself, and the service does not serve it.
+    Replaced choices are stored for the last 16 lists of a key that had a replacement and await
+    feedback; feedback on an older list counts for the arms shown. A
+    policy that learns from propensities gets those of the moment at which it learns. A log has
+    the arms that were shown, not the replaced choices: this policy cannot be learned from a log,
+    and the service does not support it.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ class RankedBandit(SlatePolicy):
     class State(NamedTuple):
         policy: Any  # of lanes × positions lanes
         shown: ArmIndexOrNone  # (lanes, UNDER_WAY, positions) lists that had a replacement
-        wanted: ArmIndexOrNone  # (lanes, UNDER_WAY, positions) what the bandits had chosen
-        cursor: Annotated[Ints, ValueRange(0, UNDER_WAY - 1)]  # (lanes,) where the next one is remembered
-        one: ArmIndex  # (lanes, 1) room for an action of a bandit; 0 between updates
+        wanted: ArmIndexOrNone  # (lanes, UNDER_WAY, positions) the bandits' choices for these lists
+        cursor: Annotated[Ints, ValueRange(0, UNDER_WAY - 1)]  # (lanes,) where the next list is stored
+        one: ArmIndex  # (lanes, 1) workspace for the action of a bandit; 0 between updates
 
     about: ClassVar[About] = About(
         source="Radlinski, Kleinberg, Joachims (2008), ranked bandits algorithm",
@@ -188,7 +188,7 @@ class RankedBandit(SlatePolicy):
 
 @kernel
 def above(action: Ints, k: int, arm: int) -> bool:
-    """Return whether ``arm`` is shown above position k."""
+    """True if ``arm`` is shown above position k."""
     found = False
     for i in range(k):
         found = found or action[i] == arm
@@ -209,7 +209,7 @@ def another(action: Ints, k: int, impression: Impression, rng: Generator) -> int
 
 @kernel
 def remembered(state: RankedBandit.State, lane: int, action: Ints) -> int:
-    """Return where a list with a replacement is remembered; −1 if it is not."""
+    """Return the place at which a list with a replacement is stored; −1 if it is not."""
     for i in range(UNDER_WAY):
         same = state.shown[lane, i, 0] >= 0
         for k in range(len(action)):
@@ -221,7 +221,7 @@ def remembered(state: RankedBandit.State, lane: int, action: Ints) -> int:
 
 @kernel
 def forget_list(state: RankedBandit.State, lane: int, place: int) -> None:
-    """Clear a place of the memory."""
+    """Clear a place of the stored lists."""
     for k in range(state.shown.shape[2]):
         state.shown[lane, place, k] = -1
         state.wanted[lane, place, k] = -1

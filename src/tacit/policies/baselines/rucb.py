@@ -1,7 +1,8 @@
-"""Confidence bounds on all pairs, and the two policies above them: RUCB and double Thompson sampling."""
+"""Confidence bounds on all pairs, and two policies that use them: RUCB and double Thompson sampling."""
 
-# 1. ``PairBounds``: which arms surely lose to which. A verdict lasts until its round, so a duel costs O(K).
-# 2. ``RUCB``: who may be the best meets who could beat it most.
+# 1. ``PairBounds``: whether an arm surely loses to another. A verdict is valid until a known round, so a duel
+#    costs O(K).
+# 2. ``RUCB``: an arm that may be the best duels the arm that could beat it most.
 # 3. ``DoubleThompsonSampling``: two draws of the preferences, over the same bounds.
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 
-# ---- Which arms surely lose to which: confidence bounds on all pairs, kept up in O(K) a duel
+# ---- Sure losses: confidence bounds on all pairs, updated in O(K) per duel
 #
 # Arm i surely loses to arm j in round t if its upper confidence bound is below one half,
 #
 #     w(i, j)/n + sqrt(α·ln t/n) < 1/2,  that is  ln t < (w(j, i) − w(i, j))²/(4·α·n).
 #
-# The right side changes with the pair's own duels only. It says until when the verdict will stand,
-# so a round looks again at the arms whose verdicts have run out, not at all pairs.
+# The right side changes with the pair's own duels only. It gives the round until which the verdict is valid,
+# so a round reviews only the arms with an expired verdict, not all pairs.
 
 
 class PairBounds(NamedTuple):
@@ -36,15 +37,15 @@ class PairBounds(NamedTuple):
     Attributes
     ----------
     wins : array of float64, shape (lanes, arms, arms)
-        How often the row's arm beat the column's; a tie is half a win for both.
+        Wins of the row's arm over the column's; a tie is half a win for both.
     lost : array of float64, shape (lanes, arms, arms)
         1 where the row's arm surely loses to the column's, else 0.
     losses : array of float64, shape (lanes, arms)
-        To how many others an arm surely loses.
+        Number of other arms to which an arm surely loses.
     until : array of float64, shape (lanes, arms)
-        No verdict on the arm's losses runs out while ln t is below this.
+        All verdicts on the arm's losses are valid while ln t is below this.
     soonest : array of float64, shape (lanes,)
-        The least of these.
+        The minimum of ``until``.
     rounds : array of float64, shape (lanes,)
     """
 
@@ -57,7 +58,7 @@ class PairBounds(NamedTuple):
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> PairBounds:
-        """Return the bounds of lanes that have seen nothing."""
+        """Return the bounds before the first duel."""
         pairs = (lanes, arms, arms)
         return cls(
             np.zeros(pairs),
@@ -77,12 +78,12 @@ def log_round(bounds: PairBounds, lane: int) -> float:
 
 @kernel
 def judge(bounds: PairBounds, lane: int, alpha: float, arm: int, other: int, now: float) -> None:
-    """Decide anew whether ``arm`` surely loses to ``other``."""
+    """Update the verdict whether an arm surely loses to a rival."""
     won, lost = bounds.wins[lane, arm, other], bounds.wins[lane, other, arm]
     verdict = 0.0
     if lost > won:
-        # u(i, j) < ½ holds while ln t is below this: so a verdict knows when it runs out, and no bound is
-        # computed again.
+        # u(i, j) < ½ holds while ln t is below ``until``: the expiry is known, so no bound needs to be
+        # computed every round.
         until = (lost - won) * (lost - won) / (4.0 * alpha * (lost + won))
         if now < until:
             verdict = 1.0
@@ -94,7 +95,7 @@ def judge(bounds: PairBounds, lane: int, alpha: float, arm: int, other: int, now
 
 @kernel
 def review(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
-    """Look again at the arms of which a verdict may have run out."""
+    """Update the verdicts of all arms of which one may have expired."""
     bounds.soonest[lane] = np.inf
     for arm in range(bounds.losses.shape[1]):
         if bounds.until[lane, arm] <= now:
@@ -107,9 +108,9 @@ def review(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
 
 @kernel
 def record_duel(bounds: PairBounds, lane: int, alpha: float, left: int, right: int, outcome: float) -> bool:
-    """Count a round and its outcome; return whether all verdicts surely stand.
+    """Count a round and its outcome; return True if no verdict can have changed.
 
-    An arm's duel against itself tells nothing.
+    A duel of an arm against itself changes no wins.
     """
     bounds.rounds[lane] += 1.0
     now = log_round(bounds, lane)
@@ -118,7 +119,7 @@ def record_duel(bounds: PairBounds, lane: int, alpha: float, left: int, right: i
         bounds.wins[lane, right, left] += 1.0 - outcome
         judge(bounds, lane, alpha, left, right, now)
         judge(bounds, lane, alpha, right, left, now)
-    # Rounds pass for all pairs, but only those whose verdict has run out are looked at.
+    # A round affects all pairs, but only expired verdicts need to be reviewed.
     if now >= bounds.soonest[lane]:
         review(bounds, lane, alpha, now)
         return False
@@ -127,7 +128,7 @@ def record_duel(bounds: PairBounds, lane: int, alpha: float, left: int, right: i
 
 @kernel
 def sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm: int) -> float:
-    """Return to how many of the arms on offer ``arm`` surely loses."""
+    """Return the number of arms on offer to which ``arm`` surely loses."""
     if len(impression.arms) == bounds.losses.shape[1]:
         return float(bounds.losses[lane, arm])
     count = 0.0
@@ -141,7 +142,7 @@ def sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm: int)
 
 @kernel
 def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, other: int) -> float:
-    """Return the upper confidence bound on P(arm beats other); 2 before their first duel."""
+    """Return the upper confidence bound on P(arm beats rival); 2 before their first duel."""
     wins = bounds.wins[lane, arm, other]
     duels = wins + bounds.wins[lane, other, arm]
     return float(wins / duels + np.sqrt(width / duels)) if duels > 0.0 else 2.0
@@ -149,7 +150,7 @@ def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, other: in
 
 @kernel
 def possible_winners(bounds: PairBounds, lane: int, impression: Impression, best: int) -> tuple[int, bool]:
-    """Count the arms on offer that surely lose to none; return whether ``best`` is one."""
+    """Return the number of arms on offer that surely lose to none, and whether ``best`` is among them."""
     count, among = 0, False
     for arm in impression.arms:
         if sure_losses(bounds, lane, impression, arm) == 0.0:
@@ -226,7 +227,7 @@ class RUCB(DuelPolicy):
         if among and (count == 1 or rng.random() < 0.5):
             left = best
         else:
-            # The n-th of the possible winners but the best; of all arms, if there are none.
+            # Draw from the possible winners except ``best``, or from all arms if there are none.
             rest = count - among if count > 0 else len(arms)
             pick = int(rng.random() * rest)
             for arm in arms:
@@ -308,11 +309,11 @@ class DoubleThompsonSampling(DuelPolicy):
 
     With θ(i, j) ~ Beta(w(i, j) + 1, w(j, i) + 1), the left arm is the one of most
     θ(i, j) > 1/2, among the arms whose upper bounds beat the most others. The right arm is the
-    one of the largest new θ(j, left), the left one itself counting 1/2, among the arms that do not
-    surely beat the left one. A tie counts as half a win for both.
+    one of the largest θ(j, left) in a second draw, where the left arm itself counts 1/2, among the arms that
+    do not surely beat the left one. A tie counts as half a win for both.
 
-    All that is drawn, in most rounds, is whether each θ exceeds 1/2, with a probability that is
-    kept for each pair; numbers are drawn only where several arms exceed the left one. This is
+    In most rounds only whether each θ exceeds 1/2 is drawn, with a probability that is
+    stored for each pair; values are drawn only if several arms exceed the left one. This is
     exact. The propensity is not known.
 
     Parameters
@@ -345,7 +346,7 @@ class DoubleThompsonSampling(DuelPolicy):
     class State(NamedTuple):
         bounds: PairBounds
         above: Floats  # (lanes, arms, arms) probability that θ of row against column exceeds 1/2
-        votes: Floats  # (lanes, arms) room for counting; all zero between choices
+        votes: Floats  # (lanes, arms) workspace for counting; all zero between choices
         favourite: ArmIndexOrNone  # (lanes,) the left arm of the last duel, likely to win all its pairs
 
     about: ClassVar[About] = About(
@@ -389,10 +390,10 @@ class DoubleThompsonSampling(DuelPolicy):
 def first_candidate(
     state: DoubleThompsonSampling.State, lane: int, impression: Impression, rng: Generator
 ) -> int:
-    """Return the arm that wins most of the drawn pairs, among those that lose fewest surely.
+    """Draw the left arm: it wins most of the drawn pairs, among the arms with fewest sure losses.
 
-    The favourite's pairs are drawn first: if it wins them all, no other arm can, and what the
-    others would have drawn does not matter.
+    The favourite's pairs are drawn first: if it wins them all, no other arm can, and the other
+    pairs need not be drawn.
     """
     arms = impression.arms
     fewest, count, leader = math.inf, 0, arms[0]
@@ -447,9 +448,9 @@ def first_candidate(
 def second_candidate(
     state: DoubleThompsonSampling.State, lane: int, impression: Impression, left: int, rng: Generator
 ) -> int:
-    """Return the arm of the largest draw against the left one; the left one, if none exceeds 1/2.
+    """Draw the right arm: it has the largest draw against the left one; the left one, if none exceeds 1/2.
 
-    One uniform number serves until the next arm whose draw exceeds 1/2.
+    One uniform number decides for all arms up to the next one whose draw exceeds 1/2.
     """
     wins = state.bounds.wins[lane]
     right, largest = left, -1.0

@@ -1,4 +1,4 @@
-"""Winner stays: a tournament that never ends (Chen, Frazier 2017)."""
+"""Winner stays: an endless tournament of duels (Chen, Frazier 2017)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tacit.policies.base import About, Impression, Outcome
 
 @dataclass(frozen=True)
 class WinnerStays(DuelPolicy):
-    """Let the two arms of most wins minus losses duel; those of the last duel stay if they may.
+    """Let the two arms of most wins minus losses duel; of equal arms, those of the last duel stay.
 
     A round of the tournament is over when the winner has beaten each other arm once more than
-    before. In the weak variant that is all. In the strong one the winner of round l then plays
-    ⌊β^l⌋ duels against itself, from which nothing is learned. A tie changes nothing. Which arm is
-    played among several that may be is drawn uniformly; the propensity is exact.
+    before. In the weak variant the next round follows at once. In the strong one the winner of round l first
+    plays ⌊β^l⌋ duels against itself, from which nothing is learned. A tie changes nothing. Of several
+    eligible arms one is drawn uniformly; the propensity is exact.
 
-    Costs little and commits fast: where the best two arms are close, a wrong winner may be
+    The policy is cheap and commits fast: if the best two arms are close, a wrong winner may be
     played for a long time. Look at quantiles of the regret, not at means.
 
     Parameters
@@ -33,10 +33,10 @@ class WinnerStays(DuelPolicy):
     arms : int or sequence of str
         How many arms there are, or their names.
     variant : str, default "strong"
-        ``strong``, to play the best arm on both sides; ``weak``, where one side is enough.
+        ``strong`` plays the best arm on both sides; ``weak`` is for weak regret, where one side is enough.
     beta : float, default 1.1
         Growth of the strong variant's exploitation; above 1. For a regret of O(ln T) it must be
-        below p/(1 − p), if the best arm beats each other with probability p or more: 1.1 serves
+        below p/(1 − p), if the best arm beats each other with probability p or more: 1.1 is for
         p ≥ 0.524.
 
     Raises
@@ -61,7 +61,7 @@ class WinnerStays(DuelPolicy):
     class State(NamedTuple):
         score: Floats  # (lanes, arms) wins minus losses
         pair: ArmIndexOrNone  # (lanes, 2) the last duel's arms, or −1
-        winner: ArmIndexOrNone  # (lanes,) who is exploited
+        winner: ArmIndexOrNone  # (lanes,) the arm that is exploited
         exploit: Floats  # (lanes,) duels of exploitation to come
         passed: Floats  # (lanes,) rounds of the tournament that are over
 
@@ -78,7 +78,7 @@ class WinnerStays(DuelPolicy):
 
     @param
     def strong(self) -> bool:
-        """Whether there is exploitation."""
+        """True for the strong variant, which exploits the winner of each round."""
         return self.variant == "strong"
 
     def init(self, lanes: int) -> State:
@@ -134,7 +134,7 @@ class WinnerStays(DuelPolicy):
 
 @kernel
 def exploits(state: WinnerStays.State, lane: int, impression: Impression) -> bool:
-    """Return whether the last winner, if on offer, has duels of exploitation to come."""
+    """True if the last winner is on offer and has duels of exploitation to come."""
     if state.exploit[lane] > 0.0:
         for arm in impression.arms:
             if arm == state.winner[lane]:
@@ -144,9 +144,9 @@ def exploits(state: WinnerStays.State, lane: int, impression: Impression) -> boo
 
 @kernel
 def highest_score(state: WinnerStays.State, lane: int, impression: Impression, without: int) -> Duel:
-    """Return which arm of the highest score was in the last duel, and how many have that score.
+    """Return the arm of the last duel among those of the highest score, and the number of the latter.
 
-    ``without`` is excepted; −1 where none of them was in it.
+    The arm ``without`` is left out. The first value is −1 if none of the arms was in the last duel.
     """
     best, count, stays = -math.inf, 0, -1
     for arm in impression.arms:
@@ -165,7 +165,7 @@ def highest_score(state: WinnerStays.State, lane: int, impression: Impression, w
 def drawn_score(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, count: int, rng: Generator
 ) -> int:
-    """Draw one of the ``count`` arms of the highest score, ``without`` excepted."""
+    """Draw one of the ``count`` arms of the highest score, except the arm ``without``."""
     best = -math.inf
     for arm in impression.arms:
         if arm != without:
@@ -183,7 +183,7 @@ def drawn_score(
 def score_chance(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, arm: int
 ) -> float:
-    """Return the probability of choosing ``arm``, when ``without`` may not be chosen."""
+    """Return the probability that ``arm`` is chosen, if the arm ``without`` may not be."""
     stays, count = highest_score(state, lane, impression, without)
     if stays >= 0:
         return 1.0 if arm == stays else 0.0

@@ -1,9 +1,9 @@
-"""Beat-the-Mean: eliminate the arm that is surely worse than the best against the mean arm."""
+"""Beat-the-Mean: compare arms with the mean arm, and eliminate those that are surely worse than the best."""
 
-# 1. ``State``; ``note`` and ``carry`` count a comparison.
-# 2. ``bounds``, ``apart``, ``widen``: the confidence interval of each arm's share of wins, by the fewest
-#    comparisons.
-# 3. ``eliminate``: an arm leaves, and its comparisons with it: the mean arm is one of those that are left.
+# 1. ``State``; ``count_comparison`` and ``move_recent`` count a comparison.
+# 2. ``update_bounds``, ``is_separated``, ``update_radius``: the confidence interval of each arm's share of
+#    wins, by the fewest comparisons of any arm.
+# 3. ``eliminate``: remove an arm and all comparisons with it, as the mean arm is the mean of those in play.
 # 4. ``Elimination``: the policy; ``BeatTheMean`` and ``BeatTheMeanPAC`` set its radius.
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels import working_set
 
 FULL = 127
-"""Comparisons of a pair of which 8 bits hold the half wins."""
+"""Most comparisons of a pair whose half wins fit into 8 bits."""
 
 
 class State(NamedTuple):
-    """What Beat-the-Mean has learned.
+    """State of Beat-the-Mean.
 
     Attributes
     ----------
@@ -40,18 +40,18 @@ class State(NamedTuple):
     plays : array of int64, shape (lanes, arms)
         Recorded comparisons of an arm.
     recent : array of uint8, shape (lanes, arms, arms, 2)
-        Half wins (a tie is one) and comparisons by opponent that are not yet in ``met``. So
-        small that those of hundreds of arms stay near the processor.
+        Half wins (a tie is one) and comparisons by opponent that are not yet in ``met``; so
+        small that the counts of hundreds of arms fit into the processor's cache.
     met : array of int64, shape (lanes, arms, arms, 2)
-        The same, of all that came before.
+        The same, for all earlier comparisons.
     low, high : array of float64, shape (lanes,)
-        The least and the greatest share in the working set; between sweeps, bounds of them.
+        The least and the greatest share in the working set; between sweeps, bounds on them.
     radius : array of float64, shape (lanes,)
         The confidence radius.
     spent : array of int64, shape (lanes,)
-        Comparisons learned from.
+        Number of comparisons learned from.
     winner : array of int64, shape (lanes,)
-        The arm found best; −1 while exploring.
+        The best arm; −1 while exploring.
     """
 
     working: working_set.WorkingSet
@@ -69,7 +69,7 @@ class State(NamedTuple):
 
 @kernel
 def note(state: State, lane: int, arm: int, other: int, outcome: float) -> None:
-    """Count a comparison by its opponent."""
+    """Count a comparison of an arm by its opponent."""
     met = state.recent[lane, arm, other, 1] + 1
     state.recent[lane, arm, other, 0] += np.uint8(2.0 * outcome)
     state.recent[lane, arm, other, 1] = met
@@ -79,7 +79,7 @@ def note(state: State, lane: int, arm: int, other: int, outcome: float) -> None:
 
 @kernel
 def carry(state: State, lane: int, arm: int, other: int) -> None:
-    """Add the recent comparisons of a pair to those before."""
+    """Move the recent comparisons of a pair to the totals in ``met``."""
     for i in range(2):
         state.met[lane, arm, other, i] += np.int64(state.recent[lane, arm, other, i])
         state.recent[lane, arm, other, i] = 0
@@ -87,7 +87,7 @@ def carry(state: State, lane: int, arm: int, other: int) -> None:
 
 @kernel
 def bounds(state: State, lane: int) -> None:
-    """Find the least and the greatest share in the working set."""
+    """Compute the least and the greatest share of wins in the working set."""
     low, high = math.inf, -math.inf
     for i in range(state.working.size[lane]):
         value = state.means[lane, state.working.members[lane, i]]
@@ -98,14 +98,14 @@ def bounds(state: State, lane: int) -> None:
 
 @kernel
 def apart(state: State, lane: int) -> bool:
-    """Return whether the least and the greatest share, as far as known, are two radii apart."""
+    """True if the bounds on the least and the greatest share are at least two radii apart."""
     radius = state.radius[lane]
     return bool(state.low[lane] + radius <= state.high[lane] - radius)
 
 
 @kernel
 def widen(state: State, lane: int, kappa: float, enough: int) -> bool:
-    """Set the radius for the fewest comparisons of any arm; return whether these are enough."""
+    """Set the radius by the fewest comparisons of any arm; return whether these are at least ``enough``."""
     least = working_set.regroup(state.working, lane, state.plays)
     state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
     return least >= enough
@@ -113,7 +113,7 @@ def widen(state: State, lane: int, kappa: float, enough: int) -> bool:
 
 @kernel
 def extreme(state: State, lane: int, value: float) -> int:
-    """Return the lowest slot in the working set whose share is ``value``."""
+    """Return the lowest index of an arm in the working set whose share is ``value``."""
     found = state.means.shape[1]
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
@@ -124,7 +124,7 @@ def extreme(state: State, lane: int, value: float) -> int:
 
 @kernel
 def eliminate(state: State, lane: int, leaving: int) -> None:
-    """Take an arm out of the working set, and every comparison with it out of the others."""
+    """Remove an arm from the working set, and all comparisons with it from the counts of other arms."""
     working_set.drop(state.working, lane, leaving, state.spent[lane])
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
@@ -137,7 +137,7 @@ def eliminate(state: State, lane: int, leaving: int) -> None:
 
 
 class Elimination(working_set.Eliminating, abstract=True):
-    """What Beat-the-Mean is in either setting; the concrete classes set radius and limits."""
+    """Base of Beat-the-Mean in both settings; the concrete classes set radius and limits."""
 
     @param
     def kappa(self) -> float:
@@ -196,7 +196,7 @@ class Elimination(working_set.Eliminating, abstract=True):
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
         arm, other = outcome.shown
-        # A result that comes late, about an arm that has left, teaches nothing.
+        # A late result about an eliminated arm is ignored.
         if (
             state.winner[lane] >= 0
             or not working_set.has(state.working, lane, arm)
@@ -232,24 +232,24 @@ class Elimination(working_set.Eliminating, abstract=True):
 class BeatTheMean(Elimination):
     """Compare the arm with the fewest comparisons with a random one, until one arm is left.
 
-    An arm's comparisons with random members of the working set say how it fares against the mean
+    An arm's comparisons with random members of the working set estimate its share of wins against the mean
     arm. Whenever the worst share of wins is two confidence radii below the best, the worst arm
-    leaves, and with it all that others learned from it. Then the last arm is played against
+    is eliminated, and all comparisons with it are dropped. The last arm is then played against
     itself. The confidence radius after n comparisons is scale·sqrt(ln(1/δ)/n), δ = 1/(2TK).
 
     A comparison costs O(1), amortised, and an elimination O(arms); a lane takes 18·arms² bytes.
-    A tie counts half a win. An arm that is added later does not take part.
+    A tie counts half a win. Arms that are added later are never compared.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     horizon : int
-        Comparisons of a key, T; at least 1.
+        Number of comparisons of a key, T; at least 1.
     gamma : float, default 1
         γ of relaxed stochastic transitivity, from 1 to 100; 1 is strong transitivity.
     scale : float, optional
-        Scale of the radius, above 0; by default 3γ² (equation 4), and 1 (equation 9) where γ = 1,
+        Scale of the radius, above 0; by default 3γ² (equation 4), but 1 (equation 9) for γ = 1,
         for which the guarantee holds too.
 
     Raises
@@ -362,7 +362,7 @@ class BeatTheMeanPAC(Elimination):
     arms : int or sequence of str
         How many arms there are, or their names.
     epsilon : float
-        ε, by how much beyond one half the best arm may beat the one found; in (0, 1/2).
+        ε: the best arm beats the returned arm with probability at most 1/2 + ε; in (0, 1/2).
     delta : float
         δ, probability of failure; in (0, 1).
     gamma : float, default 1
@@ -414,7 +414,7 @@ class BeatTheMeanPAC(Elimination):
 
     @param
     def enough(self) -> int:
-        """N: how many comparisons of each arm are enough."""
+        """N: number of comparisons of each arm after which exploration ends."""
         return sample_size(self.arm_count, self.epsilon, self.delta, self.gamma)
 
     @param

@@ -1,8 +1,9 @@
-"""Interleaved Filter: a candidate meets all others until one of them surely beats it."""
+"""Interleaved Filter: a candidate duels all other arms until one of them surely beats it."""
 
-# 1. ``State``; ``verdict``: whether the candidate and an arm are apart by now.
-# 2. ``judge``: after a sweep, arms that lost leave; ``dethrone``: who beat the candidate takes its place.
-# 3. ``Filter``: the policy; the two versions differ in which arms leave with a candidate.
+# 1. ``State``; ``compare_arm``: whether the candidate surely beats an arm, or loses.
+# 2. ``finish_sweep``: after a sweep, eliminate the arms that lost; ``replace_candidate``: the arm that beat
+#    the candidate takes its place.
+# 3. ``InterleavedFilter``: the policy; the two versions differ in the arms eliminated with a candidate.
 
 from __future__ import annotations
 
@@ -21,22 +22,22 @@ from tacit.policies.duels import working_set
 
 
 class State(NamedTuple):
-    """What Interleaved Filter has learned.
+    """State of Interleaved Filter.
 
     Attributes
     ----------
     working : WorkingSet
-        The arms that the candidate meets.
+        The arms that the candidate duels.
     candidate : array of int64, shape (lanes,)
-        The arm taken for the best; −1 before the first comparison.
+        The candidate for the best arm; −1 before the first comparison.
     wins : array of float64, shape (lanes, arms)
         The candidate's wins against an arm.
     plays : array of int64, shape (lanes, arms)
         The candidate's comparisons with an arm.
     spent : array of int64, shape (lanes,)
-        Comparisons learned from.
+        Number of comparisons learned from.
     winner : array of int64, shape (lanes,)
-        The arm found best; −1 while exploring.
+        The best arm; −1 while exploring.
     """
 
     working: working_set.WorkingSet
@@ -59,7 +60,7 @@ def verdict(state: State, lane: int, arm: int, kappa: float) -> int:
 
 @kernel
 def dethrone(state: State, lane: int, challenger: int, prunes: bool) -> None:
-    """Make an arm the candidate; every comparison of the former one is forgotten."""
+    """Make an arm the candidate, and forget all comparisons of the former one."""
     working, spent = state.working, state.spent[lane]
     # It leaves the working set to become the candidate, not because it lost.
     working_set.drop(working, lane, challenger, -1)
@@ -75,7 +76,7 @@ def dethrone(state: State, lane: int, challenger: int, prunes: bool) -> None:
 
 @kernel
 def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
-    """After a sweep, remove the arms that surely lost; follow the one that surely won."""
+    """After a sweep, eliminate the arms that surely lost; an arm that surely won becomes the candidate."""
     working = state.working
     challenger, lowest = -1, math.inf
     for i in range(working.size[lane] - 1, -1, -1):
@@ -97,7 +98,7 @@ def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
 
 @dataclass(frozen=True)
 class Filter(working_set.Eliminating, abstract=True):
-    """What both versions of Interleaved Filter are."""
+    """Base of both versions of Interleaved Filter."""
 
     horizon: Annotated[int, whole(1, 2**53)]
     scale: Positive = 2.0
@@ -128,7 +129,7 @@ class Filter(working_set.Eliminating, abstract=True):
 
     @param
     def prunes(self) -> bool:
-        """Whether a new candidate frees the working set of arms that its predecessor leads."""
+        """Whether a new candidate also eliminates the arms that its predecessor leads."""
         return False
 
     def init(self, lanes: int) -> State:
@@ -192,7 +193,7 @@ class Filter(working_set.Eliminating, abstract=True):
             state.candidate[lane] = left
             working_set.drop(state.working, lane, left, -1)
             working_set.regroup(state.working, lane, state.plays)
-        # A result that comes late, of another candidate or an arm that has left, teaches nothing.
+        # A late result of another candidate or an eliminated arm is ignored.
         if left != state.candidate[lane] or not working_set.has(state.working, lane, arm):
             return
         state.wins[lane, arm] += outcome.reward
@@ -206,15 +207,15 @@ class Filter(working_set.Eliminating, abstract=True):
 
 @dataclass(frozen=True)
 class InterleavedFilter1(Filter):
-    """Let a candidate meet every arm of the working set once a sweep, until one surely beats it.
+    """Let a candidate duel every arm of the working set once a sweep, until one surely beats it.
 
-    Arms that the candidate surely beats leave; the arm that surely beats the candidate takes its
-    place (the one that does so most clearly, then the one of lowest slot), and all starts afresh
-    with the arms that are left. The last candidate is then played against itself. The confidence
+    Arms that the candidate surely beats are eliminated. The arm that surely beats the candidate takes its
+    place (of several, the one that does so most clearly, then of lowest index), and the comparisons start
+    again with the remaining arms. The last candidate is then played against itself. The confidence
     radius after n comparisons is scale·sqrt(ln(1/δ)/n) with δ = 1/(T·K²).
 
     A comparison costs O(1), amortised; a lane takes some 40·arms bytes. A tie counts half a win.
-    An arm that is added later does not take part.
+    Arms that are added later are never compared.
 
     Parameters
     ----------
@@ -252,11 +253,11 @@ class InterleavedFilter1(Filter):
 
 @dataclass(frozen=True)
 class InterleavedFilter2(Filter):
-    """As :class:`InterleavedFilter1`; a new candidate frees the set of arms that the old one led.
+    """As :class:`InterleavedFilter1`; a new candidate also eliminates the arms that the old one led.
 
-    Whatever the former candidate won more often than not against, it takes along when it leaves:
-    the new candidate, which surely beats it, is taken to beat them too. That saves the factor
-    ln K in the regret, and is wrong where preferences are not transitive.
+    All arms against which the former candidate won most comparisons are eliminated with it:
+    the new candidate, which surely beats it, is assumed to beat them too. That saves the factor
+    ln K in the regret, and is wrong if preferences are not transitive.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Duels against a drawn horizon: a rival is met while what may be gained until then is worth its duels."""
+"""HorizonDraw: duels against a random horizon, as long as the gain until then may exceed their cost."""
 
-# A leader that beats all others meets a rival as long as the gain until a drawn horizon is worth the duels;
-# where no arm beats all others, those that may lead meet those that contest it. ``meeting_of`` tells the two
-# apart, ``drawn_duel`` draws, ``chance_of_duel`` is the probability of the same draw, and the policy comes
+# A leader that beats all others duels a rival as long as the gain until a random horizon is worth the duels.
+# If no arm beats all others, the arms that may beat most duel their contestants. ``plan_duel`` picks one of
+# these two cases, ``draw_duel`` draws, ``duel_chance`` is the probability of that draw, and the policy comes
 # last.
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels import standings
 from tacit.policies.duels.standings import Ladder
 
-# Of the rivals that may be met: how often any of them is, rather than the one of which most is expected.
+# Probability that the rival is drawn from all eligible ones, instead of the one of the largest expected gain.
 ANY = 0.2
-# How often any two arms meet, whatever is known, times the root of the round.
+# Probability that the pair is drawn from all arms, times the square root of the round.
 ANY_PAIR = 0.1
 
 
-# ---- Whom a leader meets that beats all others
+# ---- The rival of a leader that beats all others
 
 
 @kernel
 def opening(state: Ladder, lane: int, arm: int, log_round: float, tail: float) -> float:
-    """Return by how much the logarithm of the horizon must exceed the round's, for a rival to be met.
+    """Return the reach from which a rival is eligible: by how much log horizon must exceed log round.
 
-    While a walk is under way it is met at once; but the more seldom, the more duels wait to be learned: else
-    all that are decided until one is learned would be against it.
+    While the walk of leader and rival is above 0, the rival is eligible at once, except for a delay that
+    grows with the duels not yet learned: else all duels decided until one is learned would be against it.
     """
     gap, walk = max(state.gates[lane, state.leader[lane], arm] - log_round, 0.0), state.walk[lane, arm]
     if walk > 0.0:
@@ -47,7 +47,7 @@ def opening(state: Ladder, lane: int, arm: int, log_round: float, tail: float) -
 
 @kernel
 def expected_gain(state: Ladder, lane: int, arm: int) -> float:
-    """Return what is expected of a rival."""
+    """Return the expected gain of a rival over the leader: E max(0, its margin)."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return standings.gain_of(state.margins, lane, state.leader[lane], arm)
     return float(state.gains[lane, arm])
@@ -57,7 +57,7 @@ def expected_gain(state: Ladder, lane: int, arm: int) -> float:
 def open_rivals(
     state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
-    """Return how many rivals open within ``reach``, the best of them, and the next opening beyond it."""
+    """Return the number of rivals eligible within ``reach``, the best of them, and the next opening."""
     count, best, most, beyond = 0, -1, -1.0, np.inf
     for arm in arms:
         if arm != state.leader[lane]:
@@ -76,7 +76,7 @@ def open_rivals(
 def nth_rival(
     state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
 ) -> int:
-    """Return the n-th rival that opens within ``reach``."""
+    """Return the n-th rival, from 0, that is eligible within ``reach``."""
     for arm in arms:
         if arm != state.leader[lane] and opening(state, lane, arm, log_round, tail) <= reach:
             if n == 0:
@@ -87,7 +87,7 @@ def nth_rival(
 
 @kernel
 def probe_chance(state: Ladder, lane: int, arms: Ints, arm: int) -> float:
-    """Return how likely a rival is met all the same, in a round in which none would be."""
+    """Return the probability of a duel with a rival as a probe, in a round in which no rival is eligible."""
     now = state.rounds[lane] + 1.0
     mean, _ = standings.margin_of(state.margins, lane, state.leader[lane], arm)
     wait = 30.0 * np.sqrt(now * abs(mean) * (len(arms) - 1))
@@ -96,7 +96,7 @@ def probe_chance(state: Ladder, lane: int, arms: Ints, arm: int) -> float:
 
 @kernel
 def rival(state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, rng: Generator) -> int:
-    """Return whom a leader meets that beats all others: itself, if no rival is worth it."""
+    """Draw the rival of a leader that beats all others; the leader itself if none is eligible or probed."""
     leader = state.leader[lane]
     reach = -np.log(1.0 - rng.random()) / tail
     if state.soonest[lane] - log_round <= reach:
@@ -117,9 +117,10 @@ def rival(state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, r
 
 @kernel
 def rival_chance(state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, arm: int) -> float:
-    """Return how likely :func:`rival` returns ``arm``.
+    """Return the probability that :func:`draw_rival` returns ``arm``.
 
-    The reach r is drawn with P(r > x) = exp(−tail·x). From one opening to the next, the same rivals open.
+    The reach r is drawn with P(r > x) = exp(−tail·x). Between two successive openings the eligible rivals
+    are the same.
     """
     leader, found, left = state.leader[lane], 0.0, 1.0
     if arm != leader:
@@ -141,12 +142,12 @@ def rival_chance(state: Ladder, lane: int, arms: Ints, log_round: float, tail: f
     return float(none * left)
 
 
-# ---- Who meets whom where no arm beats all others
+# ---- The two arms of a duel if no arm beats all others
 
 
 @kernel
 def gate(state: Ladder, lane: int, arm: int, other: int) -> float:
-    """Return the gate of two arms, as far as possible from what is kept."""
+    """Return the gate of two arms, from the stored gates if they are up to date."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return float(state.gates[lane, arm, other])
     return standings.gate_of(state.margins, lane, arm, other)
@@ -154,7 +155,7 @@ def gate(state: Ladder, lane: int, arm: int, other: int) -> float:
 
 @kernel
 def opponents(state: Ladder, lane: int, arms: Ints, left: int, log_round: float) -> Duel:
-    """Return how many others an arm may meet, and which of them has most wins in the room."""
+    """Return the number of possible opponents of an arm, and the one of most wins in the workspace."""
     wins, count, best, least = state.room[0, 0], 0, left, np.inf
     for arm in arms:
         if arm != left:
@@ -169,10 +170,10 @@ def opponents(state: Ladder, lane: int, arms: Ints, left: int, log_round: float)
 
 @kernel
 def contest(state: Ladder, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
-    """Return who meets others where no arm beats all, how many it may meet, and the first of them.
+    """Return the first arm of a duel if no arm beats all, the number of its opponents, and the best of them.
 
-    It is who has most wins, unless another one may beat more arms than it; and none is met once no other
-    may beat more than it surely does.
+    The first arm is the one that may beat most arms: the leader, unless another may beat more. There are no
+    opponents once no other arm may beat more arms than the leader surely does.
     """
     margins, wins, may = state.margins, state.room[0, 0], state.room[0, 1]
     standings.count_wins(state, lane, arms)
@@ -208,7 +209,7 @@ def contest(state: Ladder, lane: int, arms: Ints, log_round: float) -> tuple[int
 
 @kernel
 def nth_opponent(state: Ladder, lane: int, arms: Ints, left: int, log_round: float, n: int) -> int:
-    """Return the n-th other arm that an arm may meet."""
+    """Return the n-th possible opponent of an arm, from 0."""
     for arm in arms:
         if arm != left and gate(state, lane, left, arm) <= log_round:
             if n == 0:
@@ -221,21 +222,22 @@ def nth_opponent(state: Ladder, lane: int, arms: Ints, left: int, log_round: flo
 
 
 class Meeting(NamedTuple):
-    """Who meets whom, as far as it is not drawn.
+    """The part of a duel that is determined before any random draw.
 
     Attributes
     ----------
     log_round : float
+        Logarithm of the round.
     tail : float
-        As the policy has it.
+        The policy's ``tail``.
     share : float
-        How likely any two arms meet.
-    left : int
-        Who meets another one otherwise.
-    others : int
-        How many it may meet; −1 if it beats all others.
+        Probability that the pair is drawn from all arms.
+    left_arm : int
+        First arm of the duel otherwise.
+    opponent_count : int
+        Number of its possible opponents; −1 if it beats all others.
     best : int
-        Of these, the first.
+        The best of its opponents.
     """
 
     log_round: float
@@ -248,7 +250,7 @@ class Meeting(NamedTuple):
 
 @kernel
 def meeting_of(state: Ladder, lane: int, arms: Ints, tail: float) -> Meeting:
-    """Return who meets whom."""
+    """Return the first arm of the next duel and its possible opponents."""
     now = state.rounds[lane] + 1.0
     if len(arms) == 1:
         return Meeting(0.0, tail, 0.0, arms[0], 0, arms[0])
@@ -263,7 +265,7 @@ def meeting_of(state: Ladder, lane: int, arms: Ints, tail: float) -> Meeting:
 
 @kernel
 def drawn_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, rng: Generator) -> Duel:
-    """Draw a duel; which of the two is left is a coin's."""
+    """Draw a duel; a coin decides which of the two arms is left."""
     if meeting.share > 0.0 and rng.random() < meeting.share:
         first, second = int(rng.random() * len(arms)), int(rng.random() * (len(arms) - 1))
         return arms[first], arms[second + (1 if second >= first else 0)]
@@ -279,7 +281,7 @@ def drawn_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, rng: Gene
 
 @kernel
 def chance_of_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, first: int, second: int) -> float:
-    """Return how likely :func:`drawn_duel` draws these two."""
+    """Return the probability that :func:`draw_duel` returns these two arms in this order."""
     found, left, count = 0.0, meeting.left, meeting.others
     if first == left or second == left:
         other = second if first == left else first
@@ -297,26 +299,28 @@ def chance_of_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, first
 
 @dataclass(frozen=True)
 class HorizonDraw(DuelPolicy):
-    """Let the leader duel who may gain more than its duels cost, until a horizon that is drawn: the default.
+    """Duel the leader with rivals whose possible gain until a random horizon exceeds the cost: the default.
 
-    All duels teach a utility of each arm, and each pair has a margin of its own beside. In round t a
-    horizon is drawn, beyond x·t with probability x^−tail. Of the rivals whose further duels are worth what
-    may be gained until then, the leader meets that of which most is expected, or, in a fifth of the rounds,
-    any; if there is none, it mostly meets itself. Where no arm beats all others, those meet that may beat
-    most. Rivals are probed ever more seldom, and what is known fades where they win more than they should.
-    In a share of 0.1/√t of the rounds the two are drawn from all arms: a live log can be weighed, and says
-    less and less of pairs that are settled. A tie counts for nothing; which of two is left is a coin's.
+    The margin of a pair is the difference of its arms' utilities, learned from all duels, plus an effect of
+    the pair. In round t a horizon is drawn; it is beyond x·t with probability x^−tail. A rival is eligible
+    if the possible gain until the horizon is worth further duels. The leader duels the eligible rival of the
+    largest expected gain, or, in a fifth of the rounds, any eligible one; without any, it mostly duels
+    itself. If no arm beats all others, the arms that may beat most duel. Rivals are also probed, ever less
+    often; if they win more often than expected, earlier duels are mostly forgotten. In a share of 0.1/√t of
+    the rounds the pair is drawn from all arms: so a live log supports off-policy evaluation, less and less
+    for pairs that are decided. A tie counts for nothing; a coin decides which of the two is left.
 
     Over 62 settings (``benchmarks/duel_defaults.py``) it has a third of the regret of :class:`RMED1`, and
-    at most 0.98 times in any. Each key learns for itself.
+    at most 0.98 times in any. Each key learns separately.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     tail : float, default 4
-        How seldom a far horizon is drawn, from 1 to 100. With more there is less regret where all stays as it
-        is, and a log says less of rivals that are settled; what began when it was 2 goes on with that.
+        Exponent of the horizon's tail, from 1 to 100. A larger value draws far horizons less often: regret is
+        lower if nothing changes, and a log says less about decided rivals. Placements that began when the
+        default was 2 keep it.
 
     Raises
     ------
@@ -325,8 +329,8 @@ class HorizonDraw(DuelPolicy):
 
     See Also
     --------
-    RMED1 : where the best arm beats all others by a hair, and those are far apart.
-    WinnerStays : down to half the regret with a tuned ``beta``, where gaps are clear and their size is known.
+    RMED1 : if the best arm beats all others by very little, and those are far apart.
+    WinnerStays : down to half the regret with a tuned ``beta``, if gaps are clear and their size is known.
 
     References
     ----------

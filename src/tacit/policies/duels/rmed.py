@@ -1,9 +1,10 @@
 """RMED1: relative minimum empirical divergence (Komiyama, Honda, Kashima, Nakagawa 2015)."""
 
 # 1. ``RMED1``: the policy, its state and its kernels.
-# 2. ``unmet_pair`` …: at first every pair meets.
-# 3. ``least_evidence``, ``denier``: who duels whom (algorithm 2), and the probability of it.
-# 4. ``weigh``, ``take_turn``, ``foresee``: the pass over the arms that may be best, kept up in O(K) a duel.
+# 2. ``draw_unmet_pair`` …: at first every pair duels once.
+# 3. ``draw_least_evidence``, ``draw_opponent``: the two arms of a duel (algorithm 2), and its probability.
+# 4. ``update_evidence``, ``finish_turn``, ``foresee_solo_pass``: the pass over the arms that may be best,
+#    updated in O(K) per duel.
 
 from __future__ import annotations
 
@@ -24,26 +25,26 @@ from tacit.policies.stationary.ucb import bernoulli_kl
 
 @dataclass(frozen=True)
 class RMED1(DuelPolicy):
-    """Let each arm that may be the best duel the arm that denies it best.
+    """Let each arm that may be the best duel the arm that gives most evidence against it.
 
     The evidence against arm i is I(i) = Σ n(i, j)·kl(μ(i, j), 1/2) over the arms j that it does
     not beat, μ(i, j) ≤ 1/2. After one duel of every pair, the policy goes through the arms i with
-    I(i) − min I ≤ ln t + f(K), slot by slot. Each duels the arm of least I if that one beats it or
-    nobody does, else the arm that beats it most. A tie counts as half a win for both arms. Where
-    several are best, one is drawn; the propensity is exact.
+    I(i) − min I ≤ ln t + f(K), in the order of their indices. Each duels the arm of least I if that arm
+    beats it or no arm does, else the arm that beats it most. A tie counts as half a win for both arms. If
+    several arms qualify, one is drawn; the propensity is exact.
 
     In the runs of ``python -m studies dueling-practice`` :class:`DoubleThompsonSampling` has half to
     three quarters of its regret, and takes four to twenty times as long for a duel.
 
-    The terms of I are kept for each pair, so a duel costs O(K) and computes one divergence.
+    The terms of I are stored for each pair, so a duel costs O(K) and computes one divergence.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     f : float, optional
-        Evidence that an arm is always allowed, at least 0. By default 0.3·K^1.01, as in the
-        paper's experiments.
+        Constant part of the evidence up to which an arm stays in the pass, at least 0. By default 0.3·K^1.01,
+        as in the paper's experiments.
 
     Raises
     ------
@@ -71,13 +72,13 @@ class RMED1(DuelPolicy):
         wins: Count  # (lanes, arms, arms) of the row's arm over the column's
         terms: Floats  # (lanes, arms, arms) n·kl(μ, 1/2) where the row's arm does not win more
         evidence: Floats  # (lanes, arms) sums of the rows of terms
-        met: Floats  # (lanes, arms) how many others an arm has dueled
+        met: Floats  # (lanes, arms) number of other arms that an arm has dueled
         waiting: Floats  # (lanes, arms) 1 while the arm's turn in this pass is to come
-        next: Floats  # (lanes, arms) 1 if it takes part in the next pass
+        next: Floats  # (lanes, arms) 1 if the arm takes part in the next pass
         rounds: Count  # (lanes,)
-        alone: Floats  # (lanes,) until which round the best arm surely duels itself
-        best: ArmIndex  # (lanes,) that arm
-        among: Annotated[Ints, ValueRange(0, 0, "arms")]  # (lanes,) of how many arms it is the best
+        alone: Floats  # (lanes,) round until which the best arm surely duels itself
+        best: ArmIndex  # (lanes,) this best arm
+        among: Annotated[Ints, ValueRange(0, 0, "arms")]  # (lanes,) number of arms when this was computed
 
     about: ClassVar[About] = About(
         source="Komiyama, Honda, Kashima, Nakagawa (2015), algorithms 1 and 2",
@@ -92,7 +93,7 @@ class RMED1(DuelPolicy):
 
     @param
     def slack(self) -> float:
-        """f(K)."""
+        """The constant f(K) of the bound on evidence."""
         return 0.3 * self.arm_count**1.01 if self.f is None else self.f
 
     def init(self, lanes: int) -> State:
@@ -112,7 +113,7 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def choose(params: RMED1, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
-        # Foreseen: until that round the pass is one arm that duels itself, so nothing needs to be computed.
+        # Until round ``alone`` the pass is one arm that duels itself, so nothing needs to be computed.
         if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
             return state.best[lane], state.best[lane]
         left, right = unmet_pair(state, lane, impression, rng)
@@ -160,7 +161,7 @@ class RMED1(DuelPolicy):
             state.wins[lane, left, right] += outcome.reward
             state.wins[lane, right, left] += 1.0 - outcome.reward
             weigh(state, lane, left, right)
-            # Pairs that never met come before any pass, and do not take a turn.
+            # Pairs that never met duel before any pass, and do not take a turn.
             if first:
                 state.met[lane, left] += 1.0
                 state.met[lane, right] += 1.0
@@ -170,13 +171,13 @@ class RMED1(DuelPolicy):
 
 @kernel
 def everyone(state: RMED1.State, lane: int, impression: Impression) -> bool:
-    """Return whether all arms are on offer, and none has been added since it was foreseen."""
+    """True if all arms are on offer, and none was added since the solo pass was foreseen."""
     return bool(len(impression.arms) == state.met.shape[1] == state.among[lane])
 
 
 @kernel
 def unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> Duel:
-    """Return two arms on offer that have never met, or (−1, −1); the search starts at random."""
+    """Draw two arms on offer that have never met, or return (−1, −1); the search starts at random."""
     arms = impression.arms
     total = state.met.shape[1]
     complete = True
@@ -197,14 +198,14 @@ def unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Gener
 
 @kernel
 def unmet(state: RMED1.State, lane: int, left: int, right: int) -> bool:
-    """Return whether two arms have never met."""
+    """True if two different arms have never met."""
     met = state.wins[lane, left, right] + state.wins[lane, right, left] > 0.0
     return left != right and not met
 
 
 @kernel
 def has_unmet(state: RMED1.State, lane: int, impression: Impression, left: int) -> bool:
-    """Return whether an arm has never met one on offer."""
+    """True if an arm has not yet met every other arm on offer."""
     if state.met[lane, left] < state.met.shape[1] - 1.0:
         for right in impression.arms:
             if unmet(state, lane, left, right):
@@ -214,10 +215,10 @@ def has_unmet(state: RMED1.State, lane: int, impression: Impression, left: int) 
 
 @kernel
 def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: Duel) -> float:
-    """Return the probability that :func:`unmet_pair` finds these two.
+    """Return the probability that :func:`draw_unmet_pair` returns a pair.
 
-    It goes on from a random arm to the first that will do, so an arm is found as often as the
-    distance is from the one that will do before it.
+    The search goes from a random arm to the next suitable one, so an arm's probability is proportional to its
+    distance from the suitable arm before it.
     """
     arms, count = impression.arms, len(impression.arms)
     left, right = pair
@@ -238,7 +239,7 @@ def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: Du
 
 @kernel
 def least_evidence(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> int:
-    """Return the arm on offer with the least evidence against it."""
+    """Return the arm on offer with the least evidence against it; of several, draw one."""
     best, leader, ties = math.inf, -1, 0.0
     for arm in impression.arms:
         evidence = state.evidence[lane, arm]
@@ -255,7 +256,7 @@ def least_evidence(state: RMED1.State, lane: int, impression: Impression, rng: G
 def denier(
     state: RMED1.State, lane: int, impression: Impression, left: int, best: int, rng: Generator
 ) -> int:
-    """Return the arm that the left one duels (algorithm 2)."""
+    """Return the arm that the left arm duels (algorithm 2); of several, draw one."""
     wins = state.wins[lane]
     if best != left and wins[left, best] <= wins[best, left]:
         return best
@@ -263,7 +264,7 @@ def denier(
     for arm in impression.arms:
         won, lost = wins[left, arm], wins[arm, left]
         if arm != left and won <= lost:
-            # Arms on offer that have not met cannot be here: those duel first.
+            # All arms on offer have met: pairs that have not duel first.
             share = won / (won + lost)
             if share < least or ties == 0.0:
                 least, right, ties = share, arm, 1.0
@@ -278,7 +279,7 @@ def denier(
 def denial_chance(
     state: RMED1.State, lane: int, impression: Impression, left: int, best: int, right: int
 ) -> float:
-    """Return the probability that :func:`denier` returns ``right``."""
+    """Return the probability that :func:`draw_opponent` returns an arm."""
     wins = state.wins[lane]
     if best != left and wins[left, best] <= wins[best, left]:
         return 1.0 if right == best else 0.0
@@ -296,13 +297,13 @@ def denial_chance(
 
 @kernel
 def weigh(state: RMED1.State, lane: int, left: int, right: int) -> None:
-    """Renew the pair's terms, and the sums in which they are."""
+    """Update a pair's terms, and the evidence against its two arms."""
     won, lost = state.wins[lane, left, right], state.wins[lane, right, left]
-    # The sum of these is I, what speaks against an arm.
+    # The evidence I against an arm is the sum of these terms.
     term = (won + lost) * bernoulli_kl(won / (won + lost), 0.5)
     against_left = term if won <= lost else 0.0
     against_right = term if lost <= won else 0.0
-    # Summed anew, not corrected by the difference: rounding would add up over a run.
+    # Recompute the sum: corrections by the difference would accumulate rounding errors.
     if state.terms[lane, left, right] != against_left:
         state.terms[lane, left, right] = against_left
         state.evidence[lane, left] = state.terms[lane, left].sum()
@@ -313,7 +314,7 @@ def weigh(state: RMED1.State, lane: int, left: int, right: int) -> None:
 
 @kernel
 def take_turn(state: RMED1.State, lane: int, impression: Impression, left: int, slack: float) -> None:
-    """Tick off the left arm's turn, call arms to the next pass, and begin it when due."""
+    """End the left arm's turn, select arms for the next pass, and start that pass once this one is over."""
     state.waiting[lane, left] = 0.0
     least = math.inf
     for arm in impression.arms:
@@ -336,7 +337,7 @@ def take_turn(state: RMED1.State, lane: int, impression: Impression, left: int, 
 
 @kernel
 def foresee(state: RMED1.State, lane: int, slack: float) -> None:
-    """Note until when the pass consists of one arm that beats all others, and duels itself."""
+    """Store the round until which the pass consists of one arm that beats all others, and duels itself."""
     least, second, best = math.inf, math.inf, -1
     unmet = 0.0
     for arm in range(state.met.shape[1]):
@@ -346,7 +347,7 @@ def foresee(state: RMED1.State, lane: int, slack: float) -> None:
             least, second, best = evidence, least, arm
         elif evidence < second:
             second = evidence
-    # An arm without evidence beats all others, or ties with one that has none either.
+    # An arm without evidence against it beats all others, or ties with another such arm.
     waiting = state.waiting[lane].sum()
     if least == 0.0 < second and unmet == 0.0 and waiting == state.waiting[lane, best]:
         state.best[lane] = best

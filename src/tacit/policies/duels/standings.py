@@ -1,10 +1,10 @@
-"""Where duels stand: by how much each arm beats each other, who leads, and whether something has changed."""
+"""Standings of duels: pairwise margins, the current leader, and a test for changes."""
 
-# 1. ``Margins``: an arm's utility, which all duels teach, and what a pair has of its own beside it.
-# 2. ``take_in``, ``count_duel``, ``fade_pairs``: a duel moves the utilities by a Gaussian step, then its
-#    pair.
-# 3. ``gate_of``, ``gain_of``: from which horizon on a duel is worth it, and by how much.
-# 4. ``Ladder``: who leads; a walk watches whether the leader is still right; ``renew`` finds a new one.
+# 1. ``Margins``: the utilities of arms, learned from all duels, plus an effect of each pair.
+# 2. ``update_utilities``, ``count_duel``, ``fade_pairs``: a duel updates the utilities by a Gaussian step.
+# 3. ``duel_gate``, ``possible_gain``: the horizon from which a duel of two arms pays off, and its gain.
+# 4. ``Standings``: the leader; ``update_walk`` tests whether the leader still wins, ``update_leader`` finds
+#    the new one.
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
 from tacit.core.state_ranges import ArmIndexOrNone, Count, ValueRange
 
-# ---- How much each arm beats each other: utilities that all duels teach, and what a pair has of its own
+# ---- Pairwise margins: utilities, learned from all duels, plus an effect of each pair
 
-# Variances of an arm's utility and of what a pair has of its own: margins of some tenths, nearly in order.
+# Prior variances of an arm's utility and of a pair's effect: margins of some tenths, nearly transitive.
 UTILITY, OWN = 0.12**2, 0.05**2
 
 
 class Margins(NamedTuple):
-    """What is known of all margins.
+    """Gaussian model of all pairwise margins.
 
     Attributes
     ----------
     wins : array of float64, shape (lanes, arms, arms)
-        How often the row's arm beat the column's, weighed by how decided a duel was: a tie counts nothing.
+        Wins of the row's arm over the column's. A win counts |2·outcome − 1|, so a tie counts nothing.
     mean : array of float64, shape (lanes, arms)
-        Of the arms' utilities.
+        Mean of the arms' utilities.
     covariance : array of float64, shape (lanes, arms, arms)
+        Covariance of the arms' utilities.
     """
 
     wins: Floats
@@ -42,7 +43,7 @@ class Margins(NamedTuple):
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Margins:
-        """Return what lanes know that have seen nothing."""
+        """Return the prior, before the first duel."""
         covariance = np.zeros((lanes, arms, arms))
         covariance[:, range(arms), range(arms)] = UTILITY
         return cls(np.zeros((lanes, arms, arms)), np.zeros((lanes, arms)), covariance)
@@ -50,20 +51,20 @@ class Margins(NamedTuple):
 
 @kernel
 def lead(margins: Margins, lane: int, arm: int, other: int) -> float:
-    """Return by how many duels of theirs the arm is ahead of the other."""
+    """Return an arm's wins minus its losses against a rival."""
     return float(margins.wins[lane, arm, other] - margins.wins[lane, other, arm])
 
 
 @kernel
 def ahead(margins: Margins, lane: int, arm: int, other: int) -> float:
-    """Return a number of the sign of the mean margin of an arm over another one."""
+    """Return a number with the sign of the mean margin of an arm over a rival."""
     mean = margins.mean[lane]
     return float(mean[arm] - mean[other] + 2.0 * OWN * lead(margins, lane, arm, other))
 
 
 @kernel
 def margin_of(margins: Margins, lane: int, arm: int, other: int) -> tuple[float, float]:
-    """Return mean and variance of the margin of an arm over another one."""
+    """Return mean and variance of the margin of an arm over a rival."""
     covariance = margins.covariance[lane]
     duels = margins.wins[lane, arm, other] + margins.wins[lane, other, arm]
     left = 1.0 / (1.0 + 4.0 * OWN * duels)
@@ -73,7 +74,7 @@ def margin_of(margins: Margins, lane: int, arm: int, other: int) -> tuple[float,
 
 @kernel
 def says(margins: Margins, lane: int, arm: int, other: int) -> tuple[float, float]:
-    """Return what a pair's duels say of the difference of utilities: a precision, and it times the mean."""
+    """Return the evidence of a pair's duels on its difference of utilities: precision, precision · mean."""
     duels = margins.wins[lane, arm, other] + margins.wins[lane, other, arm]
     left = 1.0 / (1.0 + 4.0 * OWN * duels)
     return 4.0 * left * duels, 2.0 * left * lead(margins, lane, arm, other)
@@ -81,7 +82,7 @@ def says(margins: Margins, lane: int, arm: int, other: int) -> tuple[float, floa
 
 @kernel
 def take_in(margins: Margins, lane: int, arm: int, other: int, precision: float, linear: float) -> None:
-    """Let the utilities know more of the difference of two of them."""
+    """Update the utilities with an observation of the difference of two of them."""
     mean, covariance = margins.mean[lane], margins.covariance[lane]
     arms = len(mean)
     apart = covariance[arm, arm] + covariance[other, other] - 2.0 * covariance[arm, other]
@@ -89,7 +90,7 @@ def take_in(margins: Margins, lane: int, arm: int, other: int, precision: float,
     step = scale * (linear - precision * (mean[arm] - mean[other]))
     for i in range(arms):
         mean[i] += step * (covariance[i, arm] - covariance[i, other])
-    # Rows but those of the two first: those are read until the end.
+    # Update the rows of these two arms last: all other rows are computed from them.
     for i in range(arms):
         if i != arm and i != other:
             row = covariance[i]
@@ -117,7 +118,7 @@ def count_duel(margins: Margins, lane: int, left: int, right: int, outcome: floa
 
 @kernel
 def fade_pairs(margins: Margins, lane: int, most: float) -> None:
-    """Keep of each pair at most so many duels, won by the same shares, and compute the rest anew."""
+    """Reduce each pair's duels to at most ``most``, with the same share of wins, and refit the utilities."""
     wins, arms = margins.wins[lane], margins.mean.shape[1]
     margins.mean[lane] = 0.0
     margins.covariance[lane] = 0.0
@@ -136,10 +137,10 @@ def fade_pairs(margins: Margins, lane: int, most: float) -> None:
 
 @kernel
 def gate_of(margins: Margins, lane: int, arm: int, other: int) -> float:
-    """Return the logarithm of the horizon from which on two arms are worth more duels.
+    """Return the logarithm of the horizon from which more duels of two arms pay off.
 
-    It is the duels that they would take against what may be gained (Lai 1988); and however sure it seems
-    from other pairs, two arms in whose own duels nobody leads are met.
+    It weighs the cost of the duels against the possible gain (Lai 1988). It is at most twice the lead of the
+    better arm in the pair's own duels: two arms without a lead in them duel, however sure other pairs are.
     """
     mean, variance = margin_of(margins, lane, arm, other)
     own = lead(margins, lane, arm, other)
@@ -149,7 +150,7 @@ def gate_of(margins: Margins, lane: int, arm: int, other: int) -> float:
 
 @kernel
 def gain_of(margins: Margins, lane: int, arm: int, other: int) -> float:
-    """Return by how much the arm that seems worse is expected to be better: E max(0, its margin)."""
+    """Return the expected gain of the arm that seems worse over the other: E max(0, its margin)."""
     mean, variance = margin_of(margins, lane, arm, other)
     deviation = np.sqrt(variance)
     x = abs(mean) / deviation
@@ -157,37 +158,37 @@ def gain_of(margins: Margins, lane: int, arm: int, other: int) -> float:
     return float(deviation * (density - 0.5 * x * math.erfc(x * 0.7071067811865476)))
 
 
-# ---- Where duels stand
+# ---- Standings
 
-# The least and the most that a walk supposes of the chance of an outcome, if the leader is wrong.
+# Range of a rival's win probability under a walk's alternative hypothesis, that the leader is wrong.
 WRONG_LOW, WRONG_HIGH = 0.52, 0.62
-# Where a walk says that something has changed, after so many duels at least; what pairs keep of theirs then.
+# Height of a walk at which it raises an alarm, after this many duels at least; duels that pairs keep then.
 ALARM, ALARM_DUELS, KEPT_DUELS = 6.0, 3.0, 5.0
 
 
 class Ladder(NamedTuple):
-    """What is known of each lane.
+    """Margins, leader and test for changes of each lane.
 
     Attributes
     ----------
     margins : Margins
     rounds : array of float64, shape (lanes,)
     leader : array of int64, shape (lanes,)
-        The arm that beats most others by what is known; −1 before a duel was decided.
+        The arm that beats most others by the mean margins; −1 before the first decided duel.
     beaten : array of int64, shape (lanes,)
-        How many arms it beats, of all.
+        Number of arms that the leader beats.
     gates : array of float64, shape (lanes, arms, arms)
-        :func:`gate_of` of the leader's row; of all pairs, if it does not beat all arms.
+        :func:`duel_gate` of the leader and each arm; of all pairs, if the leader does not beat all arms.
     gains : array of float64, shape (lanes, arms)
-        :func:`gain_of` of a leader that beats all arms, against each.
+        :func:`possible_gain` of a leader that beats all arms, against each.
     soonest : array of float64, shape (lanes,)
-        The least of the leader's gates, if it beats all arms; −∞ while a walk is under way.
+        The least of the leader's gates, if it beats all arms; −∞ while a walk is above 0.
     walk : array of float64, shape (lanes, arms)
         Evidence from the last duels of leader and arm that the leader does not win most of them.
     room : array of float64, shape (1, 2, arms)
-        For counting; all zero between calls.
+        Workspace for counting; all zero between calls.
     open : array of int32, shape (lanes,)
-        How many duels wait to be learned, in units of 1/1024.
+        Number of duels decided but not yet learned, in units of 1/1024.
     """
 
     margins: Margins
@@ -203,7 +204,7 @@ class Ladder(NamedTuple):
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Ladder:
-        """Return where lanes stand that have seen nothing."""
+        """Return the standings before the first duel."""
         single = (lanes, arms)
         return cls(
             margins=Margins.blank(lanes, arms),
@@ -221,7 +222,7 @@ class Ladder(NamedTuple):
 
 @kernel
 def count_wins(state: Ladder, lane: int, arms: Ints) -> None:
-    """Count in the room which of the arms on offer each beats by what is known."""
+    """Count in the workspace how many of the arms on offer each arm beats by the mean margins."""
     wins = state.room[0, 0]
     for i in range(len(arms)):
         for j in range(i):
@@ -234,7 +235,7 @@ def count_wins(state: Ladder, lane: int, arms: Ints) -> None:
 
 @kernel
 def most_winning(state: Ladder, lane: int, arms: Ints) -> int:
-    """Return who has most wins in the room: of several the present leader, else the one of most utility."""
+    """Return the arm of most wins in the workspace; of several the leader, else that of most utility."""
     wins, mean, present = state.room[0, 0], state.margins.mean[lane], state.leader[lane]
     best = arms[0]
     for arm in arms:
@@ -246,7 +247,7 @@ def most_winning(state: Ladder, lane: int, arms: Ints) -> int:
 
 @kernel
 def beats_all(state: Ladder, lane: int, arms: Ints) -> bool:
-    """Return whether the leader is on offer and beats all others that are."""
+    """True if the leader is on offer and beats all other arms on offer."""
     leader, offered = state.leader[lane], False
     known = state.beaten[lane] == state.walk.shape[1] - 1
     for arm in arms:
@@ -259,7 +260,7 @@ def beats_all(state: Ladder, lane: int, arms: Ints) -> bool:
 
 @kernel
 def watch(state: Ladder, lane: int, other: int, outcome: float) -> None:
-    """Let the walk of the leader and a rival go on; where it says that something has changed, forget."""
+    """Update the walk of the leader and a rival; if it raises an alarm, forget most duels."""
     margins, leader = state.margins, state.leader[lane]
     mean, _ = margin_of(margins, lane, leader, other)
     upset = min(max(0.5 - abs(mean), 0.02), 0.499)
@@ -276,7 +277,7 @@ def watch(state: Ladder, lane: int, other: int, outcome: float) -> None:
 
 @kernel
 def renew(state: Ladder, lane: int, arms: Ints) -> None:
-    """Find the leader anew, and what it may gain from whom."""
+    """Find the leader again, and update the gates and gains of its duels."""
     count_wins(state, lane, arms)
     leader = most_winning(state, lane, arms)
     state.room[0] = 0.0

@@ -1,7 +1,7 @@
-"""Duels that eliminate arms: the working set, and the ones due to play first."""
+"""Working sets of duel policies that eliminate arms, with the arms of fewest comparisons in front."""
 
-# 1. ``WorkingSet``: those still in, with those of fewest comparisons in front, by exchanges alone.
-# 2. ``Eliminating``: what such policies promise and find.
+# 1. ``WorkingSet``: the arms not eliminated yet; all updates are exchanges of two arms.
+# 2. ``EliminationPolicy``: base of such policies, with their result and guarantee.
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MANY = 2**62
 
 
 class WorkingSet(NamedTuple):
-    """Which arms are still in, per lane; those with the fewest comparisons come first.
+    """The arms of each lane that are not eliminated; those with the fewest comparisons come first.
 
     Attributes
     ----------
     members : array of int64, shape (lanes, arms)
-        The arms still in, then the others.
+        The arms in the working set, then the others.
     place : array of int64, shape (lanes, arms)
-        Where each arm is in ``members``.
+        Index of each arm in ``members``.
     size, due : array of int64, shape (lanes,)
-        How many arms are in, and how many of these have the fewest comparisons.
+        Number of arms in the working set, and of those among them with the fewest comparisons.
     left : array of int64, shape (lanes, arms)
-        Comparisons made when an arm left; −1 while it has not.
+        Number of comparisons when an arm was eliminated; −1 if it was not.
     """
 
     members: Permutation
@@ -41,7 +41,7 @@ class WorkingSet(NamedTuple):
 
     @classmethod
     def full(cls, lanes: int, arms: int) -> WorkingSet:
-        """Return the working sets of lanes that have seen nothing."""
+        """Return working sets of all arms, for lanes before the first comparison."""
         slots = np.tile(np.arange(arms), (lanes, 1))
         every = np.full(lanes, arms)
         return cls(slots, slots.copy(), every, every.copy(), np.full((lanes, arms), -1))
@@ -49,13 +49,13 @@ class WorkingSet(NamedTuple):
 
 @dispatch.kernel
 def has(working: WorkingSet, lane: int, arm: int) -> bool:
-    """Return whether an arm is still in."""
+    """True if an arm is in the working set."""
     return bool(working.place[lane, arm] < working.size[lane])
 
 
 @dispatch.kernel
 def exchange(working: WorkingSet, lane: int, arm: int, place: int) -> None:
-    """Put an arm at a place; the arm there takes its place."""
+    """Exchange an arm with the arm at a place."""
     members, places = working.members, working.place
     other, old = members[lane, place], places[lane, arm]
     members[lane, place], members[lane, old] = arm, other
@@ -64,7 +64,7 @@ def exchange(working: WorkingSet, lane: int, arm: int, place: int) -> None:
 
 @dispatch.kernel
 def drop(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
-    """Take an arm out; ``regroup`` must follow."""
+    """Remove an arm from the working set; ``regroup`` must follow."""
     working.size[lane] -= 1
     exchange(working, lane, arm, working.size[lane])
     working.left[lane, arm] = moment
@@ -72,7 +72,7 @@ def drop(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
 
 @dispatch.kernel
 def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
-    """Bring the arms with the fewest comparisons to the front; return that number."""
+    """Move the arms with the fewest comparisons to the front; return that number of comparisons."""
     size = working.size[lane]
     least = plays[lane, working.members[lane, 0]]
     for i in range(1, size):
@@ -91,7 +91,7 @@ def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
 
 @dispatch.kernel
 def played(working: WorkingSet, lane: int, arm: int) -> bool:
-    """Note that an arm was compared; return whether all that were due have been."""
+    """Mark an arm as compared; return whether all arms of fewest comparisons have been."""
     if working.place[lane, arm] < working.due[lane]:
         working.due[lane] -= 1
         exchange(working, lane, arm, working.due[lane])
@@ -103,7 +103,10 @@ def draw(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool,
     rng: Generator,
 ) -> int:  # fmt: skip
-    """Draw an arm that is in and on offer, of the fewest comparisons if asked; −1 if none is."""
+    """Draw an arm on offer from the working set; −1 if there is none.
+
+    ``fewest`` restricts the draw to the arms of the fewest comparisons.
+    """
     if len(impression.arms) == working.members.shape[1]:
         count = working.due[lane] if fewest else working.size[lane]
         return int(working.members[lane, int(rng.random() * count)])
@@ -124,9 +127,9 @@ def draw(
 def draw_pair(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, rng: Generator
 ) -> tuple[int, int]:
-    """Draw an arm of the fewest comparisons and any arm that is in; −1 and −1 if none is."""
+    """Draw an arm of the fewest comparisons and any arm of the working set; −1 and −1 if there is none."""
     if len(impression.arms) == working.members.shape[1]:
-        # The fraction of one draw is a draw too: of 2⁻⁵³ times ``due``, so fine enough.
+        # The fraction of one draw is a second draw, with a resolution of 2⁻⁵³ · ``due``.
         place = rng.random() * working.due[lane]
         first = int(place)
         second = int((place - first) * working.size[lane])
@@ -140,7 +143,7 @@ def draw_pair(
 def drawn(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool, arm: int
 ) -> float:
-    """Return the probability with which ``draw`` returns an arm, −1 standing for none."""
+    """Return the probability that ``draw_arm`` returns an arm, or −1 for none."""
     chosen, ties, least = 0, 0, MANY
     for other in impression.arms:
         if has(working, lane, other):
@@ -157,7 +160,7 @@ def drawn(
 
 @dispatch.kernel
 def on_offer(impression: Impression, arm: int) -> bool:
-    """Return whether an arm is on offer."""
+    """True if an arm is on offer."""
     found = False
     for i in range(len(impression.arms)):
         found |= impression.arms[i] == arm
@@ -166,25 +169,25 @@ def on_offer(impression: Impression, arm: int) -> bool:
 
 @dispatch.kernel
 def any_pair(impression: Impression, rng: Generator) -> tuple[int, int]:
-    """Draw any two arms on offer."""
+    """Draw two arms on offer, uniformly and independently."""
     count = len(impression.arms)
     left = impression.arms[int(rng.random() * count)]
     return int(left), int(impression.arms[int(rng.random() * count)])
 
 
 class Duels(NamedTuple):
-    """What a policy that eliminates arms has found in a lane.
+    """Result of a lane of a policy that eliminates arms.
 
     Attributes
     ----------
     winner : int or None
-        Slot of the arm found best; None while the policy explores.
+        Index of the best arm; None while the policy explores.
     eliminated : tuple of int
-        Slots in the order in which they left; arms of the same moment by their slot.
+        Indices of eliminated arms, in the order of elimination; simultaneous ones by index.
     comparisons : int
-        Comparisons that exploration has learned from.
+        Number of comparisons that exploration has learned from.
     guarantee : str
-        What is known of the winner, and under which assumptions.
+        Guarantee for the winner, with its assumptions.
     """
 
     winner: int | None
@@ -198,11 +201,11 @@ class Eliminating(DuelPolicy, abstract=True):
 
     @property
     def guarantee(self) -> str:
-        """What is known of the winner."""
+        """Guarantee for the winner, with its assumptions."""
         raise NotImplementedError
 
     def result(self, state: Any, lane: int) -> Duels:
-        """Return what a lane has found.
+        """Return the winner and the eliminated arms of a lane.
 
         Parameters
         ----------
@@ -223,12 +226,12 @@ class Eliminating(DuelPolicy, abstract=True):
 
 
 def departures(left: Any) -> tuple[int, ...]:
-    """Return the arms that left, in order; those of the same moment by their slot.
+    """Return the eliminated arms in the order of elimination; simultaneous ones by index.
 
     Parameters
     ----------
     left : array of int64, shape (arms,)
-        Comparisons made when each arm left; −1 if it stayed.
+        Number of comparisons when each arm was eliminated; −1 if it was not.
     """
     order = np.argsort(left, kind="stable")
     return tuple(int(arm) for arm in order if left[arm] >= 0)

@@ -1,8 +1,7 @@
 """Lists by optimism under the cascade model (Kveton, Szepesvári, Wen, Ashkan 2015)."""
 
-# 1. ``State``: plays and clicks of arms that were seen, down to the first click.
-# 2. ``CascadePolicy``: the list of the highest indices; what stands below a click was not seen, and teaches
-#    nothing.
+# 1. ``State``: examinations and clicks of arms, down to the last click of each list.
+# 2. ``CascadePolicy``: the list of the highest indices; arms below the last click are not learned from.
 # 3. ``CascadeUCB1`` and ``CascadeKLUCB``: the two indices.
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from tacit.policies.stationary.ucb import kl_budget, kl_index
 
 
 class State(NamedTuple):
-    """What a cascading bandit has learned.
+    """State of a cascading bandit.
 
     Attributes
     ----------
     counts : Counts
-        How often each arm was read, and how often it was clicked then.
+        Number of times each arm was read, and of its clicks.
     scores : array of float64, shape (lanes, arms)
-        Room for the indices of a choice; all zero between choices.
+        Workspace for the indices of a choice; all zero between choices.
     """
 
     counts: Counts
@@ -40,9 +39,9 @@ class State(NamedTuple):
 class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     """Base of the policies that list the arms of the highest indices, best first.
 
-    A list is read down to its last click, or to its end if nothing is clicked. Of what was read,
-    each arm without a click counts against that arm; what was not read tells nothing. Under the
-    cascade model there is at most one click.
+    A list counts as read down to its last click, or to its end if nothing is clicked. Each arm that was
+    read learns its click or skip; the arms below learn nothing. Under the cascade model there is at most
+    one click.
 
     A subclass gives the kernels ``confidence`` and ``index``, as an index policy does; no index is below 0.
     """
@@ -93,8 +92,8 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
 class CascadeUCB1(CascadePolicy):
     """List the arms of the highest upper confidence bounds μ + sqrt(1.5·ln t/n) on attraction.
 
-    n counts how often an arm was read, t the lists of the key. An arm that was never read comes
-    before all that were; ties are broken at random.
+    n is the number of times an arm was read, t the number of lists of the key. Arms that were never read come
+    first; ties are broken at random.
 
     Parameters
     ----------
@@ -144,8 +143,8 @@ class CascadeKLUCB(CascadePolicy):
     """List the arms of the highest Kullback–Leibler upper confidence bounds on attraction.
 
     The bound of an arm read n times, with a share μ of clicks, is the largest q with
-    n·kl(μ, q) ≤ ln t + c·ln ln t after t lists of the key. An arm that was never read comes
-    before all that were; ties are broken at random.
+    n·kl(μ, q) ≤ ln t + c·ln ln t after t lists of the key. Arms that were never read come
+    first; ties are broken at random.
 
     Parameters
     ----------
@@ -154,7 +153,7 @@ class CascadeKLUCB(CascadePolicy):
     positions : int, default 3
         Length of the list; at least 1.
     c : float, default 3
-        Weight of ln ln t; at least 0. The proof wants 3; 0 has less regret in practice.
+        Weight of ln ln t; at least 0. The proof requires 3; 0 has less regret in practice.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""Lists of arms known by features, read from the top by readers who may leave at any position."""
+"""CascadeEC: lists of arms with features, for users who read from the top and may leave at any position."""
 
-# 1. The best list: a column for each arm holds what a list is worth with and without it; arms are inserted
-#    by rank, the least is left out, then neighbours and those outside are exchanged while the list gains.
-# 2. What a list teaches: a click, or a skip, is a Laplace step along the gradient of its logit, from the top
+# 1. The best list: each arm of it has a column of the workspace. Arms are inserted by rank, the arm that
+#    adds least is removed; then neighbours, and arms inside and outside, are exchanged while the list gains.
+# 2. Learning from a list: each click or skip is a Laplace step along the gradient of its logit, from the top
 #    down.
-# 3. ``CascadeEC``: a draw of all parameters, and the list that is best under it.
+# 3. ``CascadeEC``: draws all parameters and shows the best list under the draw.
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from tacit.policies.features.gaussian import (
 # The best list -------------------------------------------------------------------------------
 
 PLACE, RANK, ATTRACTION, HIDDEN, POSITION = range(5)
-"""Rows of the room for a list: of each arm its place among those on offer, what it is ordered
-by, its chance of a click once seen, and the odds against its being seen; of each position the
-factor on those odds."""
+"""Rows of the workspace for a list: for each arm its place among the arms on offer, its sort key, the
+probability of a click once it is seen, and the odds against seeing it; for each position the
+factor on these odds."""
 
 SWEEPS = 2
 
 
 @kernel
 def worth_without(room: Floats, listed: int, left_out: int, one_click: bool) -> float:
-    """Return the clicks that a list is expected to get once one of its arms is left out.
+    """Return the expected clicks of a list without the arm in column ``left_out``.
 
-    From the last position up, the clicks on what begins with an arm are e·(p + (1 − p)·V), or
-    e·(p + V) where readers go on after a click, with V those on what stands below it.
+    Computed from the last position up: the expected clicks from an arm on down are e·(p + (1 − p)·V), or
+    e·(p + V) if users continue after a click, where V are the expected clicks below it.
     """
     below = 0.0
     for j in range(listed - 1, -1, -1):
@@ -66,7 +66,7 @@ def worth_without(room: Floats, listed: int, left_out: int, one_click: bool) -> 
 
 @kernel
 def put_arm(room: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
-    """Put an arm into a column."""
+    """Write an arm into column ``j``."""
     room[PLACE, j] = place
     room[RANK, j] = attraction / hidden
     room[ATTRACTION, j] = attraction
@@ -75,7 +75,7 @@ def put_arm(room: Floats, j: int, place: int, attraction: float, hidden: float) 
 
 @kernel
 def insert_arm(room: Floats, listed: int, place: int, attraction: float, hidden: float) -> None:
-    """Put an arm where its rank belongs in a list that has room for it."""
+    """Insert an arm into a list in the order of ranks; the workspace must have a free column."""
     rank, j = attraction / hidden, listed
     while j > 0 and room[RANK, j - 1] < rank:
         for i in range(POSITION):
@@ -86,11 +86,11 @@ def insert_arm(room: Floats, listed: int, place: int, attraction: float, hidden:
 
 @kernel
 def leave_out(room: Floats, listed: int, one_click: bool) -> None:
-    """Take out the arm without which the list is worth most; the lowest of several."""
+    """Remove the arm without which the list gets most clicks; the lowest of several."""
     worst, best = listed - 1, worth_without(room, listed, listed - 1, one_click)
     for j in range(listed - 2, -1, -1):
         worth = worth_without(room, listed, j, one_click)
-        # Strictly more: of arms that are worth the same, the lowest is left out.
+        # Strictly more: of equal arms, the lowest is removed.
         if worth > best:
             worst, best = j, worth
     for j in range(worst, listed - 1):
@@ -100,14 +100,14 @@ def leave_out(room: Floats, listed: int, one_click: bool) -> None:
 
 @kernel
 def exchange(room: Floats, j: int, k: int) -> None:
-    """Exchange two arms."""
+    """Exchange the arms of two columns."""
     for i in range(POSITION):
         room[i, j], room[i, k] = room[i, k], room[i, j]
 
 
 @kernel
 def replace_one(room: Floats, listed: int, one_click: bool) -> None:
-    """Put the arm below the list in the place of one in it, where the list gains most by it."""
+    """Replace the arm of the list by the arm below it where the list gains most; none if it never gains."""
     best, at = worth_without(room, listed, listed, one_click), listed
     for j in range(listed):
         exchange(room, j, listed)
@@ -120,7 +120,7 @@ def replace_one(room: Floats, listed: int, one_click: bool) -> None:
 
 @kernel
 def order_list(room: Floats, listed: int, one_click: bool) -> None:
-    """Exchange neighbours where the list gains by it, in as many passes as it has arms."""
+    """Exchange neighbours where the list gains, in as many passes as it has arms."""
     best = worth_without(room, listed, listed, one_click)
     for _ in range(listed):
         for j in range(listed - 1):
@@ -134,7 +134,7 @@ def order_list(room: Floats, listed: int, one_click: bool) -> None:
 
 @kernel
 def holds(room: Floats, listed: int, place: int) -> bool:
-    """Return whether an arm is in the list."""
+    """True if the arm at a place among those on offer is in the list."""
     found = False
     for j in range(listed):
         found = found or room[PLACE, j] == place
@@ -145,14 +145,13 @@ def holds(room: Floats, listed: int, place: int) -> bool:
 def fill_list(
     impression: Impression, theta: Floats, split: int, one_click: bool, room: Floats, action: Ints
 ) -> None:
-    """Fill ``action`` with the arms that are expected to get the most clicks, in their order.
+    """Fill ``action`` with the list of the most expected clicks under the parameters ``theta``.
 
-    Of two neighbours that one belongs above whose p·e/(1 − e) is larger: an exchange of the
-    two shows it, whatever stands around them, where examination depends on the arms alone, or
-    on the positions alone (Kempe, Mahdian 2008). In that order, each arm on offer in turn takes
-    the place of one in the list, if the list gains by it; this is done twice. With constants of
-    positions both may matter: then neighbours are exchanged, and arms take the places of others
-    without moving these, as long as the list gains.
+    The neighbour with the larger p·e/(1 − e) belongs above, as an exchange argument shows, if examination
+    depends on the arms alone or on the positions alone (Kempe, Mahdian 2008). Keeping that order, each arm on
+    offer in turn replaces one in the list if the list gains; this is done twice. With constants of positions
+    both may matter: then there are further sweeps, in which neighbours are exchanged and arms replace others
+    at their positions as long as the list gains.
     """
     past, positions, listed = split + impression.examination.shape[1], len(action), 0
     for k in range(positions):
@@ -182,18 +181,18 @@ def fill_list(
         action[k] = impression.arms[int(room[PLACE, k])] if k < listed else -1
 
 
-# What a list teaches -------------------------------------------------------------------------
+# Learning from a list ------------------------------------------------------------------------
 
 
 @kernel
 def relevance_logit(impression: Impression, place: int, mean: Floats, split: int) -> float:
-    """Return x_C·m_C."""
+    """Return the relevance logit x_C·m_C of an arm."""
     return scored(impression.relevance[place], mean[:split])
 
 
 @kernel
 def examination_logit(impression: Impression, place: int, k: int, mean: Floats, split: int) -> float:
-    """Return x_E·m_E, with the constant of position ``k`` if there is one."""
+    """Return the examination logit x_E·m_E of an arm, plus the constant of position ``k`` if there is one."""
     row = impression.examination[place]
     logit, past = dot(row, mean[split:]), split + len(row)
     if len(mean) > past:
@@ -205,7 +204,7 @@ def examination_logit(impression: Impression, place: int, k: int, mean: Floats, 
 def add_row(
     impression: Impression, place: int, k: int, split: int, by_c: float, by_e: float, h: Floats
 ) -> None:
-    """Add to ``h`` the features of an arm at position ``k``, each block with its factor."""
+    """Add to ``h`` the features of an arm at position ``k``: relevance times by_c, examination times by_e."""
     relevance, examination = impression.relevance[place], impression.examination[place]
     for i in range(len(relevance)):
         h[i] += by_c * relevance[i]
@@ -222,18 +221,18 @@ def add_row(
 def click_given_above(
     impression: Impression, action: Ints, read: int, k: int, mean: Floats, split: int, h: Floats, g: Floats
 ) -> float:
-    """Fill ``h`` with the gradient of a click's logit at ``k``; return that logit.
+    """Fill ``h`` with the gradient of the logit of a click at position ``k``, and return the logit.
 
-    Known is what was clicked above: nothing since position ``read`` − 1, whose click says that
-    the reader came as far. Then w = 1 is the chance that all above ``read`` was seen, and the
-    click at a position has chance f = w·e·p. Without it, w is followed by
-    w′ = w·e·(1 − p)/(1 − f). So with g = ∇ln w
+    It is conditional on the clicks above: the last one is at position ``start`` − 1, so the user reached
+    that far. There w = 1 is the probability that all positions above ``start`` were seen, and the click at a
+    position has probability f = w·e·p. Without a click, w becomes w′ = w·e·(1 − p)/(1 − f) at the next
+    position. So with g = ∇ln w
 
         ∇logit f = (g + (1 − p)·x_C + (1 − e)·x_E)/(1 − f),
         ∇ln w′ = (g + (1 − e)·x_E)/(1 − f) − (1 − w′)·p·x_C,
 
-    and 1 − f and 1 − w′ are taken as sums of positive numbers, which do not cancel. For
-    k = ``read`` this is the click of :class:`~tacit.policies.LaplaceEC`.
+    and 1 − f and 1 − w′ are computed as sums of positive numbers, to avoid cancellation. For
+    k = ``start`` this is the click of :class:`~tacit.policies.LaplaceEC`.
     """
     reached, gone, logit = 1.0, 0.0, 0.0
     for j in range(read, k + 1):
@@ -260,14 +259,14 @@ def click_given_above(
 
 
 class CascadeState(NamedTuple):
-    """What a cascade over features has learned.
+    """State of CascadeEC.
 
     Attributes
     ----------
     posterior : Gaussian
-        Of relevance, examination and the positions' constants, in this order.
+        Posterior of the parameters of relevance, examination and the positions' constants, in this order.
     room : array of float64, shape (lanes, 5, positions + 1)
-        Where a list is put together; all zeros between choices.
+        Workspace for building a list; all zeros between choices.
     """
 
     posterior: Gaussian
@@ -276,23 +275,23 @@ class CascadeState(NamedTuple):
 
 @dataclass(frozen=True)
 class CascadeEC(ClickModel, SlatePolicy):
-    """List the arms of the best list under a draw from one joint Gaussian, as LaplaceEC does.
+    """Show the best list under a draw of the parameters from one joint Gaussian, as LaplaceEC does for arms.
 
-    A reader who has come to position k − 1 goes on to look at position k with probability
-    e = σ(x_E·θ_E + b_k), of the arm there and its position, and clicks what is seen with
-    probability p = σ(x_C·θ_C). Who does not look does not come back.
+    A user who has examined position k − 1 examines position k with probability
+    e = σ(x_E·θ_E + b_k), which depends on the arm there and the position, and then clicks with
+    probability p = σ(x_C·θ_C). A user who does not examine a position leaves the list.
 
-    A click says that its position and all above it were seen; what stands below the last click
+    A click shows that its position and all above it were seen; positions below the last click
     may have been seen or not. The likelihood of a list is the product over its positions of
-    w·e·p for a click and 1 − w·e·p for none, where w is the chance, given the clicks above, that
-    the reader came so far: w = 1 at the top and below a click, and otherwise
-    w·e·(1 − p)/(1 − w·e·p) at the next position. Each factor is taken in as :class:`LaplaceEC`
-    takes in its click, from the top: its logit, a function of all features down to there, is
-    linearized at the mean, and the posterior's mode along the gradient is solved exactly. That a
-    click tells of the positions above it comes in by the gradient of w. (To take in looking and
-    clicking one by one where a click shows them would add up more information than there is,
-    as the clicks would count in full and their absence by its expectation.) A list costs
-    O(positions·d·(d + positions)), and choosing one O(arms·(d + positions²)).
+    w·e·p for a click and 1 − w·e·p for none, where w is the probability, given the clicks above, that
+    the user came so far: w = 1 at the top and below a click, and otherwise
+    w·e·(1 − p)/(1 − w·e·p) at the next position. Each factor updates the posterior as a click does in
+    :class:`LaplaceEC`, from the top: its logit, a function of all features down to there, is
+    linearized at the mean, and the posterior's mode along the gradient is solved exactly. The
+    information of a click about the positions above it enters by the gradient of w. (Separate updates for
+    examination and click, where a click shows both, would count more information than there is:
+    clicks in full, and their absence by its expectation.) Learning from a list costs
+    O(positions·d·(d + positions)), choosing one O(arms·(d + positions²)).
 
     Parameters
     ----------
@@ -301,11 +300,11 @@ class CascadeEC(ClickModel, SlatePolicy):
     positions : int, default 3
         Length of the list; at least 1.
     one_click : bool, default True
-        Whether readers stop at a click, as in the cascade model. Then a click leaves nothing to
-        learn below it, and the best list has the largest probability of a click. Otherwise
-        readers go on as they do after what they did not click, and it has the most clicks.
+        Whether users stop at a click, as in the cascade model. Then positions below a click are not
+        learned from, and the best list has the largest probability of a click. Otherwise
+        users continue after a click as after a skip, and the best list has the most expected clicks.
     position_constants : bool, default True
-        Whether each position has a constant b_k of its own, besides the arms' features.
+        Whether each position has a constant b_k, in addition to the arms' features.
     prior_variance : float, default 1
         Variance of each parameter before the first click; above 0.
     relevance_intercept : bool, default False
@@ -322,9 +321,8 @@ class CascadeEC(ClickModel, SlatePolicy):
     References
     ----------
     The model of one position: Qi, Wu, Wang, Tang, Sun (2018), "Bandit learning with implicit
-    feedback". The chain: Craswell, Zoeter, Taylor, Ramsey (2008); where it may break anywhere:
-    Kempe, Mahdian (2008), "A cascade model for externalities in sponsored search", whose order
-    of the list this is.
+    feedback". The cascade: Craswell, Zoeter, Taylor, Ramsey (2008). Users who may leave at any position, and
+    the order of the list: Kempe, Mahdian (2008), "A cascade model for externalities in sponsored search".
 
     Examples
     --------
@@ -364,7 +362,7 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @param
     def split(self) -> int:
-        """How many parameters relevance has."""
+        """Number of relevance parameters."""
         return self.relevance_dim + int(self.relevance_intercept)
 
     def init(self, lanes: int) -> CascadeState:
@@ -374,7 +372,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         return CascadeState(Gaussian.prior(lanes, width, self.prior_variance), room)
 
     def posterior(self, state: CascadeState, lane: int) -> Beliefs:
-        """Return what is believed of each block, and jointly; positions' constants come last."""
+        """Return the posterior of each block of parameters, and jointly; positions' constants come last."""
         gaussian = state.posterior
         return blocks_of(gaussian.mean[lane], gaussian.root[lane], self.split)
 

@@ -1,7 +1,7 @@
-"""ItemListMix: lists of items that are known by embeddings, and what their readers teach.
+"""ItemListMix: lists of items that are described by embeddings, averaged over user models.
 
-From top to bottom: what is kept, with what readers may be like and what items are beyond their numbers; what
-one item of a list teaches; what a whole list does.
+From top to bottom: the state, with user models and item effects; learning from one item of a list; learning
+from a whole list; the policy.
 """
 
 from __future__ import annotations
@@ -27,47 +27,49 @@ from tacit.policies.lists.one_draw import LinePolicy, Lines
 from tacit.policies.lists.user_models import AFTER_CLICK, AFTER_SKIP, LEAST, looks_on, position_effect
 
 BY_PLACE = 5
-"""The first readers: position k, from 1, is seen with probability k^−a, a ∈ {0, ½, 1, 1½, 2½}."""
+"""Number of position-based user models: position k, from 1, is seen with probability k^−a,
+a ∈ {0, ½, 1, 1½, 2½}."""
 LEARNED = BY_PLACE + len(AFTER_SKIP) * len(AFTER_CLICK)
-"""The last one sees what clicks say, by the position and the last click above it; chains are between."""
+"""Index of the last user model: it estimates from clicks how often a position is seen, by the position and
+the last click above it. The chain models are between."""
 READERS = LEARNED + 1
 LOOKS = 5.0
-"""Clicks that the last reader begins with at each position: as the others expect."""
+"""Prior clicks of the last user model at each position, at the rate that the other models expect."""
 LEAST_SEEN = 0.005
 ITEMS, OWN_VARIANCE = 4_096, 0.35**2
-"""Own effects that are kept, and the variance of each before it was seen."""
+"""Number of item effects that are stored, and the prior variance of each."""
 RATE, MOST_RATE = 0.25, 0.9
-"""How often an item that is seen is clicked: before the first list, and at most."""
+"""Click rate of an item that is seen: before the first list, and at most."""
 MOST_KEPT, FEWEST_LISTS = 640, 8
-"""Items of first lists that are kept, at most; but of so many lists in any case."""
+"""At most this many items of the first lists are stored, but at least this many lists."""
 STIRS = np.float32(1e-10)
-"""What each list adds to the variances: rounding of single precision would take them below 0."""
+"""Each list adds this to the variances, which rounding in single precision could make negative."""
 GOLDEN = 0.6180339887498949
 
 
 def kept_lists(positions: int, users: int) -> int:
-    """Return how many of the first lists are kept, and learned anew when all is measured."""
+    """Return the number of first lists to store; they are learned again whenever features are rescaled."""
     return int(min(64 if users else 32, max(FEWEST_LISTS, MOST_KEPT // positions)))
 
 
 class ItemListState(NamedTuple):
-    """What was learned from lists of items; the leading axis is 1 where all keys share it.
+    """State of ItemListMix; ``models`` is 1 if all keys share one model.
 
     Attributes
     ----------
     relevance : EmbeddingState
-        What is believed of clicks on items that are seen; its tally counts lists.
+        Model of clicks on items that are seen; its tally counts lists.
     readers : array of float64, shape (models, 14)
-        The weights of what readers may be like, of sum 1.
+        Weights of the user models, of sum 1.
     cells : array of float64, shape (models, 2, positions, positions)
-        Clicks, and those that were expected, by the position of the last click above (0: none), and
+        Clicks and expected clicks, by the position of the last click above (0: none) and
         the position.
     totals : array of float64, shape (models, 2)
-        Clicks on all items, and how often one was seen, as far as is known.
+        Clicks on all items, and the expected number of items seen.
     own : array of float32, shape (models, 2, 4,096)
-        What items are beyond their numbers: mean and variance.
+        Item effects, the part of an item's logit that its numbers do not explain: mean and variance.
     order : array of float32, shape (models, events)
-        Of the items that were kept, what their places in the order offered say.
+        Score of each stored item by its place in the order offered.
     """
 
     relevance: embedding_items.EmbeddingState
@@ -79,7 +81,7 @@ class ItemListState(NamedTuple):
 
     @classmethod
     def blank(cls, models: int, layout: Design, positions: int) -> ItemListState:
-        """Return what is known before the first list."""
+        """Return the state before the first list."""
         lists = kept_lists(positions, layout.user)
         relevance = embedding_items.EmbeddingState.nothing(models, layout, lists * positions, lists)
         own = np.zeros((models, 2, ITEMS), np.float32)
@@ -91,7 +93,7 @@ class ItemListState(NamedTuple):
 
 @kernel
 def own_weights(dim: int) -> Floats:
-    """Return what weighs an item's numbers where its own effect is looked for: no two weigh alike."""
+    """Return the weights of an item's numbers in the hash that selects its effect; all are different."""
     weights = np.empty(dim)
     for j in range(dim):
         # A low-discrepancy sequence.
@@ -102,7 +104,7 @@ def own_weights(dim: int) -> Floats:
 
 @kernel
 def own_place(item: Floats, weights: Floats) -> int:
-    """Return where the own effect of an item is kept, by all of its numbers in single precision."""
+    """Return the index of an item's effect, a hash of all its numbers in single precision."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(item) // 4 * 4
     for j in range(0, whole, 4):
@@ -115,25 +117,25 @@ def own_place(item: Floats, weights: Floats) -> int:
     total = abs((a + b) + (c + d))
     if not 0.0 < total < np.inf:
         return 0
-    # Only the digits count, whatever the size is.
+    # Hash the digits only, so that the scale of the numbers does not matter.
     digits = total * 2.0 ** -np.floor(np.log2(total)) * 2.0**22 * GOLDEN
     return int((digits - np.floor(digits)) * ITEMS)
 
 
 @kernel
 def rate_of(state: ItemListState, model: int) -> Base:
-    """Return what is expected of the constant of all items: the log-odds of a click on one that is seen."""
+    """Return the prior of the constant of all items: mean and variance of a click's log-odds, once seen."""
     clicks, looks = state.totals[model, 0], state.totals[model, 1]
     rate = min((clicks + 0.5) / (looks + 1.0), MOST_RATE) if looks > 0.0 else RATE
     return Base(np.log(rate) - np.log(1.0 - rate), 1.0)
 
 
-# ---- What one item of a list teaches
+# ---- Learning from one item of a list
 
 
 @kernel
 def given_to(chance: float, reward: float) -> float:
-    """Return the probability that a chance of a click gives to a reward."""
+    """Return the likelihood of a reward under a click probability."""
     chance = min(max(chance, LEAST), 1.0 - LEAST)
     if 0.0 < reward < 1.0:
         return np.exp(reward * np.log(chance) + (1.0 - reward) * np.log(1.0 - chance))  # type: ignore[no-any-return]
@@ -142,12 +144,12 @@ def given_to(chance: float, reward: float) -> float:
 
 @kernel
 def look_at(state: ItemListState, model: int, last: int, k: int, seen: Floats) -> tuple[float, float]:
-    """Fill in with what probability the last reader sees a position.
+    """Fill in the probability that the last user model sees a position.
 
     Returns
     -------
     expected, mean : float
-        By the mean of all others, and of all.
+        The mean probability by all other user models, and by all.
     """
     weights, total, expected = state.readers[model], 0.0, 0.0
     for r in range(LEARNED):
@@ -162,7 +164,7 @@ def look_at(state: ItemListState, model: int, last: int, k: int, seen: Floats) -
 
 @kernel
 def look_on(k: int, attraction: float, reward: float, seen: Floats) -> None:
-    """Fill in with what probability readers see what is below a position."""
+    """Fill in the probability that each user model but the last sees the position below position ``k``."""
     for r in range(LEARNED):
         if r < BY_PLACE:
             seen[r] = position_effect(r, k + 1)
@@ -174,7 +176,10 @@ def look_on(k: int, attraction: float, reward: float, seen: Floats) -> None:
 def learn_item(
     state: ItemListState, learning: ContextState, model: int, layout: Design, own_at: int, given: Sighting
 ) -> float:
-    """Learn what came of an item whose features are in the room; return the chance that it had, if seen."""
+    """Learn from the feedback on an item; return its click probability, if seen, before that.
+
+    The item's features must be in the workspace of ``learning``.
+    """
     weights, own, base = learning.tally.weights[model], state.own[model], rate_of(state, model)
     offset, variance = np.float64(own[0, own_at]), np.float64(own[1, own_at])
     mean, gain, precision = 0.0, 0.0, 0.0
@@ -211,7 +216,11 @@ def read_item(
     seen: Floats,
     first: bool,
 ) -> None:
-    """Learn what came of an item at a position, of readers too; ``first``: it was not learned before."""
+    """Update item and user models with the feedback on an item at a position.
+
+    ``first`` is False if the item is learned again, from a stored list; ``last`` is 1 + the position of the
+    last click above, or 0.
+    """
     expected, looked = look_at(state, model, last, k, seen)
     chance = learn_item(state, learning, model, layout, own_at, Sighting(reward, 1.0, looked, 0.0))
     weights, cells = state.readers[model], state.cells[model]
@@ -226,12 +235,12 @@ def read_item(
     look_on(k, chance, reward, seen)
 
 
-# ---- What a list teaches
+# ---- Learning from a list
 
 
 @kernel
 def forget_lists(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
-    """Know nothing of items and readers again, but how items are measured and how often they are clicked."""
+    """Reset the models of items and users, except the scales of features and the click rate of all items."""
     context_weights.forget_all(learning, model, layout, None)
     state.readers[model, :] = 1.0 / READERS
     state.cells[model, :, :, :] = 0.0
@@ -240,14 +249,14 @@ def forget_lists(state: ItemListState, learning: ContextState, model: int, layou
 
 @kernel
 def forget_own(state: ItemListState, model: int) -> None:
-    """Know nothing again of what items are beyond their numbers."""
+    """Reset the effects of all items."""
     state.own[model, 0] = np.float32(0.0)
     state.own[model, 1] = np.float32(OWN_VARIANCE)
 
 
 @kernel
 def end_list(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
-    """Count a list, and let all that was unlikely have its share again."""
+    """Count a list, and give every hypothesis and user model a minimum weight again."""
     tally = learning.tally
     tally.rounds[model] += 1.0
     tally.age[model] += 1.0
@@ -265,12 +274,12 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
 
 @kernel
 def keep_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
-    """Keep a list: what was shown, from which places in the order offered, and what came of it."""
+    """Store a list: the user, and each shown item with its place in the order offered and its reward."""
     impression, shown, relevance = outcome.impression, outcome.shown, state.relevance
     weights = own_weights(impression.relevance.shape[1])
     keep(relevance.kept_users, model, number, user, 0, 0.0)
     for k in range(len(shown)):
-        # At an empty position the first of the list stands, that is not learned from.
+        # An empty position stores the first arm on offer, with effect index −1: it is not learned from.
         event, place = number * len(shown) + k, place_of(impression.arms, shown[k if shown[k] >= 0 else 0])
         item = impression.relevance[place]
         own_at = own_place(item, weights) if shown[k] >= 0 else -1
@@ -288,7 +297,7 @@ def learn_list(
     kept: int,
     first: bool,
 ) -> None:
-    """Learn from a list: from a kept one, by its number; if negative, from the one that is given."""
+    """Learn from a list: from the stored list of number ``stored``, or, if negative, from ``outcome``."""
     impression, shown, relevance, room = outcome.impression, outcome.shown, state.relevance, learning.room
     item, user, seen, last = room.raw[0], np.zeros(layout.user), np.ones(READERS), 0
     weights = own_weights(len(item))
@@ -314,7 +323,7 @@ def learn_list(
 
 @kernel
 def take_list(state: ItemListState, model: int, outcome: Outcome, layout: Design) -> None:
-    """Learn from a list; while all is measured still, from those before, too."""
+    """Learn from a list; whenever the features are rescaled, learn from all earlier lists again."""
     relevance, impression = state.relevance, outcome.impression
     room = embedding_items.empty_room(layout)
     learning = ContextState(relevance.models, relevance.tally, relevance.items, relevance.kept, room)
@@ -341,7 +350,7 @@ def take_list(state: ItemListState, model: int, outcome: Outcome, layout: Design
 
 @kernel
 def lines_of(state: ItemListState, model: int, impression: Impression, layout: Design) -> Lines:
-    """Return mean and deviation of the score of each item on offer; none deviates before the first list."""
+    """Return mean and deviation of the score of each item on offer; deviation 0 before the first list."""
     arms, tally = impression.arms, state.relevance.tally
     moments = embedding_items.candidate_moments(
         state.relevance, model, impression, layout, rate_of(state, model)
@@ -361,41 +370,41 @@ def lines_of(state: ItemListState, model: int, impression: Impression, layout: D
 
 @dataclass(frozen=True)
 class ItemListMix(LinePolicy, EmbeddingPolicy):
-    """List the best of many items that are known by embeddings, for readers who do not see everything.
+    """List the best of many items that are described by embeddings, for users who do not see all positions.
 
-    Needs no tuning: search results or recommendations for the user who is asking, if one is said; items of
-    some numbers or of hundreds; readers who look at all, at less the lower it is, or until they find
-    something; tastes that change.
+    Needs no tuning. It suits search results or recommendations, personalized if a user context is given;
+    items of a few numbers or of hundreds; users who look at all positions, at fewer lower ones, or until they
+    find something; tastes that change.
 
-    What is believed of a click on an item that is *seen* is that of :class:`EmbeddingMixture`, and goes by
-    the order offered besides, as a first guess: offer the best first. The first list is that order. One
-    hypothesis is that nothing but that order says anything. Each item may besides be better or worse
-    than its numbers say, as one finds out that shows it again.
+    The model of a click on an item that is *seen* is that of :class:`EmbeddingMixture`, with the order
+    offered as a first guess: offer the best first. The first list is that order. One hypothesis is that only
+    that order matters. In addition, each item has an effect of its own, as it may be better or worse than its
+    numbers say; it is learned when the item is shown repeatedly.
 
-    Which items are seen is believed under fourteen hypotheses, weighed by how well each predicted the
-    clicks: position k is seen with probability k^−a (a of 0, ½, 1, 1½, 2½); or readers go from the top, on
-    with probability 1 or 0.85 after a skip and with 0, 0.3, 0.6 or 0.9 after a click; or as clicks at each
-    position, below a click at each other one, have said. An item that was not clicked counts as far as it was
-    seen.
+    Which items are seen is estimated under fourteen user models, weighed by how well each predicted the
+    clicks: position k is seen with probability k^−a (a of 0, ½, 1, 1½, 2½); or users read from the top and
+    continue with probability 1 or 0.85 after a skip and with 0, 0.3, 0.6 or 0.9 after a click; or the
+    probability is estimated from clicks, for each position and position of the last click above. An item
+    without a click counts with the probability that it was seen.
 
-    The list is that of the highest mean + 0.7·z·deviation of their logits, one z = \\|N(0, 1)\\| a list. So
-    the probability of a list, of its beginning, and of an item at a position are exact.
+    The list has the items of the highest mean + 0.7·z·deviation of their logits, with one z = \\|N(0, 1)\\|
+    per list. So the probabilities of a list, of its first items, and of an item at a position are exact.
 
     Parameters
     ----------
     relevance_dim : int
-        Numbers of an item; at least 1.
+        Length of an item's embedding; at least 1.
     context_dim : int, default 0
-        Numbers of a user. It follows from ``context``, where that is given.
+        Length of a user's context. It follows from ``context`` if that is given.
     positions : int, default 3
         Length of the list; in [1, 100].
     epsilon : float, default 0
         Probability in [0, 1] that an item drawn uniformly is put at a position drawn uniformly;
-        above 0 for logs that shall answer for every other policy.
+        above 0 for logs on which every other policy can be evaluated.
     context : dict of str to str or list of str, optional
-        What each field of a context holds, where contexts are dicts. See :mod:`tacit.policies.context`.
+        Type of each field of a context, if contexts are dicts. See :mod:`tacit.policies.context`.
     per_key : bool, default False
-        Whether each key has a model of its own. Otherwise all keys share it, and the key says nothing.
+        Whether each key has a separate model. Otherwise all keys share one, and the key has no effect.
 
     Raises
     ------
@@ -404,14 +413,15 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     Notes
     -----
-    Means, scales and leading directions are those of what the first 32 lists showed, 64 where users are
-    known, or as many as have 640 items; all is learned anew after 1, 2, 4, … of them. What is learned is
-    a fold of the lists; feedback may come late. Of own effects there are 4,096, found by an item's
-    numbers; of a larger catalogue some items share one.
+    Means, scales and leading directions are computed from the items of the first lists: 32 lists, or 64 with
+    a user context, but at most about 640 items. After 1, 2, 4, … of these lists they are computed again and
+    all stored lists are learned again. The state is a fold over the lists in the order of learning; feedback
+    may come late. There are 4,096 item effects, selected by a hash of an item's numbers; in a larger
+    catalogue some items share one.
 
     References
     ----------
-    Ours. Readers: Chuklin, Markov, de Rijke (2015), "Click models for web search", as in
+    tacit's own. User models: Chuklin, Markov, de Rijke (2015), "Click models for web search", as in
     :class:`ListMix`; models of items: see :class:`EmbeddingMixture`.
 
     Examples
@@ -460,7 +470,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @property
     def model_bytes(self) -> int:
-        """What the model takes, without the first lists."""
+        """Size of the model in bytes, without the stored lists."""
         state = self.init(1)
         return (
             byte_count(state) - byte_count(state.relevance) - state.order.nbytes + state.relevance.model_bytes
@@ -472,7 +482,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     def reward_draws(
         self, state: ItemListState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the candidates' chances of a click, if they are seen."""
+        """Draw the candidates' click probabilities, if they are seen, from the posterior."""
         model, count, found = lane if self.per_key else 0, len(impression.arms), []
         base, weights = rate_of(state, model), own_weights(impression.relevance.shape[1])
         kept = [own_place(item, weights) for item in impression.relevance]

@@ -1,4 +1,4 @@
-"""Lists by beliefs about how they are read: ListMix, and SafeListMix, which starts from a good order."""
+"""List policies that average over user models: ListMix, and SafeListMix, which starts from a good order."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from tacit.policies.lists.user_models import Readers, beliefs_of, believe, forge
 class ListMix(LinePolicy):
     """List the arms of the largest mean + z·deviation of their attraction, z drawn once a list.
 
-    Attraction is believed under twelve hypotheses about reading: positions are seen with
-    probability k^−a (a of 0, ½, 1, 1½); or readers go from the top, on with probability 1 or 0.85
-    after a skip and with 0, 0.3, 0.6 or 0.9 after a click. Each key weighs the hypotheses by how
-    well they predicted its clicks. The order in which arms are offered counts as a first guess, in doubt:
-    offer them best first.
+    Attraction is estimated under twelve user models: position k is seen with probability k^−a (a of 0, ½, 1,
+    1½); or users read from the top and continue with probability 1 or 0.85 after a skip and with 0, 0.3, 0.6
+    or 0.9 after a click. Each key weighs the models by how well they predicted its clicks. The order in which
+    arms are offered counts as an uncertain first guess: offer them best first.
 
     Parameters
     ----------
@@ -38,14 +37,14 @@ class ListMix(LinePolicy):
         Length of the list; at least 1.
     epsilon : float, default 0
         Probability in [0, 1] that an arm drawn uniformly is put at a position drawn uniformly;
-        above 0 for logs that shall answer for every other policy.
+        above 0 for logs on which every other policy can be evaluated.
     doubt : bool, default True
-        Whether it is in doubt how far the order in which arms are offered says how good they are. Without,
-        the first arms begin at nine times the rate of the last, as in earlier versions; what began so goes
-        on so.
+        Whether the order in which arms are offered counts as an uncertain guess of their quality. If False,
+        the first arms start at nine times the rate of the last, as in earlier versions; placements that began
+        so keep it.
     at_least : dict of arm to float, optional
-        With what probability some arms are in the list at least, each at a position drawn uniformly, whatever
-        is learned: shares in (0, 0.5] by their names, together at most 0.5. What is promised to an arm that
+        Minimum probabilities that arms are in the list, each at a position drawn uniformly, whatever
+        is learned: shares in (0, 0.5] by arm name, together at most 0.5. The share of an arm that
         is not on offer is left to the policy.
 
     Raises
@@ -55,10 +54,10 @@ class ListMix(LinePolicy):
 
     Notes
     -----
-    Each arm's mean + z·deviation is a line in z, so the lists belong to intervals of z and their
-    propensities are exact: of a list (``propensity`` of a decision), of its beginnings
+    Each arm's mean + z·deviation is a line in z, so each list belongs to an interval of z and its
+    propensities are exact: of the list (``propensity`` of a decision), of its prefixes
     (``prefix_propensities``), and of each arm at its position (``position_propensities``);
-    :meth:`~tacit.Learner.probabilities` gives those of all arms at all positions.
+    :meth:`~tacit.Learner.probabilities` returns those of all arms at all positions.
 
     Examples
     --------
@@ -93,7 +92,7 @@ class ListMix(LinePolicy):
         return Readers.blank(lanes, self.arm_count)
 
     def beliefs(self, state: Readers, lane: int) -> ArmBeliefs:
-        """Return what it believes of the arms' attraction, over all hypotheses."""
+        """Return posteriors of the arms' attraction, averaged over all user models."""
         return beliefs_of(state, lane, self.doubt)
 
     @staticmethod
@@ -110,29 +109,30 @@ class ListMix(LinePolicy):
         read_list(state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.doubt)
 
 
-# ---- SafeListMix: the order on offer is left only for what proves better
+# ---- SafeListMix: the order on offer changes only where clicks show that another one is better
 #
-# 1. ``stand``: the standing order, with what is new on offer behind it.
-# 2. ``pairs``: which neighbours are compared in this list; one draw exchanges those whose scores it turns.
-# 3. ``learn``: what clicks teach; neighbours change places for good where means differ by more than
-#    deviations.
+# 1. ``order_arms``: the standing order, with new arms inserted.
+# 2. ``pair_range``: the neighbours that are compared in this list; one draw exchanges them where it reverses
+#    the order of their scores.
+# 3. ``learn``: update user models; exchange neighbours in the standing list where means differ by more than
+#    the deviation of their difference.
 
 
 NOTHING = -1
 
 
 class State(NamedTuple):
-    """What a SafeListMix has learned.
+    """State of SafeListMix.
 
     Attributes
     ----------
-    readers : Readers
+    readers : UserModels
     standing : array of int64, shape (lanes, arms)
-        The standing list of slots, best first; −1 behind its end.
+        The standing list of arm indices, best first; −1 behind its end.
     order : array of int64, shape (lanes, arms)
-        Room for the arms on offer as they stand; −1 between calls.
+        Workspace for the arms on offer in standing order; −1 between calls.
     learned : array of int64, shape (lanes,)
-        How many lists were learned from; which neighbours are compared follows its parity.
+        Number of lists learned from; its parity decides which neighbours are compared.
     """
 
     readers: Readers
@@ -143,9 +143,9 @@ class State(NamedTuple):
 
 @kernel
 def stand(state: State, lane: int, arms: Ints) -> int:
-    """Fill ``order`` with the standing list and what is new on offer; return its length.
+    """Fill ``order`` with the standing list and new arms on offer; return its length.
 
-    A new arm comes in behind the one that precedes it among those on offer. Ranks must be there.
+    A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before.
     """
     order, rank = state.order[lane], state.readers.rank[lane]
     count = 0
@@ -171,19 +171,19 @@ def stand(state: State, lane: int, arms: Ints) -> int:
 
 @kernel
 def pairs(learned: int, positions: int, offered: int) -> tuple[int, int]:
-    """Return where the first pair of compared neighbours begins and behind which the last one."""
+    """Return the range of places where compared pairs of neighbours may start: first, end (exclusive)."""
     return learned % 2, min(positions, offered - 1)
 
 
 @dataclass(frozen=True)
 class SafeListMix(MixPolicy):
-    """Keep the order in which arms are offered; exchange neighbours as the clicks tell.
+    """Keep the order in which arms are offered; exchange neighbours as the clicks suggest.
 
-    The standing list begins as the caller's. In every list, each second pair of neighbours, the
-    first arm below the list included, is exchanged where mean + z·deviation of the lower one is
-    the larger: one draw z = \\|N(0, 1)\\| for the list, and the other pairs after the next lesson.
-    The standing list itself moves by exchanges of neighbours whose means differ by more than the
-    deviation of their difference. Beliefs are those of :class:`~tacit.ListMix`.
+    The standing list starts as the caller's order. In every list, each second pair of neighbours, the
+    first arm below the list included, is exchanged where mean + z·deviation of the lower arm is
+    the larger, with one draw z = \\|N(0, 1)\\| for the list; the other pairs follow after the next update.
+    In the standing list, neighbours are exchanged if their means differ by more than the
+    deviation of their difference. Estimates are those of :class:`~tacit.ListMix`.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class SafeListMix(MixPolicy):
         Length of the list; at least 1.
     epsilon : float, default 0
         Probability in [0, 1] that an arm drawn uniformly is put at a position drawn uniformly;
-        above 0 for logs that shall answer for every other policy.
+        above 0 for logs on which every other policy can be evaluated.
     at_least : dict of arm to float, optional
         As for :class:`~tacit.ListMix`.
 
@@ -238,7 +238,7 @@ class SafeListMix(MixPolicy):
         )
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return what it believes of the arms' attraction, over all hypotheses."""
+        """Return posteriors of the arms' attraction, averaged over all user models."""
         return beliefs_of(state.readers, lane, False)
 
     @staticmethod
@@ -370,7 +370,7 @@ class SafeListMix(MixPolicy):
             other = i + 1
         exchanged = 0.0
         if without >= 0 and order[other] == without:
-            # Of the two that are exchanged, the one that is left stands first.
+            # The partner is left out, so the arm has the place of the upper one, exchanged or not.
             i = other = min(i, other)
         if other != i:
             upper, lower = order[min(i, other)], order[max(i, other)]
@@ -386,7 +386,7 @@ class SafeListMix(MixPolicy):
 
 @kernel
 def following(begin: Ints, k: int, count: int, without: int) -> int:
-    """Return the first place from ``k`` on that holds another arm than ``without``."""
+    """Return the first place from ``k`` on whose arm is not ``without``; ``count`` if there is none."""
     while k < count and begin[k] == without:
         k += 1
     return k

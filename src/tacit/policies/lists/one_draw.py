@@ -1,10 +1,11 @@
-"""Lists that one draw puts in order: what is shown, and with what probability, exactly."""
+"""Base of list policies that order all arms by one random number, with exact list propensities."""
 
-# 1. ``MixPolicy``: one draw z puts the arms in order, so a list has the probability of intervals of z.
-# 2. ``draw_list``, ``promised_in``, ``keeper``: a list, in which arms with a promise get their share.
-# 3. ``beginning``, ``at_positions``, ``at_position``: the exact probabilities of a list's beginning and of
-#    positions.
-# 4. ``LinePolicy``: the policies whose lines are mean and deviation.
+# 1. ``MixPolicy``: one draw z orders the arms, so a list has the probability of intervals of z.
+# 2. ``draw_list``, ``sum_promises``, ``pick_promised_arm``: a list, in which arms with a promise get their
+#    share.
+# 3. ``prefix_propensity``, ``fill_position_chances``, ``position_chance``: the exact probabilities of a
+#    list's first arms and of arms at positions.
+# 4. ``LinePolicy``: the policies whose scores are lines mean + z·deviation.
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ EVERYTHING = 0.0, np.inf
 
 @kernel
 def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> tuple[float, float]:
-    """Return the part of an interval of z ≥ 0 in which gap + z·slope is above 0.
+    """Return the part of the interval [low, high] of z ≥ 0 in which gap + z·slope is above 0.
 
-    Where both are 0, that is all of it if ``level``, else nothing.
+    If both are 0, this is the whole interval if ``level``, else an empty one.
     """
     if slope > 0.0:
         return max(low, -gap / slope), high
@@ -41,7 +42,7 @@ def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> 
 
 
 class Draw(NamedTuple):
-    """What a list follows from: the draw z, and which arm, if not −1, is put at which place."""
+    """The random numbers behind a list: the draw z, and an arm (−1: none) that is put at a place."""
 
     z: float
     arm: int
@@ -50,12 +51,13 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class MixPolicy(SlatePolicy, abstract=True):
-    """Base of the policies that line up the arms on offer by one draw z = \\|N(0, 1)\\|.
+    """Base of the policies that order the arms on offer by one draw z = \\|N(0, 1)\\|.
 
-    With the probability that it is promised, an arm is put at a position drawn uniformly; in what is left,
-    with probability ``epsilon``, one drawn uniformly is. The others are lined up around it. So every arm is
-    at every position with a probability of at least ε/(arms on offer · positions) of what is left, and the
-    probability of a list, of its beginning and of an arm at a position are known exactly.
+    With the probability promised to it in ``at_least``, an arm is put at a position drawn uniformly. Of the
+    remaining lists, a share ``epsilon`` has an arm drawn uniformly at a position drawn uniformly. The other
+    arms keep their order around it. So in the remaining lists every arm is at every position with a
+    probability of at least ε/(arms on offer · positions), and the probabilities of a list, of its first arms
+    and of an arm at a position are known exactly.
 
     A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``, as
     :mod:`tacit.core.dispatch` describes them.
@@ -75,7 +77,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @param
     def promises(self) -> Floats:
-        """The share of lists that each arm is promised, for kernels; empty where none is."""
+        """Share of lists that each arm is promised, for kernels; empty without promises."""
         known = dict(self.at_least)
         names = () if not known else range(self.arm_count) if isinstance(self.arms, int) else self.arms
         return np.array([known.get(arm, 0.0) for arm in names], np.float64)
@@ -90,7 +92,7 @@ class MixPolicy(SlatePolicy, abstract=True):
     def shares(
         params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
-        """Return the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
+        """Return the sum of ``share`` over the arms that are not in ``begin``, each left out in turn."""
         found = 0.0
         for arm in impression.arms:
             if place_in(begin, count, arm) == count:
@@ -98,7 +100,7 @@ class MixPolicy(SlatePolicy, abstract=True):
         return found
 
     def position_chances(self, state: Any, lane: int, impression: Impression) -> Floats:
-        """Return the probability with which each arm on offer is shown at each position.
+        """Return the probability that each arm on offer is shown at each position.
 
         Parameters
         ----------
@@ -126,7 +128,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def cells(params: Any, state: Any, lane: int, impression: Impression, found: Floats) -> None:
-        """Fill in with what probability each arm on offer is shown at each position."""
+        """Fill a table with the probability that each arm on offer is shown at each position."""
         arms, positions = impression.arms, min(params.positions, len(impression.arms))
         chances, places = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
@@ -145,8 +147,11 @@ class MixPolicy(SlatePolicy, abstract=True):
         prefixes: Floats,
         places: Floats,
     ) -> None:
-        """Fill in, for each position of a list, with what probability a list begins so down to
-        there, and with what probability this arm is shown there; 1 where nothing is."""
+        """Fill in the propensities of a list's prefixes and of its arms at their positions.
+
+        ``prefixes[k]`` is the probability that a list begins with the first k + 1 arms of ``action``;
+        ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none.
+        """
         positions = min(params.positions, len(impression.arms))
         chances, found = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
@@ -169,7 +174,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Return the probability of showing a list; of beginning with it, if it is a shorter one."""
+        """Return the probability of showing a list, or, if it is shorter, of a list that starts with it."""
         count = place_in(action, len(action), -1)
         arranged = arrange(params, state, lane, impression)
         found = beginning(params, arranged, lane, impression, action, count)
@@ -181,15 +186,15 @@ class MixPolicy(SlatePolicy, abstract=True):
 def draw_list(
     params: Any, arranged: Any, lane: int, impression: Impression, rng: Generator, action: Ints
 ) -> None:
-    """Draw, and fill in a list."""
+    """Draw a list and write it into ``action``."""
     arms = impression.arms
     length = min(len(action), len(arms))
     for k in range(len(action)):
         action[k] = -1
     z, arm, place = abs(rng.standard_normal()), -1, -1
-    # One number decides on both: below ``kept`` it keeps a promise, from there to ``put`` it explores. Either
-    # way one arm is put at one place of the order that z gives, so a list's probability stays a sum over
-    # intervals of z.
+    # One uniform number decides on both: below ``promise_share`` it keeps a promise, from there to
+    # ``forced_share`` it explores. Either way one arm is put at one place of the order that z gives, so a
+    # list's probability stays a sum over intervals of z.
     kept = promised_in(params, arms)
     put = kept + (1.0 - kept) * params.epsilon
     drawn = rng.random() if put > 0.0 else 1.0
@@ -201,7 +206,7 @@ def draw_list(
 
 @kernel
 def promised_in(params: Any, arms: Ints) -> float:
-    """Return the share of lists that some arms are promised together."""
+    """Return the sum of the promised shares of some arms."""
     found = 0.0
     if len(params.promises) > 0:
         for arm in arms:
@@ -211,7 +216,7 @@ def promised_in(params: Any, arms: Ints) -> float:
 
 @kernel
 def keeper(params: Any, arms: Ints, drawn: float) -> int:
-    """Return the arm whose promise a number drawn below all of them keeps."""
+    """Return the promised arm that a uniform number selects; −1 if the number is above all promises."""
     found, reached = -1, 0.0
     for arm in arms:
         reached += params.promises[arm]
@@ -233,9 +238,9 @@ def place_in(begin: Ints, count: int, arm: int) -> int:
 def beginning(
     params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
 ) -> float:
-    """Return the probability of a list that begins with the first arms of ``begin``; arranged."""
-    # Put at a later place, any other arm leaves the beginning as it is; one of its own arms does
-    # at the very place that it has there.
+    """Return the probability of a list that begins with the first ``count`` arms of ``begin``."""
+    # A forced arm that is not in the prefix leaves the prefix as it is if it is put below it; an arm of the
+    # prefix does only at the place that it has in it.
     arms = len(impression.arms)
     positions = min(params.positions, arms)
     kept = promised_in(params, impression.arms)
@@ -262,7 +267,10 @@ def beginning(
 def at_positions(
     params: Any, arranged: Any, lane: int, impression: Impression, arm: int, chances: Floats, places: Floats
 ) -> None:
-    """Fill in with what probability an arm is shown at each position; ``chances`` is scratch."""
+    """Fill ``places`` with the probability that an arm is shown at each position.
+
+    ``chances`` is a workspace for the probabilities of the arm's ranks.
+    """
     arms, positions = impression.arms, len(places)
     kept = promised_in(params, arms)
     ranks(params, arranged, lane, impression, arm, -1, chances)
@@ -274,7 +282,7 @@ def at_positions(
             if other == arm:
                 places += weight
             elif weight > 0.0:
-                # Put above it, it moves the arm down; put below it, it leaves it where it was.
+                # A promised arm that is put above this arm moves it down; put below it, it does not.
                 ranks(params, arranged, lane, impression, arm, other, chances)
                 for k in range(positions):
                     above = chances[k - 1] if k > 0 else 0.0
@@ -283,11 +291,11 @@ def at_positions(
 
 @kernel
 def at_position(chances: Floats, k: int, arms: int, positions: int, epsilon: float) -> float:
-    """Return the probability that an arm is shown at a position, given those of its ranks.
+    """Return the probability that an arm is shown at position ``k``, from the probabilities of its ranks.
 
-    Of the arms × positions that may be drawn, so many bring it there by putting it there, by
-    moving it from below to above another one, by leaving it where it was, or by moving it from
-    above to below another one.
+    Exploration draws one of arms × positions. The arm reaches position k if it is drawn for k itself; or if
+    another arm is drawn and taken from above the arm (rank k + 1 becomes k), put above it (rank k − 1
+    becomes k), or leaves its rank k as it is.
     """
     above = chances[k - 1] if k > 0 else 0.0
     here, below = chances[k], chances[k + 1]
@@ -304,14 +312,14 @@ def at_position(chances: Floats, k: int, arms: int, positions: int, epsilon: flo
 
 
 class Lines(NamedTuple):
-    """The scores of arms, by their slots: mean + z·deviation.
+    """The scores mean + z·deviation of arms, by arm index.
 
     Attributes
     ----------
-    mean, spread : array of float64, shape (slots,)
-    rank : array of int64, shape (slots,)
-        Place of an arm in the caller's list, from 0, for arms that are on offer. Where one is taken, while
-        a kernel runs, −2 − rank.
+    mean, spread : array of float64, shape (arms,)
+    rank : array of int64, shape (arms,)
+        Place of an arm in the caller's list, from 0, for arms that are on offer. While a kernel runs, an arm
+        that it has placed has −2 − rank.
     """
 
     mean: Floats
@@ -323,8 +331,8 @@ class Lines(NamedTuple):
 class LinePolicy(MixPolicy, abstract=True):
     """Base of the policies that list the arms of the largest mean + z·deviation.
 
-    A subclass gives the kernel ``arrange``, which returns :class:`Lines`, and ``clear``. Arms of one and
-    the same score stand as the caller has them.
+    A subclass gives the kernel ``arrange``, which returns :class:`Lines`, and ``clear``. Arms of equal
+    score keep the caller's order.
     """
 
     @staticmethod
@@ -385,7 +393,8 @@ class LinePolicy(MixPolicy, abstract=True):
     def shares(
         params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
-        # Without the arm that limits the interval most, the next one does; all others do not count.
+        # Leaving out an arm changes the interval of z only if that arm sets its lower or upper end; then the
+        # next arm does.
         if count == 0:
             return float(len(impression.arms))
         mean, spread, rank = arranged
@@ -428,8 +437,8 @@ class LinePolicy(MixPolicy, abstract=True):
         without: int,
         chances: Floats,
     ) -> None:
-        # The arm falls by a rank where another line crosses its own upwards, and rises where one
-        # crosses downwards; the former stand in front, the latter behind.
+        # With growing z, the arm falls by a rank where another line crosses its own line upwards, and rises
+        # where one crosses it downwards; ``crossings`` has the former in front, the latter at the end.
         mean, spread, order = arranged
         arms = impression.arms
         crossings = np.empty(len(arms))

@@ -1,11 +1,11 @@
-"""What readers of a list may be like: twelve hypotheses, and what a key believes of its arms."""
+"""User models: twelve hypotheses about how users examine a list, and the attraction of arms under them."""
 
-# 1. ``Readers``: weights of twelve hypotheses, and what each has counted of arms.
-# 2. ``position_effect``, ``looks_on``: what a hypothesis says of whether a position is seen.
-# 3. ``base_rate``, ``attraction``, ``pull_of``: what an arm earns where it is seen; the order on offer may
-#    say something.
-# 4. ``believe``: mean and spread over all hypotheses; ``read_list``: what a list's clicks teach each of
-#    them.
+# 1. ``UserModels``: weights of twelve hypotheses, with the clicks and examinations of arms.
+# 2. ``position_effect``, ``next_examination``: the probability that a position is examined.
+# 3. ``base_rate``, ``attraction``, ``prior_shift``: the click rate of an arm once examined; its prior follows
+#    from the order on offer.
+# 4. ``update_beliefs``: mean and spread over all hypotheses; ``learn_clicks``: update all hypotheses with
+#    the clicks on a list.
 
 from __future__ import annotations
 
@@ -20,37 +20,40 @@ from tacit.core.state_ranges import ValueRange
 from tacit.policies.base import ArmBeliefs
 
 BY_POSITION = 4
-"""The first hypotheses: position k, from 1, is seen with probability k^−a, a ∈ {0, ½, 1, 1½}."""
+"""Number of position-based hypotheses: position k, from 1, is seen with probability k^−a,
+a ∈ {0, ½, 1, 1½}."""
 AFTER_SKIP = 1.0, 0.85
 AFTER_CLICK = 0.0, 0.3, 0.6, 0.9
-"""The others: read from the top, going on with one of these after a skip and after a click."""
+"""Chain hypotheses: users read from the top and continue with one of these probabilities after a skip and
+after a click."""
 HYPOTHESES = BY_POSITION + len(AFTER_SKIP) * len(AFTER_CLICK)
 
 DROPPED = -30.0
-"""A hypothesis whose log weight is as far below the best one's is never looked at again."""
+"""A hypothesis whose log weight is this far below the best one's is dropped for good."""
 LEAST = 1e-4
-"""Probabilities of a click are kept this far from 0 and 1."""
+"""Least distance of click probabilities from 0 and 1."""
 NOT_OFFERED = -1
 PULL, DOUBTED_PULL, DOUBT = 0.8, 0.6, 0.8**2 / 12.0
-"""By how much of the base rate the first and the last arm on offer begin above and below it: where the order
-is known to be good, and mean and variance where it may be anything from 0.2 to 1, uniformly."""
+"""Prior of an arm by its rank: the first arm on offer starts this share of the base rate above it, the last
+one as much below. The first value is for an order that is known to be good; the others are mean and variance
+where the share is uniform on [0.2, 1]."""
 
 
 class Readers(NamedTuple):
-    """What keys believe of their readers and arms; the last three fields are scratch.
+    """User models and arm counts of all keys; the last three fields are a workspace.
 
     Attributes
     ----------
     clicks : array of float64, shape (lanes, arms)
     seen : array of float64, shape (lanes, hypotheses, arms)
-        How often an arm was seen, as each hypothesis expects.
+        Expected number of examinations of an arm under each hypothesis.
     weights : array of float64, shape (lanes, hypotheses)
-        Log weights, the best one's being 0; −inf where a hypothesis was dropped.
+        Log weights, 0 for the best one; −inf where a hypothesis was dropped.
     mean, spread : array of float64, shape (lanes, arms)
-        Of the attraction of the arms on offer; 0 between calls.
+        Mean and standard deviation of the attraction of the arms on offer; 0 between calls.
     rank : array of int64, shape (lanes, arms)
-        Place of an arm in the caller's list, from 0; −1 between calls. Where an arm is taken,
-        −2 − rank.
+        Place of an arm in the caller's list, from 0; −1 between calls. −2 − rank once a kernel has placed
+        the arm.
     """
 
     clicks: Floats
@@ -62,7 +65,7 @@ class Readers(NamedTuple):
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Readers:
-        """Return what lanes believe that have seen nothing."""
+        """Return the state of lanes before the first list."""
         return cls(
             clicks=np.zeros((lanes, arms)),
             seen=np.zeros((lanes, HYPOTHESES, arms)),
@@ -75,7 +78,10 @@ class Readers(NamedTuple):
 
 @kernel
 def position_effect(hypothesis: int, k: int) -> float:
-    """Return the probability (k + 1)^−a that position ``k``, from 0, is seen; a of a fifth one is 2½."""
+    """Return the probability (k + 1)^−a that position ``k``, from 0, is seen.
+
+    The exponent a of hypotheses 0 to 4 is 0, ½, 1, 1½ and 2½.
+    """
     if hypothesis == 0:
         return 1.0
     if hypothesis == 1:
@@ -89,7 +95,10 @@ def position_effect(hypothesis: int, k: int) -> float:
 
 @kernel
 def looks_on(chain: int, examined: float, attraction: float, reward: float) -> float:
-    """Return with what probability a reader who goes from the top looks at the next position."""
+    """Return the probability that a user who reads from the top examines the next position.
+
+    It follows from the probability ``examined`` that this position is examined and from its reward.
+    """
     if reward > 0.0:
         return AFTER_CLICK[chain % 4]
     return AFTER_SKIP[chain // 4] * examined * (1.0 - attraction) / (1.0 - examined * attraction)
@@ -97,7 +106,7 @@ def looks_on(chain: int, examined: float, attraction: float, reward: float) -> f
 
 @kernel
 def base_rate(readers: Readers, lane: int, hypothesis: int, arms: Ints) -> float:
-    """Return the attraction of the arms on offer, all taken together."""
+    """Return the mean attraction of all arms on offer, from their pooled counts."""
     clicks, seen = 0.3, 1.0
     for i in range(len(arms)):
         clicks += readers.clicks[lane, arms[i]]
@@ -109,7 +118,7 @@ def base_rate(readers: Readers, lane: int, hypothesis: int, arms: Ints) -> float
 def attraction(readers: Readers, lane: int, hypothesis: int, arm: int, base: float, pull: float) -> float:
     """Return the mean attraction of an arm under a hypothesis.
 
-    It begins with four looks at the base rate times 1 + ``pull``, which :func:`pull_of` gives.
+    Its prior counts as four examinations at the base rate times 1 + ``shift``; see :func:`prior_shift`.
     """
     clicks = readers.clicks[lane, arm] + 4.0 * base * (1.0 + pull)
     return float(min(clicks / (readers.seen[lane, hypothesis, arm] + 4.0), 1.0 - LEAST))
@@ -117,13 +126,13 @@ def attraction(readers: Readers, lane: int, hypothesis: int, arm: int, base: flo
 
 @kernel
 def place_of(rank: int, arms: int) -> float:
-    """Return 1 for the first rank, −1 for the last one, and what is between."""
+    """Map a rank linearly to [−1, 1]: 1 for the first rank, −1 for the last one."""
     return 1.0 - 2.0 * rank / max(arms - 1, 1)
 
 
 @kernel
 def pull_of(rank: int, arms: int, doubted: bool) -> float:
-    """Return how far above or below the base rate an arm of the caller's list begins, as a share of it."""
+    """Return how far an arm's prior is above the base rate, as a share of it, by its rank on offer."""
     return (DOUBTED_PULL if doubted else PULL) * place_of(rank, arms)
 
 
@@ -131,11 +140,11 @@ def pull_of(rank: int, arms: int, doubted: bool) -> float:
 def believe(readers: Readers, lane: int, arms: Ints, doubted: bool) -> None:
     """Fill in mean and spread of the arms on offer, over all hypotheses, and their ranks.
 
-    If it is ``doubted`` how far the order on offer says how good arms are, that widens the spread, most where
-    an arm was seen least.
+    ``doubted`` says that the order on offer may be a weak guess of the arms' quality: this widens the spread,
+    most for arms that were examined least.
 
-    Attractions under a hypothesis count in units of the best hypothesis's base rate, as they are
-    known up to a factor only.
+    Attractions under a hypothesis are scaled to the best hypothesis's base rate, as they are
+    identified only up to a factor.
     """
     weights = readers.weights[lane]
     mean, spread = readers.mean[lane], readers.spread[lane]
@@ -167,9 +176,9 @@ def believe(readers: Readers, lane: int, arms: Ints, doubted: bool) -> None:
 
 
 def beliefs_of(readers: Readers, lane: int, doubted: bool) -> ArmBeliefs:
-    """Return what a key believes of the attraction of all its arms, as in :func:`believe`.
+    """Return a key's posteriors of the attraction of all its arms, as :func:`update_beliefs` computes them.
 
-    The Beta posteriors are those of the same mean and variance; plays are the looks expected.
+    Each is the Beta distribution of the same mean and variance; plays are the expected examinations.
     """
     alone = Readers._make(field[lane : lane + 1].copy() for field in readers)
     believe(alone, 0, np.arange(alone.clicks.shape[1]), doubted)
@@ -182,7 +191,7 @@ def beliefs_of(readers: Readers, lane: int, doubted: bool) -> ArmBeliefs:
 
 @kernel
 def forget_beliefs(readers: Readers, lane: int) -> None:
-    """Put the scratch back as it was."""
+    """Reset the workspace of a lane."""
     for arm in range(readers.mean.shape[1]):
         readers.mean[lane, arm] = 0.0
         readers.spread[lane, arm] = 0.0
@@ -191,7 +200,7 @@ def forget_beliefs(readers: Readers, lane: int) -> None:
 
 @kernel
 def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: Floats, doubted: bool) -> None:
-    """Learn what was clicked in a list, under each hypothesis, from the top."""
+    """Update counts and weights of all hypotheses with the clicks on a list, from the top."""
     weights, rank = readers.weights[lane], readers.rank[lane]
     for i in range(len(arms)):
         rank[arms[i]] = i

@@ -1,10 +1,10 @@
-"""BWC, "bandit with classifier": restart when a context announces an event, and learn which do."""
+"""BWC, "bandit with classifier": restart when a context announces an event, and learn which contexts do."""
 
-# 1. ``Phases`` and ``Diary``: where each lane stands, and the latest restarts of all, with their contexts.
-# 2. ``begin_phase``: adapting, then testing; a phase may take over what the last one learned.
-# 3. ``note_trigger``, ``note_witness``, ``shows_change``: was there an event? The best arms before and after
-#    say it.
-# 4. ``give_label``: then the context was an event, or not, and the classifier learns which.
+# 1. ``Phases`` and ``RestartLog``: the phase of each lane, and the latest restarts of all lanes.
+# 2. ``begin_phase``: adapting, then testing; a phase may continue with the bandit of the last one.
+# 3. ``record_restart``, ``store_witness``, ``detect_change``: compare the best arms before and after a
+#    restart.
+# 4. ``label_trigger``: label the context as an event or not; the classifier learns the label.
 # 5. ``BWC``: the policy around an inner one (Syed et al. 2009, algorithm 1).
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class Restart(NamedTuple):
         Round of the key, from 1, whose context the classifier took for an event.
     context : array of float64, shape (dim,)
     label : bool or None
-        False if the best arm turned out not to have changed, True if it had; None as long as,
-        or wherever, nothing could be known.
+        False if the best arm had not changed, True if it had; None if this is not, or not yet, known.
     """
 
     round: int
@@ -48,29 +47,30 @@ class Restart(NamedTuple):
 
 
 class Diagnostics(NamedTuple):
-    """What a policy's own record says of its assumptions.
+    """Checks of a policy's assumptions against its log of restarts.
 
-    Labels are counted among the restarts that are still remembered.
+    Labels are counted over the restarts that are still in the log.
 
     Attributes
     ----------
     restarts : int
-        All restarts so far, of all keys.
+        Number of restarts so far, of all keys.
     false_labels, true_labels, unlabelled : int
+        Number of restarts by label.
     close : int
         True-labelled restarts that came less than 2·L rounds after another one of their key.
     contradictions : int
-        Contexts that were labelled true, and that the classifier now takes for no event.
+        Contexts that were labelled true, but that the classifier now takes for no event.
     outside : int
-        Contexts outside of what the classifier knows, as the learner counted them since it was
-        made or loaded.
+        Contexts outside the range of the classifier, as counted by the learner since it was
+        created or loaded.
     warnings : tuple of str
-        What of this contradicts the policy's assumptions.
+        Contradictions to the policy's assumptions.
 
     Notes
     -----
-    False labels on true events, events during testing and events that were missed cannot be
-    known from the clicks; ``python -m studies syed2009-labels`` counts them where the truth is known.
+    False labels on true events, events during testing and missed events cannot be
+    detected from the clicks; ``python -m studies syed2009-labels`` counts them in simulations.
     """
 
     restarts: int
@@ -84,14 +84,14 @@ class Diagnostics(NamedTuple):
 
 
 class Phases(NamedTuple):
-    """Where each lane stands in its phases.
+    """The present phase of each lane.
 
     Attributes
     ----------
     number : array of int64, shape (lanes,)
-        The present phase: odd while testing, even while adapting, 0 before the first round.
+        Number of the present phase: odd while testing, even while adapting, 0 before the first round.
     length : array of int64, shape (lanes,)
-        Rounds of the present phase that were learned.
+        Rounds learned in the present phase.
     seen : array of int64, shape (lanes,)
         Impressions of the key.
     epochs : array of int64, shape (lanes,)
@@ -99,15 +99,15 @@ class Phases(NamedTuple):
     late : array of int64, shape (lanes, arms)
         Plays in the later half of the first L rounds of the phase.
     good : array of bool, shape (lanes, arms)
-        G⁺ of the most recent full phase.
+        G⁺, the good arms, of the most recent full phase.
     full : array of bool, shape (lanes,)
-        Whether there has been one.
+        Whether there has been a full phase.
     context : array of float64, shape (lanes, dim)
         Context of the first round of the present testing phase.
     witnesses : array of float64, shape (lanes, witnesses, dim)
-        Contexts of further rounds of it.
+        Contexts of further rounds of the present testing phase.
     entry : array of int64, shape (lanes,)
-        Where the present testing phase stands in the diary.
+        Index of the present testing phase's restart in the log.
     """
 
     number: IntCount
@@ -123,12 +123,12 @@ class Phases(NamedTuple):
 
 
 class Diary(NamedTuple):
-    """The latest restarts of all lanes, a ring; every array has a leading axis of 1.
+    """The latest restarts of all lanes, in a ring buffer; every array has a leading axis of 1.
 
     Attributes
     ----------
     restarts : array of int64, shape (1, 1)
-        Restarts so far.
+        Number of restarts so far.
     lane, round, label : array of int64, shape (1, entries)
     context : array of float64, shape (1, entries, dim)
     """
@@ -142,9 +142,9 @@ class Diary(NamedTuple):
 
 @kernel
 def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
-    """Enter the next phase, with a fresh bandit or with what the last phase learned."""
+    """Start a lane's next phase, with a restarted bandit if ``fresh``, else with that of the last phase."""
     phases = state.phases
-    # Odd numbers are testing phases, even ones adapting; one that is audited ends in a test, too.
+    # Odd numbers are testing phases, even ones adapting; an audit also leads from adapting to testing.
     phases.number[lane] += 1
     phases.length[lane] = 0
     phases.late[lane, :] = 0
@@ -155,7 +155,7 @@ def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
 
 @kernel
 def note_trigger(state: Any, lane: int, context: Floats) -> None:
-    """Keep the context that began a testing phase, for its label."""
+    """Add a restart to the log, and store its context to be labelled at the end of the testing phase."""
     phases, diary = state.phases, state.diary
     entry = diary.restarts[0, 0] % diary.lane.shape[1]
     diary.restarts[0, 0] += 1
@@ -172,8 +172,8 @@ def note_trigger(state: Any, lane: int, context: Floats) -> None:
 
 @kernel
 def note_witness(params: Any, phases: Phases, lane: int, context: Floats) -> None:
-    """Keep the context if it is one of those, spread over L/4 rounds, that share the label."""
-    # Early ones: an event among them would still show at the phase's end.
+    """Store every (L/4n)-th context of the testing phase as a witness, up to n, to share its label."""
+    # Only early contexts: an event among them would still be noticed at the phase's end.
     wanted = phases.witnesses.shape[1]
     step = max(params.test_rounds // 4 // wanted, 1)
     length = phases.length[lane]
@@ -184,7 +184,7 @@ def note_witness(params: Any, phases: Phases, lane: int, context: Floats) -> Non
 
 @kernel
 def shows_change(params: Any, state: Any, lane: int) -> bool:
-    """Replace G⁺ by that of the present phase; return whether its G⁻ meets the G⁺ before it."""
+    """Update the good arms G⁺ from the present phase; return whether one of the old G⁺ is bad now."""
     phases = state.phases
     most = 0
     for arm in range(1, phases.late.shape[1]):
@@ -193,8 +193,7 @@ def shows_change(params: Any, state: Any, lane: int) -> bool:
     reference = estimate(params.policy, state.policy, lane, most)
     changed = False
     for arm in range(phases.late.shape[1]):
-        # Algorithm 2, lines 8 to 11: good within ¼, bad beyond ½ of the least shift; what lies between is
-        # neither.
+        # Algorithm 2, lines 8 to 11: good within ¼ of the minimum shift, bad beyond ½ of it, else neither.
         gap = reference - estimate(params.policy, state.policy, lane, arm)
         changed = changed or (phases.good[lane, arm] and gap > 0.5 * params.min_shift)
         phases.good[lane, arm] = gap <= 0.25 * params.min_shift
@@ -203,7 +202,7 @@ def shows_change(params: Any, state: Any, lane: int) -> bool:
 
 @kernel
 def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
-    """Label the context that began the testing phase; a false one teaches the classifier."""
+    """Label the context that began the testing phase; the classifier learns it if the label is false."""
     phases, diary = state.phases, state.diary
     if not changed:
         row = lane if params.per_key else 0
@@ -211,7 +210,7 @@ def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
         for k in range(phases.witnesses.shape[1]):
             learn_false(params.classifier, state.classifier, row, phases.witnesses[lane, k])
     entry = phases.entry[lane]
-    # The diary is a ring of all lanes: the entry may have been written over by another key's restart.
+    # The log is a ring buffer of all lanes: another key's restart may have overwritten the entry.
     if diary.lane[0, entry] == lane:
         diary.label[0, entry] = TRUE if changed else FALSE
 
@@ -222,39 +221,39 @@ class BWC(Restarting):
 
     Phases alternate. A *testing* phase lasts ``test_rounds`` rounds of its key; an *adapting*
     phase lasts until the classifier says "event", and that round is the first of the next
-    testing phase. After ``test_rounds`` rounds of a phase the arms are guessed to be good, bad
+    testing phase. After ``test_rounds`` rounds of a phase the arms are classified as good, bad
     or neither. If at the end of a testing phase no arm that was good in the most recent full
     phase is bad now, nothing has changed: the context that began the phase is labelled false,
-    and the classifier learns it. Nobody has to label anything.
+    and the classifier learns it. No labels by hand are needed.
 
-    Where feedback comes late, rounds are counted as they are learned, and a restart happens at
-    once, with the impression that announces it.
+    With late feedback, rounds are counted as they are learned, and a restart happens at
+    once, with the impression that announces the event.
 
     Parameters
     ----------
     policy : Policy or int or sequence of str
-        What decides within a phase: UCB1, KLUCB, Thompson or EpsilonGreedy; or only the arms,
+        The policy within a phase: UCB1, KLUCB, Thompson or EpsilonGreedy; or only the arms,
         for UCB1.
     classifier : Classifier
-        Such as ``Rectangle(dim=2, margin=0.1)``.
+        The classifier of contexts, such as ``Rectangle(dim=2, margin=0.1)``.
     test_rounds : int, default 500
         L, the length of a testing phase; at least 2. Two events of a key should be at least 2·L
         of its rounds apart.
     min_shift : float, default 0.1
-        By how much an event lowers, against the new best arm, an arm that was best; in (0, 1].
+        Least amount by which an event lowers a formerly best arm below the new best arm; in (0, 1].
     merge_phases : bool, default True
-        Whether an adapting phase goes on with what its testing phase has learned, instead of
-        starting cold as in the paper's pseudocode.
+        Whether an adapting phase continues with the bandit of its testing phase, instead of
+        restarting it as in the paper's pseudocode.
     per_key : bool, default False
-        Whether each key has a classifier of its own, instead of one for all.
+        Whether each key has a separate classifier, instead of one for all.
     witnesses : int, default 0
-        Further contexts of a testing phase, from its first quarter, that are labelled false along
-        with the one that began it. They cost nothing and teach the classifier faster; but an
+        Number of further contexts from the first quarter of a testing phase that are labelled false along
+        with the one that began it. They cost nothing and the classifier learns faster; but an
         event among them that is not noticed becomes a false label.
     audit_rounds : int, default 0
-        After so many rounds an adapting phase ends without an event, so that a context which was
-        taken for none is tested, too; 0 for never. Each audit costs a restart; it repairs what a
-        missed event has spoiled.
+        Number of rounds after which an adapting phase ends without an event, so that contexts which the
+        classifier takes for no event are tested, too; 0 for never. Each audit costs a restart; it repairs the
+        effect of missed events.
 
     Raises
     ------
@@ -264,11 +263,11 @@ class BWC(Restarting):
     References
     ----------
     Syed, Slivkins, Mishra (2009), "Adapting to the shifting intent of search queries", full
-    version, algorithm 1 and section 4. The guess is that of algorithm 2, lines 8 to 11, whatever
-    the policy: v* is the arm played most often in the last ⌊L/2⌋ of the L rounds, an arm is good
+    version, algorithm 1 and section 4. Arms are classified as in algorithm 2, lines 8 to 11, for every
+    policy: v* is the arm played most often in the last ⌊L/2⌋ of the L rounds, an arm is good
     if its mean is at most ``min_shift``/4 below that of v*, bad if it is more than
-    ``min_shift``/2 below. ``witnesses`` and ``audit_rounds`` are ours: section 9 asks for labels
-    upon negative predictions.
+    ``min_shift``/2 below. ``witnesses`` and ``audit_rounds`` are tacit's additions: section 9 asks for
+    labels upon negative predictions.
 
     Examples
     --------
@@ -374,7 +373,7 @@ class BWC(Restarting):
         ]
 
     def diagnostics(self, state: State) -> Diagnostics:
-        """Return what the record of restarts says of the policy's assumptions."""
+        """Return counts of restarts and labels, with warnings where they contradict the assumptions."""
         diary = state.diary
         count, size = int(diary.restarts[0, 0]), diary.lane.shape[1]
         labels = diary.label[0, : min(count, size)]
@@ -412,7 +411,7 @@ class BWC(Restarting):
         return int((same & (np.diff(rounds[order]) < 2 * self.test_rounds)).sum())
 
     def _contradictions(self, state: State, events: Ints) -> int:
-        """Count the contexts of events that the classifier would now let pass."""
+        """Count the contexts of events that the classifier now takes for no event."""
         params, diary = self.classifier.params, state.diary
         return sum(
             not predict(
@@ -433,7 +432,7 @@ class BWC(Restarting):
         if not first and not adapting:
             if phases.witnesses.shape[1] > 0:
                 note_witness(params, phases, lane, context)
-        # In a testing phase the classifier is not asked: algorithm 1 tests to its end.
+        # A testing phase does not use the classifier: algorithm 1 tests to its end.
         elif first or audited or predict(params.classifier, state.classifier, row, context):
             begin_phase(params, state, lane, not first)
             note_trigger(state, lane, context)
@@ -446,7 +445,7 @@ class BWC(Restarting):
         length, full = phases.length[lane], params.test_rounds
         if length > full:
             return
-        # v* is played most in the later half: by then the bandit has found its arm.
+        # v* is the most played arm of the later half: by then the bandit has found the best arm.
         if length > full - full // 2:
             phases.late[lane, outcome.shown] += 1
         if length == full:

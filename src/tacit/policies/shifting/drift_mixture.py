@@ -1,9 +1,9 @@
-"""A mixture over when intent last shifted, beside a memory that fades: for shifts that hide.
+"""DriftMixture: hypotheses about when intent last shifted, plus a fading memory for drift and hidden shifts.
 
-It is ``ShiftMixture`` but for four things, each said once below: lines that know how unlike a Beta's two
-sides are (``odds``), newcomers that are never refused and do not forget everything (``enter``), the
-memory, drawn beside the hypotheses by what it foretold, and warnings, which are believed as far as what
-was clicked after earlier ones bears them out (``take_warning``).
+It differs from ``ShiftMixture`` in four ways: the deviation of an arm's log-odds accounts for the skew of the
+Beta distribution (``odds``); new hypotheses are always added, and keep a part of the counts (``enter``); a
+fading memory competes with the hypotheses by its predictions; and the weight of a warning follows from the
+clicks after earlier warnings (``start_warning``).
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from tacit.policies.index import LATER
 from tacit.policies.shifting import hypotheses, shift_mixture
 from tacit.policies.shifting.shared_priors import Priors, count_round
 
-# Where eight hypotheses are counted, the memory is the ninth.
+# The memory's index, after the eight hypotheses.
 MEMORY = hypotheses.HYPOTHESES
-# What the memory weighs at first, and is dealt of all weight that is dealt anew.
+# The memory's prior weight, at first and whenever weight is redistributed.
 MEMORY_WEIGHT = 0.2
-# The share of all weight that is dealt anew each round, by the root of how often rates change; the most.
+# Share of all weight that is redistributed each round, per square root of the rate of changes; its maximum.
 SHARE, MOST_SHARE = 0.1, 0.05
-# How much of its counts the memory keeps a round, and how many plays of an arm it knows at most.
+# The memory's discount per round, and the maximum number of plays of an arm in it.
 KEPT, MOST_PLAYS = 0.998, 30.0
-# Below this scale, counts are brought back to a scale of 1.
+# Below this scale, counts are rescaled to a scale of 1.
 LEAST_SCALE = 1e-6
-# The most that the share of changes which are announced may be supposed to be.
+# Upper limit of the prior share of changes that are announced.
 MOST_ANNOUNCED = 0.99
-# After so many rounds it is known how far a warning was right; none is believed more than this.
+# Rounds after which a warning counts as right or wrong; the maximum probability of an announced change.
 SETTLED, SUREST = 300, 0.98
-# How often an announced change leaves the best arm as it was; in place of an earlier epoch, that it does.
+# Share of announced changes that leave the best arm as it was; the ``epoch`` argument that stands for one.
 UNSEEN, BUT_LEADER = 0.5, -2
-# Where changes are held to be announced, half a warning of so many is held to have been right before any.
+# Prior number of warnings, of which half of one was right, if changes are assumed to be announced.
 WARNED_BEFORE = 2.0
-# How many plays a new hypothesis takes over, in turns of all arms between two changes.
+# Plays that a new hypothesis takes over, per arm and expected change per round.
 TURNS = 20.0
 
 
 class Memory(NamedTuple):
-    """What each lane has seen of late, whatever has changed.
+    """Discounted counts of each lane, which fade whether or not rates change.
 
     Attributes
     ----------
     counts : array of float32, shape (lanes, arms, 2)
-        Successes and failures of each arm, of which ``scale`` is left by now.
+        Successes and failures of each arm, to be multiplied by ``scale``.
     scale : array of float64, shape (lanes,)
     weight : array of float64, shape (lanes,)
-        Probability that the memory foretells better than the hypotheses.
+        Posterior probability of the memory against the hypotheses.
     """
 
     counts: npt.NDArray[np.float32]
@@ -66,7 +66,7 @@ class Memory(NamedTuple):
 
 @kernel
 def remembered(state: Any, lane: int, arm: int) -> tuple[float, float]:
-    """Return the parameters of the Beta posterior of an arm by the memory."""
+    """Return the parameters of the Beta posterior of an arm under the memory."""
     memory, beta = state.memory, state.shared.priors.beta
     a = beta[0, 1 + arm, 0] + memory.scale[lane] * float(memory.counts[lane, arm, 0])
     b = beta[0, 1 + arm, 1] + memory.scale[lane] * float(memory.counts[lane, arm, 1])
@@ -75,7 +75,7 @@ def remembered(state: Any, lane: int, arm: int) -> tuple[float, float]:
 
 @kernel
 def fade(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> None:
-    """Let a round pass in which an arm had so many successes and failures."""
+    """Discount the memory by one round, and add the successes and failures of the arm played."""
     memory.scale[lane] *= KEPT
     scale, counts = memory.scale[lane], memory.counts[lane, arm]
     counts[0] = float(counts[0]) + hits / scale
@@ -93,9 +93,9 @@ def fade(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> Non
 
 @kernel
 def unannounced(params: Any, state: Any, lane: int) -> float:
-    """Return how large a share of changes nothing announces, by those that were found in all lanes.
+    """Return the estimated share of changes that are not announced, from the changes found in all lanes.
 
-    After a warning it is as if all were: what was announced may be in an arm that is not shown.
+    It is 1 while a warning is pending, as the announced change may be in an arm that is not shown.
     """
     if params.announced == 0.0 or state.warned[lane] > 0:
         return 1.0
@@ -108,7 +108,7 @@ def unannounced(params: Any, state: Any, lane: int) -> float:
 def weigh_memory(
     memory: Memory, lane: int, remembers: float, foretells: float, share: float, dealt: float
 ) -> None:
-    """Weigh the memory by how likely it and the hypotheses made a reward; deal out a share of all anew."""
+    """Update the memory's weight by the likelihoods of a reward, and redistribute a share of all weight."""
     weight = memory.weight[lane] * remembers
     weight /= weight + (1.0 - memory.weight[lane]) * foretells
     memory.weight[lane] = (1.0 - share) * weight + share * dealt
@@ -116,7 +116,7 @@ def weigh_memory(
 
 @kernel
 def settle(state: Any, lane: int) -> None:
-    """Count the warning that waits as far as it was right: by the weight of a change since."""
+    """Count the pending warning, as right by the weight of the hypotheses of a change since."""
     own, found, right = state.own, state.shared.found, 0.0
     for h in range(hypotheses.HYPOTHESES):
         if own.born[lane, h] >= state.warned[lane]:
@@ -130,9 +130,10 @@ def settle(state: Any, lane: int) -> None:
 
 @kernel
 def take_warning(params: Any, state: Any, lane: int) -> float:
-    """Take in a context that announces a change, as far as earlier ones were right: return how far.
+    """Add hypotheses for a context that announces a change; return the probability of the change.
 
-    What it announces may leave the best arm as it was, so that only what is not shown can bear it out.
+    The probability follows from earlier warnings. One hypothesis is that the best arm stayed as it was, which
+    only plays of other arms can confirm. A context soon after another warning is ignored.
     """
     own, found = state.own, state.shared.found
     if state.warned[lane] > 0:
@@ -155,14 +156,14 @@ def take_warning(params: Any, state: Any, lane: int) -> float:
 
 @kernel
 def heed_by_memory(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
-    """Take in what a context may announce; nothing without a margin."""
+    """Weigh a warning if the context is unusual, and lower the memory's weight; nothing without a margin."""
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
         state.memory.weight[lane] *= 1.0 - take_warning(params, state, lane)
 
 
 @kernel
 def most_alike(own: hypotheses.Hypotheses, priors: Priors, lane: int, means: Floats) -> tuple[int, int]:
-    """Return the hypotheses that are merged at least loss, the first into the second."""
+    """Return the two hypotheses that can be merged at the least loss, the first into the second."""
     arms, heaviest, first, second = own.counts.shape[2], hypotheses.heaviest_of(own, lane), -1, -1
     for h in range(hypotheses.HYPOTHESES):
         for arm in range(arms):
@@ -185,21 +186,21 @@ def most_alike(own: hypotheses.Hypotheses, priors: Priors, lane: int, means: Flo
 
 @dataclass(frozen=True, repr=False)
 class DriftMixture(shift_mixture.ShiftMixture):
-    """Play what is best under a drawn hypothesis about when intent last shifted, or by a fading memory.
+    """Play the best arm under a drawn hypothesis about when intent last shifted, or under a fading memory.
 
-    As ``ShiftMixture``, with what that one lacks where many arms drift or a shift hides in an arm which is
-    not shown: a memory that forgets by age and by play foretells beside the hypotheses and is drawn by its
-    weight; a new hypothesis takes over as much of what was known as can't be learned anew between two
-    shifts; and the pool of hypotheses merges what foretells alike rather than refuse a newcomer.
+    It extends ``ShiftMixture`` for many arms that drift and for shifts in arms that are not shown. A memory,
+    discounted by rounds and limited in plays, competes with the hypotheses and is drawn by its weight. A new
+    hypothesis takes over the part of the counts that cannot be learned again between two shifts. And
+    hypotheses of similar rates are merged to make place for a new one.
 
     Parameters
     ----------
     arms, context_dim, margin, notice_within, priors
         As in ``ShiftMixture``.
     announced : float, default 0.0
-        How large a share of changes the signals in a context are held to announce before any was found,
-        from 0 to 0.99; the keys teach how large it is. The memory and hypotheses that nothing announced
-        count as much as the rest. :func:`auto` takes 0.9 where there are signals.
+        Prior share of the changes that the signals in a context announce, from 0 to 0.99; its true value is
+        learned over all keys. The remaining share is left to the memory and to hypotheses of unannounced
+        changes. :func:`auto` sets 0.9 if there are signals.
 
     Raises
     ------
@@ -208,7 +209,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     See Also
     --------
-    ShiftMixture : no memory: half the regret where nothing changes in 100,000 rounds, level in 10,000.
+    ShiftMixture : no memory; half the regret if nothing changes in 100,000 rounds, equal regret in 10,000.
 
     Examples
     --------
@@ -263,17 +264,17 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @param
     def idle(self) -> float:
-        """The least weight of a hypothesis that decides."""
+        """Minimum weight of an active hypothesis, one that can be drawn for a decision."""
         return 0.03
 
     @param
     def pace(self) -> float:
-        """How many changes are expected for each that was found."""
+        """Factor on the estimated rate of changes."""
         return 0.5
 
     @param
     def floor(self) -> float:
-        """The least that a parameter of a fitted prior may be."""
+        """Minimum of a fitted prior's parameters."""
         return 0.5
 
     def init(self, lanes: int) -> Any:
@@ -370,7 +371,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         count_round(shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
-        """Return the posteriors of the arms by what decides most: the memory or a hypothesis."""
+        """Return the posteriors of the arms under the memory or hypothesis of the largest weight."""
         memory = state.memory
         if memory.weight[lane] <= (1.0 - memory.weight[lane]) * state.own.weight[lane].max():
             return super().beliefs(state, lane)

@@ -1,17 +1,17 @@
-"""Hypotheses of each key about when its click rates last changed, weighed by what they foretell.
+"""Hypotheses of each key about when its click rates last changed, weighed by their predictions.
 
 Bayesian averaging over run lengths (Adams, MacKay 2007; for bandits Mellor, Shapiro 2013), with at
-most eight at a time, and with rates of earlier times among what a key may have changed to.
+most eight hypotheses at a time. A change may be to new rates or back to those of an earlier epoch.
 """
 
-# A round of a lane walks through it from top to bottom:
-# 1. ``posterior``, ``drawn``, ``deciding``: which hypothesis decides, by weight.
-# 2. ``likelihood_of``, ``weigh``: how likely each made the reward.
-# 3. ``believe``, ``recall``, ``remember``: a newer change is likelier than not: it is counted, the epoch
-#    kept.
-# 4. ``rate_of``, ``pass_round``, ``warn``: the rate of changes, and what a context announces.
-# 5. ``add_hypotheses``, ``place_hypothesis``: that the rates have changed just now, in the place of the
-#    lightest.
+# In the order of a lane's round:
+# 1. ``posterior``, ``draw_hypothesis``, ``active_weight``: draw the hypothesis that decides, by weight.
+# 2. ``reward_likelihood``, ``update_weights``: weigh each hypothesis by the likelihood of the reward.
+# 3. ``accept_change``, ``add_recalled_epochs``, ``store_epoch``: once a newer change has more than half of
+#    the weight, count it and store the counts of the epoch before it.
+# 4. ``change_rate``, ``advance_round``, ``weigh_warning``: the rate of changes, and announced changes.
+# 5. ``add_hypotheses``, ``set_hypothesis``: add that the rates have changed just now, in the place of the
+#    lightest hypothesis.
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ INITIAL, FRESH, RECALLED, ANNOUNCED, REVISED = 0, 1, 2, 4, 8
 DROPPED = 1e-12
 # No reward is less likely than this, so that one never excludes all hypotheses at once.
 IMPOSSIBLE = 1e-100
-# An epoch is remembered as at most so many plays of an arm, in thousandths.
+# An epoch is stored as at most this many plays of an arm, in thousandths.
 RECALLED_PLAYS, THOUSANDTHS = 60.0, 1000.0
-# A change every 1000 rounds is expected of a key, as if 0.3 had been seen in 300.
+# Prior of a key's rate of changes: one in 1000 rounds, as if 0.3 had been seen in 300.
 HAZARD_FOUND, HAZARD_ROUNDS, HAZARD_MOST = 0.3, 300.0, 0.05
 SPAWN_MOST = 0.5
-# A warning that is right less often than this is none.
+# A warning that is less likely to be right than this is ignored.
 WORTHLESS, WARNED_ROUNDS = 0.002, 20
 MOST_COUNTED = 2.0**23
 
 
 class Hypotheses(NamedTuple):
-    """What each lane has learned.
+    """State of each lane.
 
     Attributes
     ----------
     weight : array of float64, shape (lanes, 8)
-        Posterior probability of each hypothesis; 0 where there is none.
+        Posterior probability of each hypothesis; 0 for an empty place.
     counts : array of float32, shape (lanes, 8, arms, 2)
-        Successes and failures of each arm since the change, or before it, if rates recur.
-        Fractions are lost above some 10⁶; above 8 388 608 both are halved, since nothing could be
-        added to one above twice that, and the other would catch up.
+        Successes and failures of each arm since the change, and in the earlier epoch if its rates recur.
+        Fractions are lost above some 10⁶. Above 8 388 608 both counts are halved, as above twice that single
+        precision could add nothing to the larger one while the smaller one grew.
     born : array of int32, shape (lanes, 8)
-        Round after which the rates have changed; 0 for the hypothesis that they never have.
+        Round after which the rates changed; 0 for the hypothesis that they never have.
     kind : array of int8, shape (lanes, 8)
-        1 if the rates are new since, 2 if they are those of an earlier epoch; 4 more if a
+        1 if the change was to new rates, 2 if to the rates of an earlier epoch; plus 4 if a
         context announced it.
     leading : array of int8, shape (lanes,)
-        The hypothesis that is believed.
+        The accepted hypothesis.
     rounds : array of int64, shape (lanes,)
     hazard : array of float64, shape (lanes,)
         Probability of a change since hypotheses were last added.
     found : array of int32, shape (lanes,)
-        Changes that were believed.
+        Number of accepted changes.
     warnings, announced : array of int32, shape (lanes,)
-        Contexts that announced a change, and changes found that were announced.
+        Contexts that announced a change, and accepted changes that were announced.
     epochs : array of int8, shape (lanes,)
-        How many are remembered.
+        Number of stored epochs.
     remembered : array of uint16, shape (lanes, 4, arms, 2)
         Thousandths of successes and failures in earlier epochs, the latest first.
     """
@@ -87,7 +87,7 @@ class Hypotheses(NamedTuple):
 
     @classmethod
     def unchanged(cls, lanes: int, arms: int) -> Hypotheses:
-        """Return lanes that have seen nothing, and believe that nothing has changed."""
+        """Return the state of lanes before the first round: all weight is on "nothing has changed"."""
         weight = np.zeros((lanes, HYPOTHESES))
         weight[:, 0] = 1.0
         return cls(
@@ -107,14 +107,14 @@ class Hypotheses(NamedTuple):
 
 
 class ChangesFound(NamedTuple):
-    """What changes were like, of all keys; every array has shape (1,).
+    """Numbers of changes and warnings over all keys; every array has shape (1,).
 
     Attributes
     ----------
     fresh, recalled : array of float64
-        Changes to new rates, and to those of an earlier epoch.
+        Accepted changes to new rates, and to the rates of an earlier epoch.
     warnings, announced : array of float64
-        Contexts that announced a change, and changes found that were announced.
+        Contexts that announced a change, and accepted changes that were announced.
     """
 
     fresh: Floats
@@ -127,10 +127,10 @@ class ChangesFound(NamedTuple):
 def posterior(own: Hypotheses, priors: Priors, lane: int, h: int, arm: int) -> tuple[float, float]:
     """Return the parameters of the Beta posterior of an arm under a hypothesis.
 
-    Only that nothing has changed begins with the arm's own prior: a change of all keys at once
-    would make it wrong.
+    Only the hypothesis that nothing has changed starts with the arm's own prior: a change of all keys at once
+    would make that prior wrong.
     """
-    # Row 0 is the prior of any arm, row 1 + arm that of this one.
+    # Row 0 is the common prior of all arms, row 1 + arm the prior of this arm.
     row = 1 + arm if own.kind[lane, h] == INITIAL else 0
     a = priors.beta[0, row, 0] + float(own.counts[lane, h, arm, 0])
     b = priors.beta[0, row, 1] + float(own.counts[lane, h, arm, 1])
@@ -139,7 +139,7 @@ def posterior(own: Hypotheses, priors: Priors, lane: int, h: int, arm: int) -> t
 
 @kernel
 def drawn(own: Hypotheses, lane: int, uniform: float, idle: float) -> int:
-    """Return a hypothesis, drawn by weight among those that decide."""
+    """Draw a hypothesis by weight among the active ones, whose weight is at least ``idle``."""
     left = uniform * deciding(own, lane, idle)
     last = 0
     for h in range(HYPOTHESES):
@@ -153,7 +153,7 @@ def drawn(own: Hypotheses, lane: int, uniform: float, idle: float) -> int:
 
 @kernel
 def deciding(own: Hypotheses, lane: int, idle: float) -> float:
-    """Return the weight of the hypotheses that decide: of at least ``idle``."""
+    """Return the total weight of the active hypotheses, whose weight is at least ``idle``."""
     total = 0.0
     for h in range(HYPOTHESES):
         if own.weight[lane, h] >= idle:
@@ -163,7 +163,7 @@ def deciding(own: Hypotheses, lane: int, idle: float) -> float:
 
 @kernel
 def likelihood_of(a: float, b: float, reward: float, scale: float) -> float:
-    """Return how likely Beta(a, b) makes a reward that tells as much as ``scale`` clicks."""
+    """Return the likelihood, under Beta(a, b), of a reward that counts as ``scale`` clicks."""
     if reward == 1.0:
         likelihood = a / (a + b)
     elif reward == 0.0:
@@ -178,9 +178,9 @@ def likelihood_of(a: float, b: float, reward: float, scale: float) -> float:
 
 @kernel
 def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float) -> float:
-    """Weigh each hypothesis by how likely it made a reward, and count the reward for it.
+    """Multiply each hypothesis's weight by its likelihood of a reward, and count the reward for it.
 
-    Returns how likely all of them made it.
+    Returns the likelihood of the reward under all hypotheses.
     """
     total = 0.0
     for h in range(HYPOTHESES):
@@ -190,12 +190,12 @@ def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, s
             total += own.weight[lane, h]
             own.counts[lane, h, arm, 0] = float(own.counts[lane, h, arm, 0]) + scale * reward
             own.counts[lane, h, arm, 1] = float(own.counts[lane, h, arm, 1]) + scale * (1.0 - reward)
-            # Single precision stops counting at 2²⁴; halved, the mean stays and new rewards still count.
+            # Single precision stops counting at 2²⁴; halving keeps the mean, and new rewards still count.
             if max(own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]) > MOST_COUNTED:
                 own.counts[lane, h, arm, 0] *= np.float32(0.5)
                 own.counts[lane, h, arm, 1] *= np.float32(0.5)
     for h in range(HYPOTHESES):
-        # Never 0 for the one that is believed: the epoch that is remembered is its.
+        # Never 0 for the accepted hypothesis: its counts are stored as an epoch at the next change.
         own.weight[lane, h] /= total
         if own.weight[lane, h] < DROPPED:
             own.weight[lane, h] = DROPPED if h == own.leading[lane] else 0.0
@@ -204,19 +204,19 @@ def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, s
 
 @kernel
 def believe(params: Any, state: Any, lane: int) -> None:
-    """If a newer change than the one believed is likelier than not, believe it."""
+    """Accept a newer change than the accepted one if its weight is above ½: count it, and store the epoch."""
     own, found = state.own, state.shared.found
     old = own.leading[lane]
     new = old
     for h in range(HYPOTHESES):
-        # More than half: at most one hypothesis can have it, so what is believed is not a matter of order.
+        # At most one hypothesis can have more than half, so the result does not depend on their order.
         if own.weight[lane, h] > 0.5 and own.born[lane, h] > own.born[lane, old]:
             new = h
     kind = own.kind[lane, new]
     if new == old:
         return
     own.leading[lane] = new
-    # Counted as a change when it was found; now it is known that it was one to earlier rates.
+    # The change was counted as one to new rates when it was accepted; now it is one to earlier rates.
     if kind & REVISED:
         found.fresh[0] -= 1.0
         found.recalled[0] += 1.0
@@ -237,7 +237,7 @@ def believe(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def recall(params: Any, state: Any, lane: int) -> None:
-    """Add that a change just found was to an earlier epoch's rates, but the last one's."""
+    """Add hypotheses that the change just accepted was to the rates of an earlier epoch, except the last."""
     own, found = state.own, state.shared.found
     epochs = own.epochs[lane] - 1
     if epochs > 0:
@@ -250,7 +250,7 @@ def recall(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def leader_of(own: Hypotheses, priors: Priors, lane: int, counts: Any, scale: float) -> int:
-    """Return the arm of the highest mean among counts in so many parts of a play."""
+    """Return the arm of the highest mean; ``counts`` are in units of 1/scale plays."""
     leader, best = 0, -1.0
     a, b = priors.beta[0, 0, 0], priors.beta[0, 0, 1]
     for arm in range(counts.shape[0]):
@@ -263,10 +263,10 @@ def leader_of(own: Hypotheses, priors: Priors, lane: int, counts: Any, scale: fl
 
 @kernel
 def remember(own: Hypotheses, priors: Priors, lane: int, h: int) -> None:
-    """Put counts at the front of what is remembered, for the epoch of the same best arm, or for
-    the oldest."""
+    """Store a hypothesis's counts as the latest epoch, in place of the epoch with the same best arm or of the
+    oldest one."""
     leader = leader_of(own, priors, lane, own.counts[lane, h], 1.0)
-    # One epoch is kept for each best arm: an intent that recurs is found again, and four suffice.
+    # One epoch per best arm is stored: four suffice to recognize an intent that recurs.
     place = own.epochs[lane]
     for e in range(own.epochs[lane]):
         if leader_of(own, priors, lane, own.remembered[lane, e], THOUSANDTHS) == leader:
@@ -289,20 +289,21 @@ def remember(own: Hypotheses, priors: Priors, lane: int, h: int) -> None:
 
 @kernel
 def rate_of(own: Hypotheses, lane: int) -> float:
-    """Return how many changes a round of the lane brings, by what was found."""
+    """Return the estimated number of changes per round of the lane."""
     return float((HAZARD_FOUND + own.found[lane]) / (HAZARD_ROUNDS + own.rounds[lane]))
 
 
 @kernel
 def pass_round(params: Any, state: Any, lane: int, unannounced: float) -> None:
-    """Count a round of the lane, in which the rates may have changed, as far as nothing announces it.
+    """Count a round of the lane, in which the rates may have changed without an announcement.
 
-    They do at a rate of ``params.hazard`` or more; hypotheses are added every ``params.spawn`` rounds.
+    The rate of changes is at least ``params.hazard``; hypotheses are added every ``params.spawn`` rounds.
+    ``unannounced`` is the share of changes without an announcement.
     """
     own = state.own
     rate = params.pace * rate_of(own, lane) * unannounced
-    # The probability gathers over the rounds between two additions: eight hypotheses cannot begin every
-    # round.
+    # With only eight hypotheses, none can be added every round: the probability of a change is summed over
+    # the rounds between two additions.
     own.hazard[lane] += min(max(rate, params.hazard), HAZARD_MOST)
     own.rounds[lane] += 1
     if own.rounds[lane] % params.spawn == 0:
@@ -312,22 +313,23 @@ def pass_round(params: Any, state: Any, lane: int, unannounced: float) -> None:
 
 @kernel
 def warn(params: Any, state: Any, lane: int) -> float:
-    """Take in a context that announces a change, as far as such were right before: return how far.
+    """Add hypotheses for a context that announces a change; return the probability of the change.
 
-    So soon after another one it would only crowd out what was added then.
+    The probability follows from earlier announcements. Soon after another announcement the context is
+    ignored, as new hypotheses would only displace those that were added then.
     """
     own, found = state.own, state.shared.found
     for h in range(HYPOTHESES):
         if own.kind[lane, h] & ANNOUNCED and own.born[lane, h] + WARNED_ROUNDS > own.rounds[lane]:
             return 0.0
-    # How right warnings were for all keys is the prior of how right they are for this one.
+    # The share of right warnings over all keys is the prior of the share for this key.
     general = (0.5 + found.announced[0]) / (1.0 + found.warnings[0])
     change = (general + own.announced[lane]) / (1.0 + own.warnings[lane])
     own.warnings[lane] += 1
     found.warnings[0] += 1.0
     if change < WORTHLESS:
         return 0.0
-    # Something is left for what was believed: a certain warning would leave no way back.
+    # A certain change would leave the earlier hypotheses no weight, and no way back if it was wrong.
     change = min(change, 0.98)
     add_hypotheses(params, state, lane, change, ANNOUNCED)
     return float(change)
@@ -335,7 +337,10 @@ def warn(params: Any, state: Any, lane: int) -> float:
 
 @kernel
 def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int) -> None:
-    """Add that the rates have just changed with some probability, to new or to earlier ones."""
+    """Add hypotheses that the rates have just changed, to new or to earlier rates.
+
+    ``change`` is the probability of the change; ``flag`` is added to their kind.
+    """
     own, found = state.own, state.shared.found
     for h in range(HYPOTHESES):
         own.weight[lane, h] *= 1.0 - change
@@ -349,7 +354,7 @@ def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int)
 
 @kernel
 def heaviest_of(own: Hypotheses, lane: int) -> int:
-    """Return the hypothesis of most weight."""
+    """Return the hypothesis of the largest weight."""
     heaviest = 0
     for h in range(HYPOTHESES):
         if own.weight[lane, h] > own.weight[lane, heaviest]:
@@ -359,7 +364,7 @@ def heaviest_of(own: Hypotheses, lane: int) -> int:
 
 @kernel
 def lightest_of(own: Hypotheses, lane: int) -> int:
-    """Return the hypothesis of least weight that is neither the heaviest nor believed."""
+    """Return the hypothesis of the least weight that is neither the heaviest nor accepted."""
     heaviest, lightest = heaviest_of(own, lane), -1
     for h in range(HYPOTHESES):
         free = h != heaviest and h != own.leading[lane]
@@ -370,9 +375,9 @@ def lightest_of(own: Hypotheses, lane: int) -> int:
 
 @kernel
 def add_hypothesis(own: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
-    """Put a hypothesis in the place of the lightest, unless that is heavier or believed."""
+    """Replace the lightest hypothesis by a new one, if the new one has more weight."""
     lightest = lightest_of(own, lane)
-    # The number of hypotheses is fixed, so a new one must be likelier than what it replaces.
+    # The number of hypotheses is fixed, so a new one must be likelier than the one that it replaces.
     if own.weight[lane, lightest] < weight:
         place_hypothesis(own, lane, lightest, weight, kind)
         for arm in range(own.counts.shape[2]):
@@ -382,13 +387,13 @@ def add_hypothesis(own: Hypotheses, lane: int, weight: float, kind: int, epoch: 
 
 @kernel
 def remembered_of(own: Hypotheses, lane: int, epoch: int, arm: int, k: int) -> float:
-    """Return the successes or failures of an arm in an earlier epoch; 0 where ``epoch`` is -1."""
+    """Return the successes (k = 0) or failures (k = 1) of an arm in a stored epoch; 0 if ``epoch`` is -1."""
     return float(own.remembered[lane, epoch, arm, k]) / THOUSANDTHS if epoch >= 0 else 0.0
 
 
 @kernel
 def place_hypothesis(own: Hypotheses, lane: int, h: int, weight: float, kind: int) -> None:
-    """Put a hypothesis at a place, its counts still to be filled in."""
+    """Write a new hypothesis to place ``h``; the caller must fill in its counts."""
     own.weight[lane, h] = weight
     own.kind[lane, h] = kind
     own.born[lane, h] = 1 + own.rounds[lane]
@@ -396,7 +401,7 @@ def place_hypothesis(own: Hypotheses, lane: int, h: int, weight: float, kind: in
 
 @kernel
 def forget_lane(own: Hypotheses, lane: int) -> None:
-    """Let a lane begin anew."""
+    """Reset a lane."""
     own.weight[lane] = 0.0
     own.weight[lane, 0] = 1.0
     own.kind[lane] = INITIAL

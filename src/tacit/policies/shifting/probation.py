@@ -1,8 +1,8 @@
-"""A bandit that weighs a warning instead of believing it."""
+"""ProbationBandit: tests a warning of a shift by clicks before it forgets anything."""
 
-# One policy, its kernels in the order of a round: ``observe`` takes a warning in, ``choose`` draws an
-# explanation and plays the best arm under it, ``learn`` counts, and ends the probation when the odds are
-# clear; ``epoch`` counts restarts. What it weighs stands in ``probation_odds.py``.
+# One policy, its kernels in the order of a round: ``observe`` handles a warning; ``choose`` draws an
+# explanation and plays the best arm under it; ``learn`` counts, and ends the probation when the odds are
+# clear; ``epoch`` counts restarts. The odds are computed in ``probation_odds.py``.
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from tacit.policies.shifting import probation_odds
 
 @dataclass(frozen=True)
 class ProbationBandit(Policy):
-    """Weigh whether intent has shifted, round by round, and act on the odds.
+    """Weigh in each round whether intent has shifted, and act on the posterior odds.
 
-    After a warning (a context that the classifier takes for an event) the counts so far are
-    kept, and new ones are begun beside them. Three explanations compete: nothing has changed,
-    all arms have, or one has. What an arm does from then on moves the Bayes factor between its
-    old and its new counts. For each decision an explanation is drawn from the posterior, so a
-    warning costs only as much exploration as it is worth; once one explanation has won, the
-    counts are merged or the changed arms' old ones dropped.
+    A warning is a context that the classifier takes for an event. After a warning the old counts are
+    kept, and new counts start in addition. Three explanations compete: nothing has changed,
+    all arms have, or one has. Each reward updates the Bayes factor between an arm's
+    old and new counts. For each decision an explanation is drawn from the posterior, so a
+    warning causes only as much exploration as it is likely to be right. Once one explanation has won, old and
+    new counts are merged, or the old counts of changed arms dropped.
 
-    Between warnings each arm is tested all the time: its newest clicks are kept apart until they
-    favour "no change", and an arm whose clicks were not tested for long is, by and by, worth a
-    try. So events without a warning are found from the clicks alone.
+    Between warnings each arm is tested continuously: its newest clicks are kept separate until they
+    favour "no change", and an arm that was not tested for long becomes more and more likely to be
+    tried. So events without a warning are found from the clicks alone.
 
-    All priors are learned from what was found before, over all keys: how often events come with
-    and without a warning, how often they change all arms, and which keys have more of them. A
-    warning is worth the rate of announced events over the present rate of warnings, so that one
-    of many counts for little and a rare one for much. Its context is labelled false, for the
-    classifier, only where an event is all but excluded.
+    All priors are learned from earlier events, over all keys: the rates of events with
+    and without a warning, the share that change all arms, and which keys have more of them. The prior
+    probability that a warning is right is the rate of announced events over the present rate of warnings, so
+    a frequent warning counts for little and a rare one for much. A warning's context is labelled false, for
+    the classifier, only if an event is almost excluded.
 
     The propensity is exact: a sum over the explanations of the probability that the arm's score is
-    the largest, integrated to 1e-8 with the base ``thompson``. While a warning is weighed there are
-    as many explanations as arms and two more, and it costs as many times as much.
+    the largest, integrated to 1e-8 with the base ``thompson``. During a probation there are
+    arms + 2 explanations, and the propensity costs as many times as much.
 
     Parameters
     ----------
     arms : int or sequence of str
         How many arms there are, or their names.
     classifier : Classifier
-        What warns, such as ``Rectangle(dim=2, margin=0.1)``.
+        Classifier of contexts that gives the warnings, such as ``Rectangle(dim=2, margin=0.1)``.
     base : str, default "thompson"
         How arms are ranked under the drawn explanation: ``thompson`` or ``kl-ucb``.
     patience : int, default 200
@@ -59,15 +59,15 @@ class ProbationBandit(Policy):
     changes : float, default 0.99
         Probability with which an event that changes all arms changes any one of them, in (0, 1).
     announced : float, default 0.001
-        Rate of events with a warning, per impression of any key, before any was seen; in
-        (0, 0.5]. It weighs three events.
+        Prior rate of events with a warning, per impression of any key; in
+        (0, 0.5]. It counts as three events.
     surprise : float, default 0.001
-        The same for events without a warning; it weighs a tenth of an event.
+        The same for events without a warning; it counts as a tenth of an event.
     excluded : float, default 0.003
         Probability of an event below which it is excluded, and the warning's context is
         labelled false; in (0, 0.5].
     per_key : bool, default False
-        Whether each key has a classifier and a record of its own, instead of one for all.
+        Whether each key has a separate classifier and event record, instead of one for all.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class ProbationBandit(Policy):
 
     References
     ----------
-    Ours. Syed, Slivkins, Mishra (2009), section 9, asks for resilience against wrong labels and
+    tacit's own. Syed, Slivkins, Mishra (2009), section 9, ask for resilience against wrong labels and
     missed events. The defaults were chosen on simulated shifts; nothing is proved.
 
     Examples
@@ -122,7 +122,7 @@ class ProbationBandit(Policy):
 
     @param
     def base_place(self) -> int:
-        """Where its base stands in ``BASES``."""
+        """Index of the base in ``BASES``."""
         return probation_odds.BASES.index(self.base)
 
     def init(self, lanes: int) -> State:

@@ -1,9 +1,10 @@
-"""What a probation weighs, and how it chooses: an explanation is drawn, and arms are ranked by it."""
+"""Odds and choices of ProbationBandit: weigh explanations of the clicks, and play the best arm under one."""
 
-# 1. ``ProbationLanes``, ``EventRecord``: what a lane and all lanes know of events.
-# 2. ``weigh``: the odds that all arms changed, one did, or none; ``settle`` ends a probation by them.
-# 3. ``LaneDoubt``, ``drawn_choice``: an explanation is drawn, and the best arm under it is played.
-# 4. ``drawn_chance``: the exact probability of that choice.
+# 1. ``ProbationLanes``, ``EventRecord``: state of each lane, and statistics of events.
+# 2. ``weigh_explanations``: the odds that all arms changed, one did, or none; ``end_mode`` ends a probation
+#    by them.
+# 3. ``QuietRates``, ``choose_by_explanation``: draw an explanation, and play the best arm under it.
+# 4. ``choice_chance``: the exact probability of that choice.
 
 from __future__ import annotations
 
@@ -18,21 +19,21 @@ from tacit.policies.base import Impression
 from tacit.policies.stationary.beta_mixture import mixture_largest, two_valued_largest
 from tacit.policies.stationary.ucb import kl_upper_bound
 
-# ---- What a probation weighs: what each lane has learned, and the odds of what may have changed
+# ---- State of lanes, and the odds of changes
 
 QUIET, WARNED, SORTING = range(3)
 
-# Below this probability of an event a warning is not tried; at half of it a probation ends.
+# Below this probability of an event a warning starts no probation; at half of it a probation ends.
 LEAST = 0.02
-# From this probability on an event is certain, and its arms are sorted for so many rounds more.
+# From this probability on an event is certain, and the changed arms are determined in this many more rounds.
 CERTAIN, SORTED = 0.95, 60
-# Posterior odds at which an arm has changed without a warning.
+# Posterior odds above which an arm is taken to have changed without a warning.
 COMMIT = 5.0
-# Bayes factor, as a logarithm, at which an arm's new counts join the old.
+# Logarithm of the Bayes factor below which an arm's new counts are merged into the old.
 RENEWAL = -1.5
-# Share of the events that change all arms in which the arm being played shows nothing.
+# Share of the events that change all arms in which the clicks of the played arm show no change.
 UNSEEN = 0.03
-# How fast the rate of warnings forgets, per warning: the classifier learns, and warns less.
+# Discount of the rate of warnings, per warning: the classifier learns, and warns less.
 FORGET = 0.7
 # Weights of the priors, as numbers of events.
 ANNOUNCED_WEIGHT, SURPRISE_WEIGHT, LANE_WEIGHT = 3.0, 0.1, 0.3
@@ -40,28 +41,28 @@ WHOLE_WEIGHT, SINGLE_WEIGHT = 1.0, 0.5
 
 
 class ProbationLanes(NamedTuple):
-    """What each lane has learned, and where it stands.
+    """Counts and mode of each lane.
 
     Attributes
     ----------
     old, new : array of float64, shape (lanes, arms, 2)
         Rewards and missed rewards before the present window of the arm, and in it.
     factor : array of float64, shape (lanes, arms)
-        Logarithm of the Bayes factor for "this arm has changed", of the new counts.
+        Logarithm of the Bayes factor for "this arm has changed", from the new counts.
     start : array of float64, shape (lanes, arms)
         The lane's round before the window.
     rounds : array of float64, shape (lanes,)
     found, due : array of float64, shape (lanes,)
-        Events found, and those that the rates of all lanes made expect; sums of probabilities.
+        Events found, and events expected by the rates of all lanes; sums of probabilities.
     prior : array of float64, shape (lanes,)
         Prior probability of the event that is being weighed.
     mode : array of int64, shape (lanes,)
         0 if quiet, 1 in a probation after a warning, 2 after an arm has changed without one.
     length : array of int64, shape (lanes,)
-        Rounds of the mode that were learned.
+        Rounds learned in the mode.
     restarts : array of int64, shape (lanes,)
     context : array of float64, shape (lanes, dim)
-        Of the warning.
+        Context of the warning.
     """
 
     old: Floats
@@ -79,13 +80,13 @@ class ProbationLanes(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """What the events so far have taught, of all lanes or of each.
+    """Statistics of events and warnings; one row for all lanes, or one per lane.
 
     Attributes
     ----------
     rounds : array of float64, shape (rows,)
     warnings, span : array of float64, shape (rows,)
-        Warnings, and rounds in which they came; both fade with each warning.
+        Warnings, and the rounds in which they came; both are discounted at each warning.
     announced, surprises : array of float64, shape (rows,)
         Events with a warning (a sum of probabilities) and without.
     whole, single : array of float64, shape (rows,)
@@ -102,7 +103,7 @@ class EventRecord(NamedTuple):
 
 
 class Odds(NamedTuple):
-    """Posterior weights of three explanations; they need not add up to 1."""
+    """Posterior weights of three explanations, not normalized: all arms changed, one did, or none."""
 
     whole: float
     single: float
@@ -111,7 +112,7 @@ class Odds(NamedTuple):
 
 @kernel
 def propensity_to_shift(lanes: ProbationLanes, lane: int) -> float:
-    """Return how many times more often the lane has events than all lanes on average."""
+    """Return the lane's rate of events, as a multiple of the average over all lanes."""
     found, due = LANE_WEIGHT + lanes.found[lane], LANE_WEIGHT + lanes.due[lane]
     return float(min(found / due, 20.0))
 
@@ -132,7 +133,7 @@ def whole_share(record: EventRecord, row: int) -> float:
 
 @kernel
 def bayes_factor(lanes: ProbationLanes, lane: int, arm: int) -> float:
-    """Return the Bayes factor for a change of the arm, kept finite."""
+    """Return the Bayes factor for a change of the arm, limited to stay finite."""
     return float(np.exp(min(lanes.factor[lane, arm], 100.0)))
 
 
@@ -147,7 +148,7 @@ def sum_of_factors(lanes: ProbationLanes, lane: int) -> float:
 
 @kernel
 def weigh(params: Any, state: Any, lane: int) -> Odds:
-    """Weigh "all arms changed", "one arm changed" and "nothing changed"."""
+    """Return the posterior weights of "all arms changed", "one arm changed" and "nothing changed"."""
     lanes = state.lanes
     share = whole_share(state.record, lane if params.per_key else 0)
     arms = lanes.factor.shape[1]
@@ -163,7 +164,7 @@ def weigh(params: Any, state: Any, lane: int) -> Odds:
 
 @kernel
 def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Add what is new of an arm to the old, and begin its next window."""
+    """Merge an arm's new counts into the old ones, and start its next window."""
     for k in range(2):
         lanes.old[lane, arm, k] += lanes.new[lane, arm, k]
         lanes.new[lane, arm, k] = 0.0
@@ -173,14 +174,14 @@ def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
 
 @kernel
 def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Keep of an arm only what is new."""
+    """Drop an arm's old counts."""
     lanes.old[lane, arm] = 0.0
     lanes.factor[lane, arm] = 0.0
 
 
 @kernel
 def enter(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
-    """Begin a mode, with a prior probability of what is weighed in it."""
+    """Start a mode, with the prior probability of its event."""
     lanes.mode[lane] = mode
     lanes.prior[lane] = prior
     lanes.length[lane] = 0
@@ -188,7 +189,7 @@ def enter(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
 
 @kernel
 def note_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
-    """Enter what came of a probation or a surprise in the record; label the context."""
+    """Record the outcome of a probation or of an event without a warning; label the warning's context."""
     lanes, record = state.lanes, state.record
     row = lane if params.per_key else 0
     if lanes.mode[lane] == SORTING:
@@ -209,7 +210,7 @@ def note_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
 
 @kernel
 def settle(params: Any, state: Any, lane: int) -> None:
-    """End a mode: the arms that have probably changed start over, the others go on."""
+    """End a mode: drop the old counts of arms that probably changed, and merge the counts of the others."""
     lanes = state.lanes
     odds = weigh(params, state, lane)
     note_outcome(params, state, lane, odds)
@@ -231,7 +232,7 @@ def settle(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def draw_single(lanes: ProbationLanes, lane: int, uniform: float) -> int:
-    """Draw which arm changed, given that one did."""
+    """Draw the arm that changed, if one did."""
     last = lanes.factor.shape[1] - 1
     left = uniform * sum_of_factors(lanes, lane)
     for arm in range(last):
@@ -241,24 +242,25 @@ def draw_single(lanes: ProbationLanes, lane: int, uniform: float) -> int:
     return int(last)
 
 
-# ---- How a probation chooses: an explanation is drawn, and arms are ranked under it
+# ---- Choices: draw an explanation, and rank the arms under it
 
 BASES = ("thompson", "kl-ucb")
 THOMPSON, KL_UCB = range(2)
 
 EXCLUDED = 1e-12
-"""Explanations that are less probable do not count for the chance of an arm."""
+"""Explanations less probable than this are left out of an arm's propensity."""
 
 
 class LaneDoubt(NamedTuple):
-    """What the arms of a lane have in common while each may have changed without a warning.
+    """Rates of changes without a warning, the same for all arms of a lane.
 
     Attributes
     ----------
     recently, long_ago : float
-        Rates of changes of an arm, per round since any arm was tested, and since it was itself.
+        Rate at which an arm changes, per round since any arm was tested, and per round since the arm itself
+        was tested.
     tested : float
-        The round at which an arm was tested last.
+        The round in which an arm was tested last.
     """
 
     recently: float
@@ -268,7 +270,7 @@ class LaneDoubt(NamedTuple):
 
 @kernel
 def doubt_of(params: Any, state: Any, lane: int) -> LaneDoubt:
-    """Return how much the arms of a quiet lane are in doubt."""
+    """Return the rates of changes without a warning in a quiet lane."""
     lanes = state.lanes
     arms = lanes.factor.shape[1]
     row = lane if params.per_key else 0
@@ -282,7 +284,7 @@ def doubt_of(params: Any, state: Any, lane: int) -> LaneDoubt:
 
 @kernel
 def odds_of_arm(params: Any, lanes: ProbationLanes, lane: int, arm: int, doubt: LaneDoubt) -> Any:
-    """Return the odds that an arm has changed where each may have: weights for and against it."""
+    """Return the weights for and against a change of an arm, if arms change independently."""
     factor = bayes_factor(lanes, lane, arm)
     if lanes.mode[lane] == QUIET:
         age = lanes.rounds[lane] - lanes.start[lane, arm]
@@ -293,7 +295,7 @@ def odds_of_arm(params: Any, lanes: ProbationLanes, lane: int, arm: int, doubt: 
 
 @kernel
 def plays_in_all(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
-    """Return how often the arms on offer were played; if all have changed, in their windows."""
+    """Return the number of plays of the arms on offer; only those in their windows if all arms changed."""
     total = 0.0
     for arm in impression.arms:
         for k in range(2):
@@ -303,7 +305,7 @@ def plays_in_all(lanes: ProbationLanes, lane: int, impression: Impression, whole
 
 @kernel
 def bound(successes: float, failures: float, total: float) -> float:
-    """Return an upper confidence bound; above all others before the first play."""
+    """Return an arm's upper confidence bound; 2, above all others, before its first play."""
     plays = successes + failures
     if plays == 0.0:
         return 2.0
@@ -312,7 +314,7 @@ def bound(successes: float, failures: float, total: float) -> float:
 
 @kernel
 def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-    """Draw an explanation, and return the arm that is best under it."""
+    """Draw an explanation and return the best arm under it."""
     lanes = state.lanes
     quiet = lanes.mode[lane] == QUIET
     whole, single = False, -1
@@ -351,15 +353,15 @@ def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng
 
 
 class ArmScores(NamedTuple):
-    """The two scores that an arm on offer may have: unchanged, and from its window alone.
+    """The two possible scores of each arm on offer: if unchanged, and from its window alone.
 
     Attributes
     ----------
     first, second : array of float64, shape (2·offered,)
-        Parameters of the Betas that scores are drawn from, or the scores and nothing; first those
-        of all arms if unchanged.
+        Parameters of the Beta distributions of the scores; for ``kl-ucb``, ``first`` has the scores
+        themselves. The scores of unchanged arms come first.
     shares : array of float64, shape (2·offered,)
-        How likely an arm has them.
+        Probability that the arm has this score.
     """
 
     first: Floats
@@ -377,7 +379,10 @@ def fill_scores(
     doubt: LaneDoubt,
     scores: ArmScores,
 ) -> None:
-    """Fill in the scores if the arm at a place has changed, or, at −1, each may have."""
+    """Fill in the scores under an explanation.
+
+    ``place`` is the place of the arm that changed, −1 if each arm may have, and another number if none did.
+    """
     count = len(impression.arms)
     whole = place < 0 and lanes.mode[lane] != QUIET
     total = plays_in_all(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
@@ -401,10 +406,10 @@ def fill_scores(
 
 @kernel
 def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
-    """Return the probability that :func:`drawn_choice` returns an arm.
+    """Return the probability that :func:`choose_by_explanation` returns an arm.
 
-    It is summed over the explanations: that each arm may have changed by itself, that the one at a
-    place has, or that nothing has. In each the scores of the arms are independent.
+    It is summed over the explanations: each arm may have changed independently, the arm at one
+    place has changed, or nothing has. Under each the scores of the arms are independent.
     """
     lanes, arms, count = state.lanes, impression.arms, len(impression.arms)
     odds, doubt = Odds(1.0, 0.0, 0.0), LaneDoubt(0.0, 0.0, 0.0)
@@ -420,7 +425,7 @@ def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, sho
     total = odds.whole + odds.single + odds.nothing
     left, chance = total, 0.0
     for place in range(-1, count + 1):
-        # What is left in the end: that nothing has changed, or an arm that is not on offer.
+        # The last weight is that of "nothing has changed" and of a change in an arm that is not on offer.
         weight = left
         if place < 0:
             weight = odds.whole

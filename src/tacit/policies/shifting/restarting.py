@@ -1,8 +1,8 @@
-"""Policies that restart another: at announced shifts, the oracle at each; or a click model by its clicks."""
+"""Policies that restart another policy: at a signal, or when clicks deviate from a click model."""
 
-# 1. ``Restarting``: the choice is left to another policy, which begins anew now and then.
-# 2. ``OracleRestart``: at every event, as a bound on what can be reached.
-# 3. ``CUSUMRestart``: when clicks no longer are what a click model expects.
+# 1. ``Restarting``: base of the policies that run another policy and restart it.
+# 2. ``OracleRestart``: restarts at every event, as a bound on what detection can reach.
+# 3. ``CUSUMRestart``: restarts when clicks deviate from the predictions of a click model.
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tacit.policies.features.click_model import ClickModel
 from tacit.policies.features.laplace import LaplaceEC
 from tacit.policies.stationary.ucb import UCB1
 
-# ---- What policies have in common that run another policy and restart it
+# ---- Base of the policies that run another policy and restart it
 
 
 class Restarting(Wrapper, abstract=True):
-    """Base of the policies that leave the choice to another one and only restart it."""
+    """Base of the policies that leave the choice to another policy and only restart it."""
 
     knows_propensity = passed_on("knows_propensity")
 
@@ -44,7 +44,7 @@ class Restarting(Wrapper, abstract=True):
 
 
 def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> None:
-    """Refuse what cannot be restarted, or, where they are needed, gives no estimates."""
+    """Raise InvalidValue if a policy cannot be restarted, or has no estimates although they are needed."""
     restarts = isinstance(policy, Policy) and hasattr(policy, "restart")
     if restarts and (policy.restartable or not estimates):
         return
@@ -57,23 +57,23 @@ def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> Non
     raise InvalidValue(field, policy, remedy)
 
 
-# ---- The oracle of Syed et al. (2009): a policy that starts over at every event
+# ---- The oracle of Syed et al. (2009): a policy that is restarted at every event
 
 
 @dataclass(frozen=True)
 class OracleRestart(Restarting):
-    """Run a policy and restart it, before the choice, in each round whose signal says so.
+    """Run a policy and restart it, before the choice, in each round with a restart signal.
 
-    The paper calls it ORA. With a signal that tells the truth it bounds what any detection of
-    shifts can gain for the same policy; with an editor's flag it is of use as it is.
+    The paper calls it ORA. With a signal of all true events it bounds the gain of any detection of
+    shifts for the same policy; with an editor's flag as the signal it is of practical use.
 
     Parameters
     ----------
     policy : Policy
-        What is restarted: UCB1, KLUCB, Thompson, EpsilonGreedy, or a policy over features;
+        The policy to restart: UCB1, KLUCB, Thompson, EpsilonGreedy, or a policy over features;
         it may show lists, as CascadeEC does.
     signal : int, default 0
-        Which number of the context says so, by exceeding 1/2.
+        Index of the number in the context that signals a restart, by exceeding 1/2.
 
     Raises
     ------
@@ -143,34 +143,34 @@ class OracleRestart(Restarting):
         return int(state.restarts[lane])
 
 
-# ---- Restart a click model when its clicks no longer are what it expects
+# ---- Restart a click model when clicks deviate from its predictions
 
 
 @dataclass(frozen=True)
 class CUSUMRestart(Restarting):
-    """Run a policy over features and restart it when a two-sided CUSUM of its residuals says so.
+    """Run a policy over features and restart it when a two-sided CUSUM test of its residuals raises an alarm.
 
-    A residual is the reward minus the probability f that the policy's mean gives it, over
+    A residual is the reward minus the click probability f under the policy's mean, over
     sqrt(f(1 − f)). Two walks that never go below 0 add up residuals − k and −residuals − k; when
-    one of them exceeds h, the policy starts over. The test is armed some rounds after each start,
-    when the policy has found its feet.
+    one of them exceeds h, the policy is restarted. The test begins some rounds after each start,
+    when the policy's estimates are usable.
 
     Parameters
     ----------
     policy : Policy
-        What is restarted: LaplaceEC, ECBandit, LogisticTS and the like.
+        The policy to restart: LaplaceEC, ECBandit, LogisticTS and the like.
     drift : float, default 0.15
         The drift k that is tolerated, in standard deviations of a click; at least 0.
     threshold : float, default 30
         The height h of an alarm; above 0. The default suits parameters of scale 1 to 4 that are
-        drawn anew every 10,000 rounds; at 20 false alarms cost more than the delay at 30.
+        redrawn every 10,000 rounds; at 20, false alarms cost more than the delay at 30.
     armed : int, default 200
         Rewards after a start before the test begins; at least 0.
 
     Raises
     ------
     InvalidValue
-        If a parameter is out of its range, or the policy is not over features or shows lists.
+        If a parameter is out of its range, or the policy does not use features or shows lists.
 
     References
     ----------

@@ -1,8 +1,7 @@
-"""What all keys of a placement teach about one: priors of arms' click rates, fitted as they learn.
+"""Empirical Bayes: priors of arms' click rates, fitted to all keys of a placement as they learn.
 
-How many keys have more than j clicks, misses and plays of an arm is all that the beta-binomial
-likelihood needs, whatever decided which arm was played. Empirical Bayes: the maximum of that
-likelihood is the prior of the keys to come.
+The beta-binomial likelihood needs only the number of keys that have more than j clicks, misses and plays of
+an arm, however the played arms were chosen. The maximum of that likelihood is the prior of new keys.
 """
 
 from __future__ import annotations
@@ -14,33 +13,33 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
 
-# Plays of an arm and key that count.
+# The first plays of an arm by a key that count.
 BINS = 256
 SUCCESSES, FAILURES, PLAYS = range(3)
-# Imaginary keys of so many plays stand beside the real ones: of a uniform prior beside all arms,
-# of the common prior beside each.
+# Imaginary keys of this many plays regularize a fit: keys of a uniform prior the fit of the common prior,
+# keys of the common prior the fit of each arm's prior.
 IMAGINARY_PLAYS = 32
 BESIDE_ALL, BESIDE_ONE = 2.0, 5.0
 STEPS = 20
 LEAST, MOST = 0.02, 500.0
-# A refit, at first, and the growth to the next.
+# Rewards before the first fit; then the least number, and the least factor, to the next one.
 FIRST, MORE, GROWTH = 20.0, 10.0, 1.15
 
 
 class Priors(NamedTuple):
-    """Priors and what they were fitted to; every array has a leading axis of 1.
+    """Priors of arms and the statistics that they are fitted to; every array has a leading axis of 1.
 
     Attributes
     ----------
     tails : array of float64, shape (1, 1 + arms, 256, 3)
-        How many keys had more than j successes, failures and plays of an arm before their first
-        shift, fractions apportioned; the first row adds up all arms.
+        Number of keys that had more than j successes, failures and plays of an arm before their first
+        shift, with fractions apportioned; the first row is the sum over all arms.
     beta : array of float64, shape (1, 1 + arms, 2)
-        Parameters of the Beta prior of an arm whose key is not known; the first row, of any arm.
+        Parameters of each arm's Beta prior for a new key; the first row is the common prior of all arms.
     imagined : array of float64, shape (1, 32, 2)
         The tails of successes and failures of one imaginary key.
     rounds, due : array of float64, shape (1,)
-        Rewards learned of all keys, and how many they are at the next fit.
+        Rewards learned over all keys, and their number at the next fit.
     """
 
     tails: Floats
@@ -51,7 +50,7 @@ class Priors(NamedTuple):
 
     @classmethod
     def uniform(cls, arms: int) -> Priors:
-        """Return uniform priors, fitted to nothing."""
+        """Return uniform priors without statistics."""
         return cls(
             tails=np.zeros((1, 1 + arms, BINS, 3)),
             beta=np.ones((1, 1 + arms, 2)),
@@ -62,16 +61,17 @@ class Priors(NamedTuple):
 
 
 def betas_of(known: Floats) -> Floats:
-    """Return the Beta priors that follow from successes and failures, as sure as one may be.
+    """Return the Beta priors for successes and failures known beforehand, with a limited weight.
 
     Parameters
     ----------
-    known : array of float64, shape (arms, 2)
+    counts : array of float64, shape (arms, 2)
+        Successes and failures of each arm.
 
     Returns
     -------
     array of float64, shape (arms, 2)
-        0 where nothing is known.
+        0 for arms without counts.
     """
     betas = known + 1.0
     betas *= np.minimum(1.0, MOST / betas.sum(axis=1, keepdims=True))
@@ -81,7 +81,7 @@ def betas_of(known: Floats) -> Floats:
 
 @kernel
 def raise_tail(priors: Priors, arm: int, column: int, before: float, after: float) -> None:
-    """Count, for one arm and for all, that a key's number of something has grown."""
+    """Update a tail, for one arm and for all, when a key's count grows from ``before`` to ``after``."""
     low, level = before, int(before)
     while low < after:
         high = min(after, level + 1.0)
@@ -92,9 +92,9 @@ def raise_tail(priors: Priors, arm: int, column: int, before: float, after: floa
 
 @kernel
 def note_play(priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float) -> None:
-    """Add a play of a key that had some successes and failures of the arm before."""
+    """Count a play of a key that had ``successes`` and ``failures`` of the arm before."""
     plays = successes + failures
-    # The likelihood is that of a key's first plays: what comes after must not count in part.
+    # The likelihood covers a key's first plays: a later play must not count in part.
     if plays + hit + miss > BINS:
         return
     raise_tail(priors, arm, SUCCESSES, successes, successes + hit)
@@ -104,7 +104,7 @@ def note_play(priors: Priors, arm: int, successes: float, failures: float, hit: 
 
 @kernel
 def imagine(priors: Priors, a: float, b: float) -> None:
-    """Set the imaginary key to what Beta(a, b) makes expect of one: beta-binomial tails."""
+    """Set the imaginary key to the expected tails under Beta(a, b), which are beta-binomial."""
     here, below = 1.0, 0.0
     for i in range(IMAGINARY_PLAYS):
         here *= (b + i) / (a + b + i)
@@ -118,9 +118,9 @@ def imagine(priors: Priors, a: float, b: float) -> None:
 
 @kernel
 def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None:
-    """Step towards the maximum of the likelihood, so many imaginary keys beside the real ones.
+    """Fit a Beta prior by steps towards the maximum of the likelihood, with imaginary keys added.
 
-    The smaller parameter becomes at least ``floor``; the mean stays.
+    ``keys`` is their number. The smaller parameter becomes at least ``floor``; the mean stays.
     """
     a, b = priors.beta[0, row, 0], priors.beta[0, row, 1]
     for _ in range(steps):
@@ -148,7 +148,7 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
 
 @kernel
 def imagine_prior(priors: Priors, betas: Floats, arm: int) -> None:
-    """Set the imaginary key to an arm's own prior, or to any arm's if it has none."""
+    """Set the imaginary key to an arm's configured prior, or to the common prior if it has none."""
     if betas[arm, 0] > 0.0:
         imagine(priors, betas[arm, 0], betas[arm, 1])
     else:
@@ -157,9 +157,9 @@ def imagine_prior(priors: Priors, betas: Floats, arm: int) -> None:
 
 @kernel
 def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
-    """Fit the common prior, then that of each arm; say when to do so next.
+    """Fit the common prior, then the prior of each arm, and set the time of the next fit.
 
-    Beside an arm with a prior of its own (``betas``), the imaginary keys are of that prior.
+    For an arm with a configured prior (``betas``), the imaginary keys follow that prior.
     """
     imagine(priors, 1.0, 1.0)
     fit(priors, 0, BESIDE_ALL, STEPS, floor)
@@ -173,7 +173,7 @@ def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
 
 @kernel
 def count_round(priors: Priors, betas: Floats | None, floor: float) -> None:
-    """Count a reward of any key, and fit when it is time."""
+    """Count a reward of any key, and fit the priors when a fit is due."""
     priors.rounds[0] += 1.0
     if priors.rounds[0] >= priors.due[0]:
         fit_all(priors, betas, floor)

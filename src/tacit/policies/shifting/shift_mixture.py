@@ -1,9 +1,9 @@
-"""The default for named arms: a mixture over when a key's intent last shifted."""
+"""ShiftMixture, for named arms: a mixture over the time of the last shift of a key's intent."""
 
-# 1. ``Spread`` and ``steadiness``: how many clicks a reward tells as much as.
-# 2. ``play_under``, ``chance_under``, ``chance_over``: the arm under a hypothesis, and its exact probability
-#    over all.
-# 3. ``heed``: what a context may announce.
+# 1. ``RewardSpread`` and ``click_equivalents``: the number of clicks that a reward counts as.
+# 2. ``draw_arm``, ``arm_chance``, ``mixture_chance``: draw an arm under a hypothesis; its exact probability
+#    under one and over all.
+# 3. ``check_signals``: weigh a context that announces a change.
 # 4. ``ShiftMixture``: the policy; its state and hypotheses are those of ``hypotheses.py``.
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_c
 from tacit.policies.shifting import hypotheses
 from tacit.policies.shifting.shared_priors import Priors, betas_of, count_round, fit_all, note_play
 
-# What rewards may vary less than clicks do, at most, and how many clicks' worth of doubt there is.
+# At most, rewards vary this many times less than clicks; weight of the prior that they vary as clicks do.
 STEADIEST, DOUBT = 20.0, 5.0
-# So many plays, and so many more for each arm, show in nine of ten cases that an arm has risen to
-# 0.3 above what is shown.
+# This many plays, and this many more for each arm, show in nine of ten cases that an arm has risen to
+# 0.3 above the arm that is shown.
 NOTICED, NOTICED_ARM, HAZARD = 15, 2, 0.25
 SPAWN_LEAST, SPAWN_MOST = 20, 100
-# Beyond this z nothing is left of a normal distribution, to 1e-16.
+# Beyond this z a normal distribution has a probability below 1e-16.
 FAR = 8.3
 
 
 class Spread(NamedTuple):
-    """How much rewards vary; every array has shape (1,).
+    """Variation of rewards; every array has shape (1,).
 
     Attributes
     ----------
     squares, expected : array of float64
-        Squared differences between rewards and what was expected of them; what they would be of
-        clicks of the same means.
+        Sum of squared differences between rewards and their expectations, and its expectation if rewards
+        were clicks.
     fractions : array of float64
-        Rewards that were neither 0 nor 1.
+        Number of rewards that were neither 0 nor 1.
     """
 
     squares: Floats
@@ -52,16 +52,17 @@ class Spread(NamedTuple):
 
 
 class SharedByKeys(NamedTuple):
-    """What all keys share.
+    """State that all keys share.
 
     Attributes
     ----------
     priors : Priors
-    found : ChangesFound
-    spread : Spread
+    found : ChangeTotals
+    spread : RewardSpread
     usual : Usual
+        Usual ranges of the signals.
     crossings : array of float64, shape (1, arms)
-        Room for :func:`chance_under`; 0 between its calls.
+        Workspace of :func:`arm_chance`; 0 between its calls.
     """
 
     priors: Priors
@@ -73,7 +74,7 @@ class SharedByKeys(NamedTuple):
 
 @kernel
 def steadiness(spread: Spread, mean: float, reward: float) -> float:
-    """Return how many clicks a reward tells as much as, and note how much it differs."""
+    """Return the number of clicks that a reward counts as, and add the reward to the spread."""
     if 0.0 < reward < 1.0:
         spread.fractions[0] += 1.0
     scale = 1.0
@@ -86,13 +87,13 @@ def steadiness(spread: Spread, mean: float, reward: float) -> float:
 
 @kernel
 def deviation_of(a: float, b: float) -> float:
-    """Return the standard deviation of the log-odds of Beta(a, b), as of a normal."""
+    """Return the standard deviation of the log-odds of Beta(a, b), in a normal approximation."""
     return float(np.sqrt((a + b) / (a * b)))
 
 
 @kernel
 def keeps(params: Any, state: Any, lane: int, h: int, impression: Impression) -> int:
-    """Return the place of the arm that is always kept: of the highest odds, then deviation."""
+    """Return the place of the arm of the highest odds, then deviation, which is never left out."""
     leader, top, least = 0, -1.0, 0.0
     for i in range(len(impression.arms)):
         a, b, _ = odds(params, state, lane, h, impression.arms[i])
@@ -103,7 +104,10 @@ def keeps(params: Any, state: Any, lane: int, h: int, impression: Impression) ->
 
 @kernel
 def play_under(params: Any, state: Any, lane: int, h: int, impression: Impression, rng: Generator) -> int:
-    """Return the arm of the highest score under a hypothesis, by one draw for all; some are left out."""
+    """Draw the arm to play under a hypothesis: the highest mean + z·deviation, with one z for all arms.
+
+    Each arm but the leader is left out with probability ½.
+    """
     z, coins = abs(rng.standard_normal()), rng.random()
     kept_tie = rng.random()
     lead_tie = kept_tie
@@ -141,9 +145,10 @@ def play_under(params: Any, state: Any, lane: int, h: int, impression: Impressio
 
 @kernel
 def chance_under(params: Any, state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
-    """Return the probability of an arm under a hypothesis.
+    """Return the probability that an arm is drawn under a hypothesis.
 
-    The arm must be above the leader, which is never left out, and all others above it must be.
+    The arm must score above the leader, which is never left out, and all other arms above it must be left
+    out.
     """
     crossings = state.shared.crossings[0]
     leader = impression.arms[keeps(params, state, lane, h, impression)]
@@ -181,7 +186,7 @@ def chance_under(params: Any, state: Any, lane: int, h: int, impression: Impress
 
 @kernel
 def chance_over(params: Any, state: Any, lane: int, impression: Impression, arm: int, weight: float) -> float:
-    """Return the probability of an arm over the hypotheses that decide, which have a weight together."""
+    """Return ``weight`` times the probability that an arm is drawn, over the active hypotheses."""
     own, found = state.own, 0.0
     for h in range(hypotheses.HYPOTHESES):
         if own.weight[lane, h] >= params.idle:
@@ -191,7 +196,7 @@ def chance_over(params: Any, state: Any, lane: int, impression: Impression, arm:
 
 @kernel
 def note_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
-    """Return how many clicks a reward tells as much as; count it for the prior of the arm."""
+    """Return the number of clicks that a reward counts as; count it for the prior of the arm."""
     own, shared = state.own, state.shared
     a, b = hypotheses.posterior(own, shared.priors, lane, own.leading[lane], arm)
     scale = steadiness(shared.spread, a / (a + b), reward)
@@ -204,31 +209,31 @@ def note_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> 
 
 @kernel
 def heed(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
-    """Take in what a context may announce; nothing without a margin."""
+    """Weigh a warning if the context is unusual; without a margin, do nothing."""
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
         hypotheses.warn(params, state, lane)
 
 
 @dataclass(frozen=True, repr=False)
 class ShiftMixture(TellsArms):
-    """Play what is best under a drawn hypothesis about when the key's intent last shifted.
+    """Play the best arm under a drawn hypothesis about when the key's intent last shifted.
 
     Needs no tuning: many keys or one, few arms or many, intent that shifts or does not, with or
     without signals that announce it, rewards in [0, 1].
 
-    Each key weighs at most eight hypotheses: that nothing has changed, that all arms' rates have at
-    some round, or that those of one of four earlier epochs are back. New ones are added every 20
-    rounds. What the rates of an arm are like is learned over all keys, so that a key which has
-    seen little begins with what the others know; so is how often intents recur, how well contexts
-    announce shifts, and how much fractional rewards vary.
+    Each key weighs at most eight hypotheses: that nothing has changed, that all arms' rates changed at
+    some round, or that they changed back to those of one of four earlier epochs. New hypotheses are added
+    every 20 rounds. The prior of an arm's rates is learned over all keys, so that a new key starts with what
+    the others have learned. So are the frequency of recurring intents, the share of contexts that announce
+    shifts correctly, and the variance of fractional rewards.
 
     For a decision a hypothesis is drawn by its weight. Each arm's log-odds have a mean and a
     deviation under it; every arm but the one of the highest mean is left out with probability ½,
-    and of the others the one of the highest mean + z·deviation is played, one z = \\|N(0, 1)\\|
-    for all. The propensity is exact, to 1e-12; some arms have none at all.
+    and among the remaining arms the one of the highest mean + z·deviation is played, with one
+    z = \\|N(0, 1)\\| for all. The propensity is exact, to 1e-12; some arms have propensity 0.
 
-    Feedback that comes late is learned by the hypotheses of then: one that was added after the
-    decision counts it, too. That costs little as long as the delay is short beside the time
+    Late feedback is learned by the hypotheses that exist when it comes: one that was added after the
+    decision counts it, too. That costs little as long as the delay is short compared with the time
     between shifts.
 
     Parameters
@@ -236,24 +241,24 @@ class ShiftMixture(TellsArms):
     arms : int or sequence of str
         How many arms there are, or their names.
     context_dim : int, default 0
-        Signals in a context. Where there are any, a context that is unusual is a warning, and is
-        given as much weight as earlier ones deserved. A signal that ever grows, such as the time,
-        is always unusual, and costs more than it tells: leave it out.
+        Number of signals in a context. If there are any, an unusual context is a warning of a shift,
+        weighed by how often earlier warnings were right. A signal that always grows, such as the time,
+        is always unusual and costs more than it helps: leave it out.
     margin : float, default 0.1
-        How far a signal must be outside of all but the 0.3 % of the highest and of the lowest so
-        far to be a warning, as a share of the width of what lies between; at least 0.
+        A signal is unusual if it lies outside the range of earlier values, without their highest and lowest
+        0.3 %, by more than this share of the range's width; at least 0.
     notice_within : int, optional
-        After how many impressions of a key at most a change shall be noticed in what is not shown:
-        an arm has risen to 0.3 above the one shown, whose clicks are as before. With K arms at
+        Number of impressions of a key within which a change in an arm that is not shown is to be noticed:
+        the arm has risen to 0.3 above the arm shown, whose clicks are as before. With K arms at
         least 3·K·(15 + 2·K). A share of the impressions (``exploration``), K·(15 + 2·K) over this
-        number, then shows an arm drawn uniformly, and loses what that one is worse by. By default
-        none does; such a change may then not be noticed for long.
+        number, then shows an arm drawn uniformly, at the cost of its lower reward. By default
+        no impression does; such a change may then go unnoticed for long.
     priors : dict of arm to (float, float), optional
-        Successes and failures known of arms before: ``{"film": (4, 96)}`` is 4 clicks in 100
-        impressions. Each key begins with Beta(1 + 4, 1 + 96) for that arm, weakened to be as sure
-        as 500 impressions where it is surer, until the keys teach what the arm is like: what they
-        do counts beside five imaginary keys that are as their priors, where it is otherwise beside five
-        that are like arms in general. After a shift of a key, no prior holds for it.
+        Successes and failures of arms known beforehand: ``{"film": (4, 96)}`` is 4 clicks in 100
+        impressions. Each key starts with Beta(1 + 4, 1 + 96) for that arm, weakened to the weight of
+        500 impressions if it has more. As keys learn, the prior of the arm is fitted to them together with
+        five imaginary keys, which follow the configured prior, or, without one, the common prior of all arms.
+        After a shift of a key, its arms no longer use their own priors.
 
     Raises
     ------
@@ -262,16 +267,15 @@ class ShiftMixture(TellsArms):
 
     Notes
     -----
-    With ``notice_within``, changes from 0.2 to 0.8 beside an arm of 0.5, and from 0.05 to 0.4
-    beside one of 0.1, were noticed in time in nine of ten runs or more, after 30,000 impressions
-    without any; in eight of ten with 20 arms and the first change. The smaller the rise, the more
-    it takes.
+    With ``notice_within``, changes from 0.2 to 0.8 next to an arm of 0.5, and from 0.05 to 0.4
+    next to an arm of 0.1, were noticed in time in nine of ten runs or more, after 30,000 impressions
+    without any; in eight of ten with 20 arms and the first change. A smaller rise takes more impressions.
 
-    A key takes 82·arms + 100 bytes, some 0.9 KB with ten arms, and all keys together 6 KB an arm.
+    A key takes 82·arms + 100 bytes, some 0.9 KB with ten arms, and all keys together 6 KB per arm.
 
     References
     ----------
-    Ours. Run lengths: Adams, MacKay (2007), "Bayesian online changepoint detection"; Mellor,
+    tacit's own. Run lengths: Adams, MacKay (2007), "Bayesian online changepoint detection"; Mellor,
     Shapiro (2013), "Thompson sampling in switching environments with Bayesian online change
     detection". Priors over keys: empirical Bayes by the beta-binomial likelihood, steps of
     Minka (2000), "Estimating a Dirichlet distribution", equation 55.
@@ -327,14 +331,15 @@ class ShiftMixture(TellsArms):
 
     @param
     def heeded(self) -> float | None:
-        """The margin; None where there are no signals, so that loops leave out what heeds them."""
+        """The margin; None without signals, so that compiled loops skip the check of contexts."""
         return self.margin if self.context_dim else None
 
     @param
     def exploration(self) -> float:
         """The share of impressions that show an arm drawn uniformly.
 
-        They lose so much of the difference between the best arm's mean reward and that of all.
+        The expected loss is this share of the difference between the best arm's mean reward and the mean of
+        all arms.
         """
         if self.notice_within is None:
             return 0.0
@@ -342,38 +347,38 @@ class ShiftMixture(TellsArms):
 
     @property
     def _explored(self) -> int:
-        """How many impressions must explore before a change is noticed."""
+        """Number of impressions that must explore before a change is noticed."""
         return (NOTICED + NOTICED_ARM * self.arm_count) * self.arm_count
 
     @param
     def hazard(self) -> float:
-        """The least rate at which intent is held to shift, per impression of a key."""
+        """Minimum rate of shifts that is assumed, per impression of a key."""
         return 0.0 if self.notice_within is None else HAZARD / self.notice_within
 
     @param
     def spawn(self) -> int:
-        """After how many impressions of a key hypotheses are added."""
+        """Number of impressions of a key between two additions of hypotheses."""
         within = 0 if self.notice_within is None else self.notice_within
         return min(max(SPAWN_LEAST, within // 100), SPAWN_MOST)
 
     @param
     def idle(self) -> float:
-        """The least weight of a hypothesis that decides."""
+        """Minimum weight of an active hypothesis, one that can be drawn for a decision."""
         return 1e-3
 
     @param
     def pace(self) -> float:
-        """How many changes are expected for each that was found."""
+        """Factor on the estimated rate of changes."""
         return 1.0
 
     @param
     def floor(self) -> float:
-        """The least that a parameter of a fitted prior may be."""
+        """Minimum of a fitted prior's parameters."""
         return 0.0
 
     @param
     def prior_betas(self) -> Floats | None:
-        """The Beta priors of arms; None where there are none."""
+        """The configured Beta priors of arms, or None."""
         return betas_of(self.known) if self.priors else None
 
     def init(self, lanes: int) -> Any:
@@ -419,8 +424,8 @@ class ShiftMixture(TellsArms):
         arm, reward = outcome.shown, outcome.reward
         own, shared = state.own, state.shared
         scale = note_reward(params, state, lane, arm, reward)
-        # In this order: a reward speaks for or against hypotheses as they were before this round may have
-        # changed rates.
+        # In this order: a reward is evidence for the hypotheses as they were before this round, in which
+        # rates may change again.
         hypotheses.weigh(own, shared.priors, lane, arm, reward, scale)
         hypotheses.believe(params, state, lane)
         hypotheses.pass_round(params, state, lane, 1.0)
@@ -433,7 +438,7 @@ class ShiftMixture(TellsArms):
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return the posteriors of the arms under the hypothesis of most weight."""
         own, beta = state.own, state.shared.priors.beta[0]
-        # The one that was believed last may have next to none by now.
+        # Not the accepted hypothesis, which may have hardly any weight by now.
         most = int(own.weight[lane].argmax())
         counts = own.counts[lane, most].astype(np.float64)
         prior = beta[1:] if own.kind[lane, most] == hypotheses.INITIAL else beta[0]
