@@ -175,7 +175,7 @@ def _earned(weights: Floats, rewards: Floats) -> tuple[float, float, float, floa
 
 
 def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats:
-    """Return the sums of values by group, with units assigned to groups in turn (None: the number of units)."""
+    """Return the sums of values (None: numbers of units) by group, with units assigned in turn."""
     full = units - units % groups
     if values is None:
         sums = np.full(groups, float(full // groups))
@@ -589,8 +589,9 @@ def weights_are_wrong(sums: Sums) -> float:
 def arm_in_doubt(tally: Floats) -> tuple[int, float]:
     """Return the arm with the strongest evidence against its propensities, and the log of that evidence.
 
-    Under right propensities the mean of an arm's 1/p over the rows that offer it is 1, or less if it could
-    never be shown; whatever propensities depend on, the evidence exceeds log 1/α with probability at most α.
+    Under right propensities an arm's Σ1/p has the number of rows that offer it as its expectation, or less if
+    it could never be shown; whatever propensities depend on, the evidence exceeds log 1/α with probability
+    at most α.
 
     Parameters
     ----------
