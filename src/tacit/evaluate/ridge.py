@@ -1,7 +1,7 @@
 """Expected rewards by a ridge regression on the context for each arm, cross-fitted."""
 
-# 1. ``Products``: the sufficient statistics of ridge regression are sums of products, so parts of a log can be
-#    merged.
+# 1. ``Products``: the sufficient statistics of ridge regression are sums of products, so parts of a log can
+#    be merged.
 # 2. ``ArmRidges``: folds are left out by subtraction; the model that predicts a row is not fitted to it.
 # 3. Group rows by the length of their context, and sum their products.
 
@@ -103,11 +103,11 @@ class Slopes(NamedTuple):
 class ArmRidges(EachArm, ModelOfLog):
     """Expected rewards by a ridge regression on the context, one per arm, cross-fitted.
 
-    Rows are assigned to folds in turn, and a row's reward is predicted by a model of the other folds. Contexts
-    are standardised to mean 0 and variance 1; the intercept of an arm is shrunk towards the mean
+    Rows are assigned to folds in turn, and a row's reward is predicted by a model of the other folds.
+    Contexts are standardised to mean 0 and variance 1; the intercept of an arm is shrunk towards the mean
     of all rows as in :class:`ArmMeans`, its slopes towards 0, and predictions are clipped to [0, 1]. Each
-    length of contexts, as of several placements, has its own models; for rows without a context they reduce to
-    :class:`ArmMeans`. Memory holds sums of products: folds · arms · (dim + 2)² numbers.
+    length of contexts, as of several placements, has its own models; for rows without a context they reduce
+    to :class:`ArmMeans`. Memory holds sums of products: folds · arms · (dim + 2)² numbers.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class ArmRidges(EachArm, ModelOfLog):
         return Slopes(center + origin, scale, weights)
 
     def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
-        """Fit models to sums of shape (arms, size, size); return center, scale and the weights of each arm."""
+        """Fit models to sums of shape (arms, size, size); return center, scale and each arm's weights."""
         whole = sums.sum(axis=0)
         n = max(whole[0, 0], 1.0)
         mean = whole[0] / n

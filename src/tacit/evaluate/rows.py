@@ -417,7 +417,7 @@ def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
 
 
 def names_of(policy: Policy) -> list[str]:
-    """Return the names of a policy's arms, in the order of their indices; numbered arms have their numbers."""
+    """Return the names of a policy's arms by arm index; numbered arms have their numbers as names."""
     arms = policy.arms
     return [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms)]
 
