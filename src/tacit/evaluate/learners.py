@@ -225,7 +225,7 @@ class Learning:
 
 
 class Frozen(EachArm):
-    """A trained learner as a target policy: its propensities weight the rows, and it does not learn from them.
+    """A trained learner as a target policy, which does not learn from the log.
 
     Parameters
     ----------
@@ -507,7 +507,7 @@ class LoggedLists(NamedTuple):
         Arm indices of the arms shown; −1 at empty positions.
     feedback : array of float64, shape (lists, positions)
     propensities : array of float64, shape (lists,)
-        Importance weights' denominators: propensities of whole lists.
+        Propensities of whole lists.
     """
 
     batch: Batch
