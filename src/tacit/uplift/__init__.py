@@ -1,4 +1,4 @@
-"""Proof that learning helps: what a policy earned more than a control, at any time."""
+"""Uplift: the difference in reward between a policy and a control, with intervals valid at any time."""
 
 from tacit.core.dispatch import public as _public
 from tacit.uplift.boundary import HoldoutSums as HoldoutSums

@@ -2,7 +2,7 @@
 
 # 1. ``log_evidence``, ``safe_interval``: a mixture over means, which is a supermartingale and so valid at any
 #    time.
-# 2. ``DuelReport``: preferences, eliminated rankers, whether it is safe to stop, or how many duels are missing.
+# 2. ``DuelReport``: preferences, eliminated rankers, whether it is safe to stop, or the missing duels.
 # 3. ``build_report``, ``preferences``: from single duels to the report.
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 # 1. ``Search`` and ``SearchAssembler``: assemble searches from rows, results and events.
 # 2. Parse a row of tacit's own log of duels, which is a whole search.
-# 3. Parse results of OpenSearch, Elasticsearch and Solr, and events of UBI, with the ranker (team) of each item.
+# 3. Parse results of OpenSearch, Elasticsearch and Solr, and UBI events, with the ranker (team) of each item.
 # 4. ``Columns``: names of the columns to read.
 
 from __future__ import annotations
