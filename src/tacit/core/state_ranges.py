@@ -21,12 +21,12 @@ class ValueRange(NamedTuple):
     low, high : float
         The least and the greatest value; NaN is in no range.
     extent : str
-        What is added to ``high``, if anything: the number of ``arms`` or ``lanes``, or the length of an axis
-        of the named array next to it.
+        Added to ``high``: the number of ``arms`` or ``lanes``, or the length of an axis of another array of
+        the state, by its name; empty for nothing.
     axis : int
         That axis; the last one by default.
     distinct : bool
-        Whether no value of at least 0 comes twice along the last axis, as arms in a list.
+        Whether values of at least 0 must be distinct along the last axis, like arms in a list.
     """
 
     low: float
@@ -82,7 +82,7 @@ def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
 
 
 def _read_extent(declared: ValueRange, state: Any, extents: dict[str, int]) -> int:
-    """Return what an extent is in numbers; 0 if none is declared."""
+    """Return the value of a declared extent; 0 if none is declared."""
     if declared.extent in extents or not declared.extent:
         return extents.get(declared.extent, 0)
     return int(getattr(state, declared.extent).shape[declared.axis])
