@@ -116,12 +116,14 @@ def _of_function(function: FunctionType) -> tuple[str, list[Any]]:
 
 
 def _of_code(code: CodeType, doc: str | None = None) -> Any:
+    """Return a description of bytecode, names and constants; ``doc`` is the docstring to ignore."""
     constants = [_of_constant(value) for value in code.co_consts if doc is None or value != doc]
     names = code.co_names, code.co_varnames[: code.co_argcount], code.co_freevars
     return code.co_code, names, constants
 
 
 def _of_constant(value: Any) -> Any:
+    """Return a description of a constant of bytecode."""
     if isinstance(value, CodeType):
         return _of_code(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
@@ -139,6 +141,7 @@ def _globals_of(function: FunctionType) -> Iterator[Any]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and all code objects nested in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -99,6 +99,7 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 @cache
 def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
+    """Return numba's dispatcher of a loop, with our cache; ``counting`` enables reference counting."""
     options: Any = OPTIONS | {
         "nogil": True,
         "_nrt": counting,
@@ -159,6 +160,7 @@ class Driver:
         return self._entries[form]
 
     def _compiled(self, types: tuple[Any, ...]) -> Any:
+        """Compile the loop for these types, with reference counting only if needed."""
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
         # The result of an earlier attempt is stored, so that it is not repeated in every process.
@@ -199,6 +201,7 @@ def _form(value: Any) -> Any:
 
 
 def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
+    """Compile a loop or load it from the cache, and return its entry point."""
     with _without_collector(), closing(dispatcher._cache):
         return dispatcher.compile(types)
 
@@ -222,6 +225,7 @@ _known: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
 
 
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
+    """Return the driver of a loop for parts, a cached one unless reachable code was edited."""
     found = _known.get((function, parts))
     if found is not None and all(fn.__code__ is code for fn, code in found[1]):
         return found[0]

@@ -74,6 +74,7 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
 
 
 def _bar(is_known: bool) -> Any:
+    """Return a progress bar on standard error; without a known total it shows the amount."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

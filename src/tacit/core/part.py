@@ -264,6 +264,7 @@ def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also:
 
 
 def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
+    """Import a class as ``module:Class`` and check that it is a subclass of ``base``."""
     module, _, attribute = name.partition(":")
     kind = base.__name__.lower()
     try:

@@ -72,6 +72,7 @@ def check_state(state: Any, arms: Any) -> None:
 
 
 def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
+    """Check the arrays of a state and of its nested named tuples."""
     kind: Any = type(state)
     ranges = read_ranges(kind)
     for field, value in zip(state._fields, state, strict=True):
@@ -89,6 +90,7 @@ def _read_extent(declared: ValueRange, state: Any, extents: dict[str, int]) -> i
 
 
 def _check_array(name: str, array: Any, declared: ValueRange, extent: int) -> None:
+    """Raise a ValueError if an array is out of its declared range."""
     low, high = declared.low, declared.high + extent
     least, greatest = array.min(), array.max()
     if not (low <= least and greatest <= high):  # with a NaN, both are NaN

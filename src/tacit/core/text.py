@@ -273,6 +273,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    """Return a cell of a table as text."""
     if known(value) is None:
         return MISSING
     if isinstance(value, float):

@@ -162,6 +162,7 @@ class Summing:
         return codes
 
     def _add_segments(self, place: int, units: Units, cluster: Ints | None, of: Ints) -> None:
+        """Add an estimator's units to the sums of their segments."""
         for code, picked in _parted(of):
             before = self.segments[self._names[code]]
             sums = list(before.sums)
@@ -171,6 +172,7 @@ class Summing:
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _check_support(self, rows: LoggedRows, shown: Floats) -> None:
+        """Raise UnfitLog if the log could not have shown an arm of the target."""
         unknown = np.isnan(rows.given_above)
         if self._given_above and unknown.any():
             raise unanswerable(rows, int(np.argmax(unknown)))
@@ -212,6 +214,7 @@ class Summing:
         return column
 
     def _note_slates(self, rows: LoggedRows) -> None:
+        """Store the decision ids of the first and the last row so far."""
         ids = rows.chunk.batch["decision_id"]
         first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
         self.slate_ids = first, ids[-1].as_py()
@@ -258,6 +261,7 @@ def largest_possible(rows: LoggedRows, shown: Floats) -> float:
 
 
 def _added(before: Sums, units: Units, cluster: Ints | None) -> Sums:
+    """Return sums with units added."""
     weights, values, rewards = units
     new = summed(weights, values, rewards=rewards, cluster=cluster, first=before.n)
     return before.merge(new)
@@ -422,6 +426,7 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]
 
 
 def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
+    """Return the score interval, or None if the estimator does not support it."""
     # A clipped estimate is biased, which this interval does not account for.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
@@ -431,6 +436,7 @@ def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -
 def _anytime(
     estimator: Estimator, sums: Sums, confidence: float, weight_bound: float | None
 ) -> intervals.Bounds | None:
+    """Return the anytime interval, or None if the estimator does not support it."""
     clip = float(getattr(estimator, "clip", math.inf))
     if weight_bound is not None and sums.largest[0] > weight_bound * (1 + 1e-12):
         raise InvalidValue(

@@ -258,6 +258,7 @@ class Weighing(Options):
     def _segments_merged(
         self, before: Mapping[str, SegmentSums], after: Mapping[str, SegmentSums]
     ) -> dict[str, SegmentSums]:
+        """Return the sums of each segment over two consecutive parts of a log."""
         found = {**after, **before}
         for name in set(before) & set(after):
             early, late = before[name], after[name]
@@ -266,6 +267,7 @@ class Weighing(Options):
         return found
 
     def _joined(self, given: Estimator, before: Sums, after: Sums) -> Sums:
+        """Return an estimator's sums over two consecutive parts of a log."""
         dealt = self.cluster is None or isinstance(given, SlateEstimator)
         return before.merge(after.after(before.n) if dealt else after)
 
@@ -309,6 +311,7 @@ class Weighing(Options):
     def _estimates(
         self, found: Sequence[Sums], segments: int = 1, *, given_above: bool = False
     ) -> ByEstimator:
+        """Compute the estimate of each estimator from its sums."""
         return ByEstimator(
             conclude(
                 given,
@@ -324,11 +327,13 @@ class Weighing(Options):
         )
 
     def _logged(self, found: LogSums | SegmentSums) -> float:
+        """Return the mean reward of the log itself, per list if all estimators are for lists."""
         units = found.sums[0].n if self.weighs_lists else found.rows
         return found.reward / units if units else math.nan
 
 
 def _as_target(target: Any, seed: int) -> Any:
+    """Convert a policy or a learner to a target policy; return other values unchanged."""
     if isinstance(target, SlatePolicy):
         return Ranking(target, seed)
     if isinstance(target, Learner):
@@ -367,6 +372,7 @@ def _calls(given: Any) -> str:
 
 
 def _known(propensities: Any) -> Any:
+    """Validate the option ``propensities``; return a model of frequencies for "estimated"."""
     if propensities == ESTIMATED:
         return Frequencies()
     made = not isinstance(propensities, type)
@@ -382,6 +388,7 @@ def _known(propensities: Any) -> Any:
 
 
 def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
+    """Return the default estimators of a target."""
     positions = target.policy.action_width if isinstance(target, Ranking) else getattr(target, "slots", 0)
     if not positions:
         return IPS(), SNIPS()

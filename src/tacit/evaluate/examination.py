@@ -62,6 +62,7 @@ class Cells(NamedTuple):
 
 
 def cells_of(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
+    """Sum a log to cells; with ``randomized``, weight rows to uniform placement."""
     needed = ("placement", "key", "position", "decision_id")
     reader = RowReader(needed, missing_reward, need_propensity=False)
     pairs: dict[tuple[int, int, int], int] = {}
@@ -88,6 +89,7 @@ def _to_uniform(rows: LoggedRows) -> Floats:
 
 
 def _pairs(rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]) -> Ints:
+    """Return the number of each row's pair of key and arm; add new pairs to ``pairs`` and ``names``."""
     table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
     distinct, which = np.unique(table, axis=1, return_inverse=True)
     found = []
@@ -123,6 +125,7 @@ def randomization(cells: Cells, places: int) -> Floats:
 
 
 def per_place(cells: Cells, values: Floats, places: int) -> Floats:
+    """Sum values of cells by position."""
     return np.asarray(np.bincount(cells.position, values, places), np.float64)
 
 
@@ -335,6 +338,7 @@ def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: 
 
 
 def _draw(results: Sequence[Examination], ax: Any) -> None:
+    """Draw the effects with their intervals on axes."""
     for number, result in enumerate(results):
         x = result.positions + 0.12 * (number - (len(results) - 1) / 2)
         errors = np.abs(np.stack([result.low, result.high]) - result.effects)

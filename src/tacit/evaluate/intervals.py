@@ -187,6 +187,7 @@ def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats
 
 
 def _counted(cluster: Ints, values: Floats, groups: int) -> Floats:
+    """Sum values by group of clusters."""
     return np.asarray(np.bincount(cluster, values, groups), np.float64)
 
 
@@ -196,6 +197,7 @@ def _product(x: Floats, y: Floats) -> float:
 
 
 def _top(weights: Floats) -> Floats:
+    """Return the largest weights, in descending order, padded with 0."""
     if len(weights) <= LARGEST:
         found = np.zeros(LARGEST)
         found[: len(weights)] = weights

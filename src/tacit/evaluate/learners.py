@@ -136,6 +136,7 @@ class LogLearner:
         return numbers, stops - sizes, stops, items.vectors(found)
 
     def _lane(self, rows: LoggedRows) -> Ints:
+        """Return the lane of each row's placement and key; grow the state for new ones."""
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
         distinct, which = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
@@ -275,6 +276,7 @@ class Frozen(EachArm):
         return super().shown(rows)
 
     def _lanes(self, rows: LoggedRows) -> Ints:
+        """Return the learner's lane of each row's key, adding new keys."""
         key = rows.names["key"]
         used = np.unique(key.codes)
         lane = np.zeros(len(key.names), np.int64)
@@ -282,6 +284,7 @@ class Frozen(EachArm):
         return np.asarray(lane[key.codes])
 
     def _weighed_items(self, rows: LoggedRows) -> Floats:
+        """Return the probability of the item shown, per row."""
         slots, lanes, params = self._rows.shown(rows), self._lanes(rows), self.policy.params
         everything, found = np.arange(len(slots)), np.zeros(len(slots))
         driver = compiled(weigh_shown, params)

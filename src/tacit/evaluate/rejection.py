@@ -146,6 +146,7 @@ class ReplayResult(Tabulated):
         )
 
     def _earned(self) -> list[str]:
+        """Return lines with the estimate and the range of single passes."""
         known = [estimate for estimate in self.estimates if estimate == estimate]
         if not known:
             return [f"  mean reward      {NO_OVERLAP}"]
@@ -155,6 +156,7 @@ class ReplayResult(Tabulated):
         ]
 
     def _segment_lines(self) -> list[str]:
+        """Return the lines of the table of segments."""
         rows = [{**part._asdict(), "segment": name or "(none)"} for name, part in self.segments.items()]
         return [
             "",
@@ -235,10 +237,12 @@ class ReplayCounts(NamedTuple):
 
 
 def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
+    """Return the mean reward of each pass; NaN without a match."""
     return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
 
 
 def _segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
+    """Compute the estimate and its interval from counts per pass."""
     known = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
     estimate = math.fsum(known) / len(known) if known else math.nan
     matched = sum(counts[0]) / len(counts[0])
@@ -246,6 +250,7 @@ def _segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
 
 
 def _added(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
+    """Return the counts of segments, summed over two sets of rows."""
     found = {**theirs, **mine}
     for name in set(mine) & set(theirs):
         found[name] = (

@@ -238,6 +238,7 @@ class ArmMeans(ModelOfLog):
 
 
 def _grown(array: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return an array padded with zeros to a shape."""
     if array.shape == shape:
         return array
     found = np.zeros(shape)
@@ -301,10 +302,12 @@ class Predicted(RewardFunction):
         super().__init__(self._predicted, names, ("context",))
 
     def _predicted(self, batch: Any) -> Floats:
+        """Return the predicted rewards of all arms, shape (rows, arms)."""
         given = contexts(batch)
         return np.stack([self._of(given, place) for place in range(len(self.arms))], axis=1)
 
     def _of(self, given: Floats, place: int) -> Floats:
+        """Return the predicted rewards of one arm."""
         name = self.arms[place]
         model, rows = self.models[name], given
         if self._features is not None:

@@ -251,6 +251,7 @@ class RowReader:
                 yield rows
 
     def _rows(self, chunk: Chunk) -> LoggedRows:
+        """Convert a chunk to :class:`LoggedRows`."""
         batch = chunk.batch
         offer = self._offer(batch)
         propensity = numbers(batch, "propensity")
@@ -273,6 +274,7 @@ class RowReader:
         return rows
 
     def _offer(self, batch: Any) -> Ints:
+        """Return the index into ``offers`` for each row."""
         arms = batch["arms"]
         if list_codes(arms) is not None:
             return np.full(len(arms), self._place(arms[0].as_py()))
@@ -283,6 +285,7 @@ class RowReader:
         return places[which]
 
     def _place(self, names: list[str]) -> int:
+        """Return the index of an offer, adding it if new."""
         offer = tuple(names)
         if offer not in self._places:
             self._places[offer] = len(self._offers)
@@ -506,6 +509,7 @@ def offered_in(log: Any) -> set[str]:
 
 
 def _distinct(arms: Any) -> list[str]:
+    """Return the distinct arms of a column of lists."""
     if list_codes(arms) is not None:
         return list(arms[0].as_py())
     return list(arms.flatten().unique().to_pylist())

@@ -148,6 +148,7 @@ class PerArm(Restarted):
         self._start()
 
     def _table(self, value: str, table: Any) -> dict[str, float]:
+        """Validate the numbers of one table."""
         field = f"{self.called}[{value}]" if self.per else self.called
         if not isinstance(table, Mapping):
             raise InvalidValue(field, table, f"give a dict from arms to {self.called}")
@@ -177,6 +178,7 @@ class PerArm(Restarted):
         return self._matrix, per.codes
 
     def _coded(self, rows: LoggedRows) -> Coded:
+        """Return the column of ``per`` as codes."""
         if self.per in PER:
             return rows.coded(self.per)
         return self._values.coded(rows.chunk.batch[own(str(self.per))].cast(pa.string()))
@@ -257,6 +259,7 @@ class Table(PerArm):
                 self._fitting.add((value, offer))
 
     def _check_offer(self, rows: LoggedRows, value: str, offer: int, row: int) -> None:
+        """Raise UnfitLog if there is no table for a value, or an offer lacks one of its arms."""
         if value not in self.tables:
             if self.per == "position" and "0" in self.tables:
                 check_first(rows, positions(rows))
@@ -338,6 +341,7 @@ class ArmFunction(EachArm):
         return self._placed(array, rows)
 
     def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+        """Return values with columns in the order of the log's arms; 0 for missing arms."""
         place = {arm: column for column, arm in enumerate(self.arms)}
         found = np.zeros((len(given), len(rows.arm.names)))
         for code, name in enumerate(rows.arm.names):
@@ -385,6 +389,7 @@ class Probabilities(ArmFunction):
         return [arm for arm in arms if arm in self._reached]
 
     def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+        """Validate probabilities and return them with columns in the order of the log's arms."""
         if (given < 0).any() or (np.abs(given.sum(axis=1) - 1.0) > 1e-6).any():
             raise InvalidValue("function", given, "give probabilities that add to 1 in each row")
         found = super()._placed(given, rows)
@@ -507,6 +512,7 @@ def fixed_target(text: str) -> Target | None:
 
 
 def _from_file(path: Path) -> Table:
+    """Read a table of probabilities from a JSON or CSV file."""
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
@@ -522,6 +528,7 @@ def _from_file(path: Path) -> Table:
 
 
 def _from_rows(path: Path, rows: Any) -> Table:
+    """Build a table of probabilities from rows of a CSV file."""
     names, rows = rows.fieldnames or [], list(rows)
     if not rows or not {"arm", "probability"} <= set(names):
         remedy = (

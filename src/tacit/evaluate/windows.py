@@ -152,6 +152,7 @@ class WindowReader:
             yield window if self._items is None else ItemWindow(window, self._items)
 
     def _windows(self, log: Any) -> Iterator[Window]:
+        """Yield windows of rows with arm indices."""
         size = self._replaying.window
         parts, offers, left = [], _Offers(), size
         chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
@@ -170,6 +171,7 @@ class WindowReader:
             yield _joined(parts, offers)
 
     def _check_uniform(self, chunk: Chunk) -> None:
+        """Raise UnfitLog if a propensity is not that of uniform choice."""
         propensity = chunk.batch["propensity"]
         uniform = 1.0 / lengths(chunk.batch["arms"])
         unknown = propensity.is_null().to_numpy(zero_copy_only=False)
@@ -181,6 +183,7 @@ class WindowReader:
             raise UnfitLog(_refusal(chunk, row, float(uniform[row])))
 
     def _columns(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
+        """Convert rows to columns, and count rows, rewards and arms."""
         batch = chunk.batch
         keys = zip(batch["placement"].to_pylist(), batch["key"].to_pylist(), strict=True)
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
@@ -202,6 +205,7 @@ class WindowReader:
         return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards, segments)
 
     def _segments(self, chunk: Chunk) -> Ints:
+        """Return the segment number of each row."""
         if self._replaying.by is None:
             return np.zeros(len(chunk.rows), np.int64)
         names = chunk.batch[SEGMENT].fill_null("").to_pylist()
@@ -222,10 +226,12 @@ class WindowReader:
         return np.asarray(slots.to_numpy(), np.int64)
 
     def _rows_of(self, arms: Any, times: Any, where: str) -> Ints:
+        """Return the rows of arms in the table of items."""
         assert self._items is not None
         return self._items.rows(self._items.codes(arms, where), times, where)
 
     def _contexts(self, chunk: Chunk) -> Floats:
+        """Return the contexts of rows, shape (rows, dim)."""
         dim = self._replaying.policy.context_dim
         if dim == 0:
             return np.zeros((len(chunk.rows), 0))
@@ -278,6 +284,7 @@ class _Offers:
         return places[which, 0], places[which, 1]
 
     def _place(self, slots: Ints) -> tuple[int, int]:
+        """Return start and stop of a list, adding it if new."""
         content = slots.tobytes()
         if content not in self._places:
             self._places[content] = self._size, self._size + len(slots)
@@ -287,6 +294,7 @@ class _Offers:
 
 
 def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
+    """Concatenate parts to a window."""
     columns = _WindowPart(*map(np.concatenate, zip(*parts, strict=True)))
     batch = Batch(
         columns.lanes, offers.slots, columns.starts, columns.stops, columns.contexts, NO_FEATURES, NO_FEATURES
@@ -295,6 +303,7 @@ def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
 
 
 def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
+    """Return the message that a row's propensity is missing or not uniform."""
     propensity = chunk.batch["propensity"][row].as_py()
     arms = len(chunk.batch["arms"][row])
     where = f"{chunk.where(row)}: propensity: "

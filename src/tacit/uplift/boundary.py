@@ -444,6 +444,7 @@ def searches_needed(
 
 
 def _per_variance(power: float) -> float:
+    """Return the number of decisions per unit of variance for a power."""
     if power not in PER_VARIANCE:
         raise InvalidValue("power", power, f"give one of {list(PER_VARIANCE)}")
     return PER_VARIANCE[power]

@@ -162,6 +162,7 @@ class HarmSums:
         return np.asarray(likely, np.float64)
 
     def _add(self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats) -> None:
+        """Add the scores of a block of decisions, given the predicted propensities ``p``."""
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
         weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))

@@ -236,6 +236,7 @@ class ScoreSums(NamedTuple):
 
 
 def _add(sums: Floats, coef: Floats, apart: Floats) -> None:
+    """Add the scores of decisions, coef times deviation from the mean, to sums."""
     score = coef * apart
     columns = score, score * score, coef * coef, coef
     sums[:] = _running(sums, *columns[: len(sums)])[:, -1]

@@ -175,6 +175,7 @@ def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, shar
 
 
 def _when(days: float) -> str:
+    """Return a number of days in words."""
     if days < 1:
         return "less than a day"
     return "about a day" if days < 1.5 else f"about {_rounded(days)} days"
@@ -247,6 +248,7 @@ def unclosed_sentence(pending: int, now: datetime, closes: datetime | None) -> s
 
 
 def _clock(moment: datetime, now: datetime) -> str:
+    """Return a time in words, with its date unless it is today's."""
     on = "" if moment.date() == now.date() else f"{day(moment, now)} "
     return f"{on}{moment:%H:%M:%S} (UTC)"
 

@@ -380,6 +380,7 @@ class LoopCache(caching.FunctionCache):
         return False
 
     def _found(self, sig: Any, target_context: Any) -> Any:
+        """Return the loop for these types from the shipped code or the cache, or None."""
         # numba would first load all its compilation rules. Compiled code only needs the functions
         # that it calls.
         rtsys.initialize(target_context)  # type: ignore[no-untyped-call]
@@ -393,6 +394,7 @@ class LoopCache(caching.FunctionCache):
             return None
 
     def _load_shipped(self, sig: Any, target_context: Any) -> Any:
+        """Return the loop for these types from the shipped code, or None."""
         triple, *_ = target_context.codegen().magic_tuple()
         stored = self._shipped.load(_index_key(sig, (triple, SHIPPED_FOR, "")))
         if stored is None or not shipped_runs_here():
@@ -411,6 +413,7 @@ class LoopCache(caching.FunctionCache):
 
 
 def _index_key(sig: Any, target: tuple[str, str, str]) -> Any:
+    """Return the key of a loop in numba's index."""
     # The folder identifies the code. Types are identified by name, so that a class that is defined
     # again in every process, at a prompt or in a notebook, finds its compiled code.
     return tuple(map(str, sig)), target
@@ -433,6 +436,7 @@ class _Entries(caching.CompileResultCacheImpl):
 
 
 def _at(folder: Path) -> type[caching._CacheLocator]:
+    """Return a locator class of numba's cache for a folder."""
     class Locator(caching._CacheLocator):
         """Locates the cache of a loop in a folder."""
 

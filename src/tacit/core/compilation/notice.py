@@ -65,6 +65,7 @@ class Notice:
             self._timer.start()
 
     def _begin_line(self) -> None:
+        """Write the beginning of the line, unless another thread has an unfinished one."""
         if not silenced() and _line.acquire(blocking=False):
             self._has_line = True
             say(f"tacit: compiling {self.what}, once; it is kept …")
@@ -119,6 +120,7 @@ def not_kept(folder: Path, error: OSError) -> None:
 
 
 def _tell_what_is_not_kept() -> None:
+    """Write the warnings that code cannot be cached, each once."""
     for text, was_said in list(_unkept.items()):
         if not was_said and not silenced():
             _unkept[text] = True

@@ -381,6 +381,7 @@ class DuelReport(Tabulated, Plotted):
         return found
 
     def _against_the_leader(self) -> str:
+        """Return the table of the leader's comparisons."""
         rows = [
             self.pair(self.leader, i)._asdict() | {"needed": self.still_needed(i)}
             for i in self._order()

@@ -9,7 +9,7 @@ from tacit.lazy_imports import later
 if TYPE_CHECKING:
     from tacit.evaluate.interleaved.comparison import read_interleaved
 
-# The service uses searches and reports, but reads no file: only that needs pyarrow.
+# The service judges searches, and reads no file: pyarrow is brought along by who does.
 __getattr__, _ = later(__name__, {"method": "read_interleaved"})
 
 __all__ = ["Comparison", "Hit", "InterleavedReport", "Search", "Segment", "hits_of", "read_interleaved"]

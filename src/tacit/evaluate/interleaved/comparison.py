@@ -103,6 +103,7 @@ def read_searches(
 
 
 def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
+    """Raise LogError that a column of ``unit`` or ``by`` is missing or empty."""
     option = "unit" if name == columns.unit else "by"
     lacks = f"{option}: no row has anything in {name!r}" if name in names else no_column(option, name, names)
     raise LogError(f"{lacks}; give one of these" + f": {', '.join(names)}" * (name in names))
@@ -160,12 +161,14 @@ def _records(
 
 
 def _renamed(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
+    """Return a record with additional fields under tacit's names of columns."""
     if not columns.renamed:
         return record
     return {**record, **{ours: record.get(theirs) for ours, theirs in columns.renamed.items()}}
 
 
 def _of_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a table with the columns of searches."""
     file = file_at(path, format)
     present = file.names
     wanted = {*ROW, *MORE, *OWN, *columns.units, *columns.by, *columns.renamed.values()}
@@ -209,6 +212,7 @@ def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Co
 
 
 def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
+    """Add a UBI event, an action or an examined result; return the id of its search."""
     event = event_of(record)
     team = team_of_event(record)
     name = event.objects[0] if event.objects else None
@@ -224,6 +228,7 @@ def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
 
 
 def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
+    """Add a row with a result and its clicks; return the id of its search."""
     search = text("search", record.get("search"))
     position = checks.amount("position", record.get("position"))
     team, item = record.get("team"), record.get("item")

@@ -151,6 +151,7 @@ class Fold:
         return self._found
 
     def _settle(self) -> None:
+        """Add all pending differences to the tallies."""
         for (where, *key), (amounts, units) in self._waiting.items():
             if where == "segments":
                 name, value, pair = key
@@ -162,6 +163,7 @@ class Fold:
 
 
 def _count(found: Folded, search: Search, rule: CreditRule, depth: int | None) -> None:
+    """Count a search, its interleaving method and its actions."""
     found.searches += 1
     found.methods[search.shown.method] += 1
     alike = search.alike
@@ -383,10 +385,12 @@ class InterleavedReport(Tabulated, Plotted):
         return max(self.rankers, key=lambda name: self._standing(name))
 
     def _standing(self, name: str) -> tuple[float, float]:
+        """Return the number of rankers that a ranker beats on average, and its total difference of credit."""
         estimates = [self._estimate(name, ranker) for ranker in self.rankers if ranker != name]
         return sum(estimate > 0 for estimate in estimates), sum(estimates)
 
     def _estimate(self, first: str, second: str) -> float:
+        """Return the mean difference of credit between two rankers."""
         sums = self.folded.tally.sums
         if (first, second) in sums:
             return float(sums[first, second].mean)
@@ -525,6 +529,7 @@ class InterleavedReport(Tabulated, Plotted):
         return "\n\n".join([*parts, *self.warnings, self.verdict])
 
     def _counts(self) -> str:
+        """Return lines with the numbers of searches, users and actions."""
         all_ = self.folded
         lines = [
             f"{all_.searches:,} searches of {all_.units:,} units, {all_.clicked:,} with an action "
@@ -557,6 +562,7 @@ class InterleavedReport(Tabulated, Plotted):
 
 
 def _rung(name: str, lift: Lift, sure: bool) -> Rung:
+    """Return a row of the figure: the estimate and interval of one comparison."""
     if lift.difference is None:
         return Rung(name, None)
     estimate, low, high = lift.difference
@@ -566,6 +572,7 @@ def _rung(name: str, lift: Lift, sure: bool) -> Rung:
 
 
 def _needed(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
+    """Return the number of additional searches that show a difference; 0 if it is shown, None if unknown."""
     if lift.claim in ("better", "worse"):
         return 0
     mean, n = float(sums.mean), float(sums.searches)

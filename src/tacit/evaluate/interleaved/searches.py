@@ -187,6 +187,7 @@ class Assembly:
                 yield search
 
     def _assembled(self, id: str, draft: _Draft, names: list[str]) -> Search | None:
+        """Return the search of a draft, or None if it shows no items; count actions without credit."""
         if draft.whole is not None:
             whole = draft.whole
             segments = {**whole.segments, **draft.segments}
@@ -278,6 +279,7 @@ def _action(click: Any, positions: int) -> Action:
 
 
 def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
+    """Return the left and the right ranker's list from a list or an object."""
     if isinstance(given, Mapping):
         given = [given.get(name) for name in rankers]
     if not isinstance(given, list) or len(given) != 2 or not all(isinstance(g, list) for g in given):
@@ -353,12 +355,14 @@ def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
 
 
 def _listed(field: str, value: Any) -> Sequence[Mapping[str, Any]]:
+    """Return a value if it is a list of objects; else raise InvalidValue."""
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
         raise InvalidValue(field, value, "give the list of results of a search engine's answer")
     return value
 
 
 def _hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
+    """Parse a result with its id and its ranker."""
     if hit.get(key) is None:
         remedy = f"every result needs its id; say its field, hits_of(answer, key={next(iter(hit), None)!r})"
         raise InvalidValue(f"{field}.{key}", None, remedy)
