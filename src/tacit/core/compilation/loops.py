@@ -62,7 +62,7 @@ def makes_arrays(
 
 
 def _makes_an_array(function: FunctionType) -> bool:
-    """True if a function uses ``np.empty`` or another of the :data:`MAKERS`."""
+    """True if a function uses ``np.empty`` or another of the :data:`ARRAY_FUNCTIONS`."""
     if MAKERS.isdisjoint(function.__code__.co_names):
         return False
     of_numpy = False
