@@ -1,1 +1,1 @@
-"""What everything else stands on: dispatch, compilation, checks."""
+"""Foundations of all other packages: dispatch of kernels, compilation, checks of values."""

@@ -1,4 +1,4 @@
-"""Arrays, their short names, and states as trees of them: walking, growing and trimming."""
+"""Array types, workspaces of kernels, and operations on states, which are trees of arrays."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ Booleans = npt.NDArray[np.bool_]
 Generator = np.random.Generator
 
 
-# ---- Room for the time of a kernel
+# ---- Workspaces of kernels
 #
-# A loop that makes arrays counts the references to all that it reads and writes; one that borrows does not.
+# A loop that creates arrays must count references to all its arrays; one that only borrows workspaces
+# does not.
 
 
 def borrowed(rows: int, columns: int) -> Floats:
-    """Return room to work in, filled with anything; who borrows gives it back before returning."""
+    """Return an uninitialised workspace; the caller must release it with :func:`return_array`."""
     return np.empty((rows, columns))
 
 
 def give_back(room: Floats) -> None:
-    """Let room go that was borrowed: nothing may use it any more. Outside of loops, nothing happens."""
+    """Release a workspace of :func:`borrow_array`; in plain Python this does nothing."""
 
 
-# ---- States as trees of arrays: walking, growing and trimming them, and telling lanes apart
+# ---- States as trees of arrays: iterating, growing, trimming, and views of lanes
 #
-# The leading axis of an array is that of lanes. An array that all lanes share has one row, whatever
-# their number: ``init`` says which those are.
+# The leading axis of an array is that of lanes. An array that all lanes share has one row for any
+# number of lanes; ``init`` determines which these are.
 
 
 def floats(values: Any) -> Floats:
-    """Return values as an array of numbers; where they are none, an empty one with one axis."""
+    """Return values as an array of numbers, or an empty array with one axis if they are not numbers."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -54,21 +55,21 @@ def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rebuilt(state: Any, arrays: Iterator[Any]) -> Any:
-    """Return a named tuple of the same form with other arrays, taken in order."""
+    """Return a named tuple of the same form with these arrays, in order."""
     return type(state)(
         *(rebuilt(value, arrays) if isinstance(value, tuple) else next(arrays) for value in state)
     )
 
 
 def copied(state: Any) -> Any:
-    """Return a named tuple of the same form with arrays of its own."""
+    """Return a deep copy of a named tuple of arrays."""
     return rebuilt(state, (array.copy() for _, array in leaves(state)))
 
 
 def copied_into(small: Any, large: Any) -> Any:
-    """Copy each array of ``small`` into the leading corner of its namesake in ``large``.
+    """Copy each array of ``small`` into the leading corner of the same array in ``large``.
 
-    An axis of lanes or of arms that has grown keeps its new part as ``large`` had it.
+    The remaining part of ``large`` is unchanged, so that a state can grow in lanes or arms.
     """
     for (_, source), (_, target) in zip(leaves(small), leaves(large), strict=True):
         target[tuple(slice(0, n) for n in source.shape)] = source
@@ -90,12 +91,12 @@ def lane_rows(init: Callable[[int], Any]) -> list[int]:
     Parameters
     ----------
     init : function
-        Returns the state of so many lanes, as :meth:`tacit.Policy.init`.
+        Returns the state of a number of lanes, as :meth:`tacit.Policy.init`.
 
     Raises
     ------
     TypeError
-        If an array has neither as many rows for each lane nor a single one for all.
+        If an array has neither equally many rows for each lane nor a single one for all.
     """
     rows = []
     empty, single, double = (list(leaves(init(lanes))) for lanes in range(3))
@@ -115,9 +116,9 @@ def _lengths(*states: list[tuple[str, Any]]) -> Iterator[tuple[int, ...]]:
 
 
 def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
-    """Return what the kernels of some lanes read and write: their rows, and all that is shared.
+    """Return views of a state for lanes from ``start`` to ``stop``: their rows, and all shared arrays.
 
-    The arrays are views; ``rows`` is what :func:`lane_rows` returns.
+    ``rows`` is the result of :func:`lane_rows`.
     """
     arrays = (array for _, array in leaves(state))
     views = (

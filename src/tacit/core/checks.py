@@ -17,14 +17,14 @@ MAX_NAME_BYTES = 512
 HUGE = 1e100
 """Beyond it, squares and their sums overflow."""
 ONLY_KEY = "default"
-"""The key of those who have one problem only."""
+"""The key of data without keys."""
 DEEPEST = 100
-"""What is nested deeper could not be read again wherever it may go."""
+"""Deepest nesting of JSON that every reader can parse."""
 
 
 def number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
     """Return ``value`` as a float within [low, high], or (low, high] if ``open_low``."""
-    # Asking for a Real takes ten times as long.
+    # isinstance(value, Real) takes ten times as long.
     if type(value) is float or (isinstance(value, Real) and not isinstance(value, bool)):
         try:
             x = float(value)
@@ -33,7 +33,7 @@ def number(field: str, value: Any, low: float, high: float, *, open_low: bool = 
         if (low < x if open_low else low <= x) and x <= high:
             return x
     bracket = "(" if open_low else "["
-    # What is rounded up where it is written is out of the range.
+    # A bound that is rounded up in the message is outside of the range.
     close = ")" if math.isinf(high) or float(f"{high:g}") > high else "]"
     raise InvalidValue(field, value, f"give a number in {bracket}{low:g}, {high:g}{close}")
 
@@ -70,7 +70,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def ranker(field: str, value: Any) -> str:
-    """Return ``value`` if it is a name without blanks at its ends, which nobody sees."""
+    """Return ``value`` if it is a name without (invisible) blanks at its ends."""
     found = name(field, value)
     if found != found.strip():
         raise InvalidValue(
@@ -87,7 +87,7 @@ def path(value: Any) -> Path:
 
 
 def key(value: Any) -> str:
-    """Return a key as text; a whole number stands for its digits."""
+    """Return a key as text; a whole number becomes its digits."""
     if _is_whole(value):
         return str(int(value))
     if isinstance(value, Mapping | list):
@@ -105,26 +105,26 @@ def keys(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Return an array or a column of a data frame as a list of Python's values; all else as it is.
+    """Convert an array or a column of a data frame to a list; return other values unchanged.
 
     Examples
     --------
     >>> import numpy as np
-    >>> listed(np.array(["film", "holiday"])), listed(5), listed("film")
+    >>> as_list(np.array(["film", "holiday"])), as_list(5), as_list("film")
     (['film', 'holiday'], 5, 'film')
     """
     return value.tolist() if hasattr(value, "tolist") else value
 
 
 def names(field: str, value: Any) -> Any:
-    """Return ``value`` unless it is one string, which is a sequence of its letters."""
+    """Return ``value`` unless it is a single string, which would be read as a list of letters."""
     if isinstance(value, str | bytes):
         raise InvalidValue(field, value, f"give a list of names, such as [{value!r}]")
     return value
 
 
 def offered(value: Any) -> Any:
-    """Return the arms of one offer, unless it is no list of names."""
+    """Return the arms of one offer, if they are a list of names; warn of a set."""
     nested = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], list | tuple | dict)
     if nested or not isinstance(value, Iterable):
         raise InvalidValue("arms", value, "give names, in one list")
@@ -154,11 +154,11 @@ def arms(field: str, value: Any) -> int | tuple[str, ...]:
 
 
 def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
-    """Warn of names that differ by blanks around them or by capitals alone, and of one that is empty."""
+    """Warn of names that differ only in case or in blanks around them, and of an empty name."""
     plain: dict[str, str] = {}
     for name in sorted(names, key=lambda name: name != name.strip()):
         plain.setdefault(name.strip().casefold(), name)
-    # Single letters, of both cases, are names enough.
+    # Single letters may differ in case only.
     odd = [name for name in names if plain[name.strip().casefold()] != name and len(name) > 1]
     doubt = "'' is an empty name, and an arm like any other; leave it out, or name it" if "" in names else ""
     if odd:
@@ -170,7 +170,7 @@ def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
 
 
 def amount(column: str, value: Any, default: float | None = None) -> float:
-    """Return a number from 0 on, which a table may give as text or as true and false."""
+    """Return a number of at least 0 from a cell of a table, which may be text, true or false."""
     if value in (None, "") and default is not None:
         return default
     if isinstance(value, bool):
@@ -194,7 +194,7 @@ def flag(field: str, value: Any) -> bool:
 
 
 def parsed(field: str, value: Any) -> Any:
-    """Return JSON text as its value; what is a value already, as it is."""
+    """Parse JSON text; return a value that is not text unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -204,7 +204,7 @@ def parsed(field: str, value: Any) -> Any:
 
 
 def is_deeper(value: Any, depth: int = DEEPEST) -> bool:
-    """True if lists and objects are nested deeper than so many levels.
+    """True if lists and objects are nested deeper than ``depth`` levels.
 
     Examples
     --------

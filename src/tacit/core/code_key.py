@@ -1,10 +1,10 @@
 """A key of all the code that a compiled loop can reach.
 
 Two loops with the same key compile to the same machine code, so the key names a compiled loop in
-the cache. It is made of what the interpreter would run (bytecode, constants, the values of global
-names, fields of named tuples), followed from the loop through every function that it calls; a
-generic function stands for the kernels of the parts at hand. Docstrings, comments, line numbers and
-code that the loop never reaches do not count. No source is read, so that parts may also be defined
+the cache. It is a hash of everything that the interpreter would run (bytecode, constants, the values of
+global names, fields of named tuples), from the loop through every function that it calls; a
+generic function is replaced by the kernels of the loop's parts. Docstrings, comments, line numbers and
+unreachable code do not count. No source is read, so that parts may also be defined
 at a prompt or in a notebook.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 FOREIGN = {"builtins", "math", "numba", "numpy"}
-"""Packages whose functions are known by the package's version."""
+"""Packages whose functions are identified by the package's version."""
 CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
@@ -35,13 +35,13 @@ def code_key(
     Parameters
     ----------
     loop : function
-        What is compiled.
+        The loop to compile.
     parts : sequence of type
-        The parts whose ``Params`` it is called with, and those within them.
+        The parts whose ``Params`` it is called with, and the parts nested in them.
     generics : functions
-        What is resolved by the type of ``Params``.
+        The functions that are resolved by the type of ``Params``.
     versions : str
-        Of whatever else machine code depends on.
+        Versions of everything else that machine code depends on.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def code_key(
     ...     "Add one."
     ...     return x + 1
     >>> def next(x):
-    ...     "Return what comes after x."
+    ...     "Return the successor of x."
     ...     return x + 1  # the same
     >>> def two(x):
     ...     "Add two."
@@ -74,7 +74,7 @@ def code_key(
 def reached(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> Iterator[Any]:
-    """Yield the functions that a loop may call; of a generic one, also the kernels of its parts."""
+    """Yield the functions that a loop may call, directly or not, including the kernels of its parts."""
     kernels = frozenset(generics)
     waiting: list[Any] = [loop]
     seen: set[Any] = set()
@@ -91,23 +91,23 @@ def reached(
 
 
 def forget_described() -> None:
-    """Forget all descriptions: some function or class was edited."""
+    """Clear all cached descriptions, after a function or class was edited."""
     _of_part.cache_clear()
     _of_function.cache_clear()
 
 
 @cache
 def _of_part(part: Any) -> str:
-    """Return what the types of a part's numbers and state say."""
+    """Return a description of a part: its name and the layouts of its named tuples."""
     layouts = [_layout(held) for held in vars(part).values() if _is_layout(held)]
-    # What is kept names the module of its types, which is imported with it: a stranger's would be, too.
+    # Cached code names the modules of its types and imports them: it must not import another package's.
     home = "" if part.__module__.startswith("tacit.") else part.__module__
     return repr((home, part.__qualname__, getattr(part, "learns_from_propensity", None), layouts))
 
 
 @cache
 def _of_function(function: FunctionType) -> tuple[str, list[Any]]:
-    """Return a description of a function itself, and the functions that it may call."""
+    """Return a description of a function, and the functions that it may call directly."""
     called: list[Any] = []
     held = [cell.cell_contents for cell in function.__closure__ or ()]
     values = [_of_value(value, called) for value in (*held, *_globals_of(function))]
@@ -116,19 +116,21 @@ def _of_function(function: FunctionType) -> tuple[str, list[Any]]:
 
 
 def _of_code(code: CodeType, doc: str | None = None) -> Any:
+    """Return a description of bytecode, names and constants; ``doc`` is the docstring to ignore."""
     constants = [_of_constant(value) for value in code.co_consts if doc is None or value != doc]
     names = code.co_names, code.co_varnames[: code.co_argcount], code.co_freevars
     return code.co_code, names, constants
 
 
 def _of_constant(value: Any) -> Any:
+    """Return a description of a constant of bytecode."""
     if isinstance(value, CodeType):
         return _of_code(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
 def _globals_of(function: FunctionType) -> Iterator[Any]:
-    """Yield the values of the global names in a function, and of what it looks up in them."""
+    """Yield the values of the global names in a function, and of their attributes that it uses."""
     for code in _codes(function.__code__):
         for name in code.co_names:
             if name in function.__globals__:
@@ -139,6 +141,7 @@ def _globals_of(function: FunctionType) -> Iterator[Any]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and all code objects nested in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -151,7 +154,7 @@ def _is_foreign(value: Any) -> bool:
 
 
 def _of_value(value: Any, called: list[Any]) -> Any:
-    """Describe what a name stands for; functions are added to those to be followed."""
+    """Return a description of a value; append functions to ``called``."""
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):
         value = value.__func__

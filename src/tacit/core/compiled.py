@@ -1,11 +1,11 @@
-"""Compilation: the generic functions taught to numba, and a cache that is never stale.
+"""Compilation: generic functions registered with numba, and a cache that is never stale.
 
-Importing this module loads numba; nothing else in the package does so at import time.
+Importing this module loads numba; no other module of the package does so at import time.
 
-numba's own cache watches the file of the outermost compiled function only, so it would run a
-stale kernel after an edit of a policy. Here each compiled driver lives in a folder named by a
-key of all the code that it can reach (:mod:`tacit.core.code_key`), in the places of
-:mod:`tacit.core.compilation.loops`.
+numba's own cache checks the file of the outermost compiled function only, so it would run a
+stale kernel after an edit of a policy. Here each compiled driver is cached in a folder named by a
+key of all the code that it can reach (:mod:`tacit.core.code_key`); :mod:`tacit.core.compilation.loops`
+has the locations.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from tacit.core.compilation.loops import (
 )
 from tacit.core.compilation.notice import explained
 
-# Division by zero gives inf or nan, as in C; kernels guard where that is not wanted.
+# Division by zero gives inf or nan, as in C; kernels guard against it where needed.
 OPTIONS: Any = {"error_model": "numpy"}
 # A kernel that is not inlined costs a reference count per array and call: twice the time.
-# Nobody calls one from outside of compiled code, so it needs no wrappers.
+# Kernels are only called from compiled code, so they need no wrappers.
 KERNEL_OPTIONS: Any = OPTIONS | {
     "forceinline": True,
     "no_cpython_wrapper": True,
@@ -61,7 +61,7 @@ GENERICS = (
     *dispatch.CLASSIFIER_KERNELS,
 )
 HOW = "4"
-"""Another one when loops come to be compiled otherwise, by :mod:`tacit.core.compilation`."""
+"""Version of the compilation in :mod:`tacit.core.compilation`; change it whenever that changes."""
 # Machine code does not depend on the last part of NumPy's version.
 VERSIONS = HOW, numba.__version__, *np.__version__.split(".")[:2]
 
@@ -70,7 +70,7 @@ _taught_helpers = 0
 
 
 def _teach(generic: Callable[..., Any]) -> None:
-    """Let compiled code resolve ``generic`` by the type of its first argument."""
+    """Register ``generic`` with numba: compiled code resolves it by the type of its first argument."""
 
     def resolve(params: Any, *rest: Any) -> Any:
         return getattr(dispatch.parts[params.instance_class], generic.__name__)
@@ -83,7 +83,7 @@ for _generic in GENERICS:
 
 
 def _learns_from_propensity(params: Any) -> bool:
-    """Whether the part of this numba type, or one inside it, learns from propensities."""
+    """True if the part of this numba type, or one nested in it, learns from propensities."""
     part = dispatch.parts.get(getattr(params, "instance_class", type(None)))
     return part is not None and (
         part.learns_from_propensity or any(_learns_from_propensity(inner) for inner in params)
@@ -99,6 +99,7 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 @cache
 def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
+    """Return numba's dispatcher of a loop, with our cache; ``counting`` enables reference counting."""
     options: Any = OPTIONS | {
         "nogil": True,
         "_nrt": counting,
@@ -112,11 +113,11 @@ def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
 
 
 class Driver:
-    """A driver, compiled for the types of arguments that it meets or found in the cache.
+    """A loop that is compiled, or loaded from the cache, for each new combination of argument types.
 
-    Where nothing in it makes an array, it is compiled without numba's counting of references to
-    arrays, which costs more than many a kernel; the caller holds all arrays while it runs.
-    Called, it releases the global interpreter lock.
+    If nothing in it creates an array, it is compiled without numba's reference counting of
+    arrays, which costs more than many kernels; the caller holds all arrays while it runs.
+    A call releases the global interpreter lock.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ class Driver:
     parts : tuple of type
         The parts whose kernels it runs.
     key : str
-        Of all the code that it can reach.
+        The :func:`~tacit.core.code_key.code_key` of the function and the parts.
     """
 
     def __init__(self, function: Callable[..., Any], parts: tuple[type, ...], key: str) -> None:
@@ -133,7 +134,7 @@ class Driver:
 
     @property
     def name(self) -> str:
-        """What it does, and for which parts."""
+        """The loop's name with the names of its parts, for notices."""
         whose = " and ".join(dict.fromkeys(part.__name__ for part in self._parts))
         what = self._function.__name__.removesuffix("_rows").replace("_", " ")
         return f"{what} for {whose}" if whose else what
@@ -144,8 +145,8 @@ class Driver:
     def entry(self, arguments: tuple[Any, ...]) -> Any:
         """Return the entry point for arguments of exactly these types.
 
-        It skips the look at the types (some 10 µs a call), so every call of it must pass the
-        very same ones.
+        It does not check types (which takes some 10 µs a call), so every call of it must pass
+        arguments of the same types.
         """
         form = _form(arguments)
         if form not in self._entries:
@@ -159,9 +160,10 @@ class Driver:
         return self._entries[form]
 
     def _compiled(self, types: tuple[Any, ...]) -> Any:
+        """Compile the loop for these types, with reference counting only if needed."""
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
-        # Known from an earlier attempt, so that it is not repeated in every process.
+        # The result of an earlier attempt is stored, so that it is not repeated in every process.
         counts = f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
         noted = is_noted(self._key, counts)
         whole = numba.types.none not in types
@@ -174,7 +176,7 @@ class Driver:
         try:
             found = _entry(counting, tuple(map(held, types)))
         except Exception:
-            # An address cannot be cut or returned, for one; not all that numba raises is a NumbaError.
+            # For example an address cannot be sliced or returned; numba also raises other errors.
             found = _entry(counting, types)
         if not noted:
             note(self._key, counts)
@@ -182,7 +184,7 @@ class Driver:
 
 
 def _shortened(error: Exception) -> Exception:
-    """Return numba's error with its first line as its text; ``msg`` keeps all of it."""
+    """Shorten the text of numba's error to its first line; ``msg`` has the full text."""
     if isinstance(error, NumbaError):
         whole: Any = str(error)
         vars(error)["msg"] = whole
@@ -191,7 +193,7 @@ def _shortened(error: Exception) -> Exception:
 
 
 def _form(value: Any) -> Any:
-    """Return what the type of compiled code depends on; numba's own look takes 20 times as long."""
+    """Return a key of an argument's type; numba's own check takes 20 times as long."""
     kind = type(value)
     if kind is np.ndarray:
         return value.dtype, value.ndim, value.flags.num
@@ -199,13 +201,14 @@ def _form(value: Any) -> Any:
 
 
 def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
+    """Compile a loop or load it from the cache, and return its entry point."""
     with _without_collector(), closing(dispatcher._cache):
         return dispatcher.compile(types)
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Compile without looking for garbage: it makes millions of objects, and keeps most."""
+    """Pause the garbage collector: compilation creates millions of objects, most of them long-lived."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -215,13 +218,14 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-# ---- Functions that are edited in place, as IPython's autoreload does it
+# ---- Functions that are edited in place, as by IPython's autoreload
 
 _known: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
-"""Drivers by their function and parts, with the code that each function had which they can reach."""
+"""Drivers by function and parts, with the reachable functions and their code at that time."""
 
 
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
+    """Return the driver of a loop for parts, a cached one unless reachable code was edited."""
     found = _known.get((function, parts))
     if found is not None and all(fn.__code__ is code for fn, code in found[1]):
         return found[0]
@@ -234,20 +238,20 @@ def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
 
 
 def _forget() -> None:
-    """Forget what was said of functions before they were edited, here and in numba."""
+    """Clear cached results on functions, here and in numba, after an edit."""
     forget_described()
     for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_taught_helpers]):
         try:
             kind = cpu_target.typing_context.resolve_value_type(taught)
         except ValueError:
-            continue  # it was called by nothing yet
+            continue  # it has not been called yet
         for template in getattr(kind, "templates", ()):
-            # What numba has made of a call of these types; it looks at no code again.
+            # numba's cache of implementations by types, which it does not invalidate.
             getattr(template, "_impl_cache", {}).clear()
 
 
 def _parts_within(params: Any) -> Iterable[type]:
-    """Yield the part that a Params tuple belongs to, and those of the tuples inside it."""
+    """Yield the part of a ``Params`` tuple and the parts of nested tuples."""
     yield dispatch.parts[type(params)]
     for value in params:
         if type(value) in dispatch.parts:
@@ -255,7 +259,7 @@ def _parts_within(params: Any) -> Iterable[type]:
 
 
 def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
-    """Return the driver that runs ``loop`` for parts with these ``Params``."""
+    """Return the driver of ``loop`` for parts with these ``Params``."""
     global _taught_helpers
     for helper in dispatch.helpers[_taught_helpers:]:
         register_jitable(**KERNEL_OPTIONS)(helper)
@@ -265,7 +269,7 @@ def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
 
 
 def cache_statistics() -> tuple[int, int]:
-    """Return how many loops this process took from the cache, and how many it compiled."""
+    """Return how many loops this process loaded from the cache, and how many it compiled."""
     hits = sum(sum(d.stats.cache_hits.values()) for d in _dispatchers)
     misses = sum(sum(d.stats.cache_misses.values()) for d in _dispatchers)
     return hits, misses

@@ -1,9 +1,9 @@
-"""What compiled code calls that numba is taught here: generators of our own, and borrowed room.
+"""Implementations for numba of ``derive_generator``, local generators and borrowed workspaces.
 
-``derived`` is SFC64 on the stack, behind the type of numpy's generators. numba's distributions ask a
-generator's record for the address of a state and of three functions. Here the state lies on the stack of
-the kernel, and the functions are written out for LLVM, so that they can be inlined. What is taken over from
-numpy's PCG64 is made likewise: numba calls numpy's functions by their addresses, with the state in memory.
+``derive_generator`` is SFC64 on the stack, with the type of numpy's generators. numba's distributions read
+the addresses of a state and of three functions from a generator's record. Here the state is on the stack of
+the kernel, and the functions are generated in LLVM, so that they can be inlined. The local copy of
+numpy's PCG64 works in the same way, while numba calls numpy's functions by address, with the state in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.core.seeds import STEPS, derived, handed_back, taken_over
 
 WORD, HALF = ir.IntType(64), ir.IntType(32)
 STATE = ir.ArrayType(WORD, 6)
-"""The words a, b, c and the counter; whether half a word is left, and that half."""
+"""The words a, b, c and the counter; a flag of a buffered half word, and that half."""
 
 
 @type_callable(derived)
@@ -51,7 +51,8 @@ def _lower_derived(context: Any, builder: Any, signature: Any, arguments: Any) -
 
 
 def _drawing(context: Any, builder: Any, address: Any, word: Any, half: Any) -> Any:
-    """Return a generator, as compiled code sees it, of what makes the functions of its state's address."""
+    """Return numba's record of a generator with a state's address and the functions that ``word`` and
+    ``half`` generate."""
     module = builder.module
     bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))
     found = bits(context, builder)
@@ -65,12 +66,12 @@ def _drawing(context: Any, builder: Any, address: Any, word: Any, half: Any) -> 
 
 
 def _at(builder: Any, state: Any, i: int) -> Any:
-    """Return the place of a word of the state."""
+    """Return a pointer to a word of the state."""
     return builder.gep(state, [HALF(0), HALF(i)])
 
 
 def _function(module: Any, name: str, result: Any, state: Any = STATE) -> tuple[Any, Any, Any]:
-    """Return a function of the state's address: itself, and, if it is new, how to fill it."""
+    """Return a function of the state's address, and, if it is new, its builder and a pointer to the state."""
     name = f"tacit_{name}"
     if name in module.globals:
         return module.globals[name], None, None
@@ -81,7 +82,7 @@ def _function(module: Any, name: str, result: Any, state: Any = STATE) -> tuple[
 
 
 def _next_word(module: Any) -> Any:
-    """Return the function that gives the next 64 bits."""
+    """Return the function for the next 64 bits."""
     function, builder, state = _function(module, "derived_word", WORD)
     if builder is not None:
         a, b, c, counter = (builder.load(_at(builder, state, i)) for i in range(4))
@@ -100,12 +101,12 @@ def _next_word(module: Any) -> Any:
 
 
 def _next_half(module: Any) -> Any:
-    """Return the function that gives the next 32 bits: the low ones of 64 first."""
+    """Return the function for the next 32 bits: of each word, the low half first."""
     return _halving(module, "derived_half", _next_word(module), STATE, 4)
 
 
 def _halving(module: Any, name: str, word: Any, kind: Any, place: int) -> Any:
-    """Return the function that halves words; from that place of the state on is what is left of one."""
+    """Return the function for half words; the state has the flag and the buffered half from ``place`` on."""
     function, builder, state = _function(module, name, HALF, kind)
     if builder is not None:
         left, half = _at(builder, state, place), _at(builder, state, place + 1)
@@ -120,7 +121,7 @@ def _halving(module: Any, name: str, word: Any, kind: Any, place: int) -> Any:
 
 
 def _next_double(module: Any, word: Any) -> Any:
-    """Return the function that makes a number in [0, 1) of the next word."""
+    """Return the function for the next number in [0, 1)."""
     function, builder, _ = _function(module, f"{word.name}_double", ir.DoubleType())
     if builder is not None:
         drawn = builder.call(word, [function.args[0]])
@@ -129,14 +130,14 @@ def _next_double(module: Any, word: Any) -> Any:
     return function
 
 
-# ---- PCG64 with its state on the stack of a loop, from which LLVM takes it into registers
+# ---- PCG64 with its state on the stack of a loop, which LLVM moves into registers
 
 LONG = ir.IntType(128)
 PCG = ir.LiteralStructType([LONG, LONG, WORD, WORD])
-"""State and increment; whether half a word is left, and that half."""
+"""State and increment; a flag of a buffered half word, and that half."""
 MULTIPLIER = LONG(2549297995355413924 << 64 | 4865540595714422341)
 LOW, HIGH = (1, 0) if sys.platform == "win32" else (0, 1)
-"""Where numpy has the words of its long numbers: its compiler on Windows has no such numbers."""
+"""Order of the words of numpy's 128-bit numbers; on Windows, numpy has a structure for them."""
 
 
 @type_callable(taken_over)
@@ -175,14 +176,14 @@ def _lower_handed_back(context: Any, builder: Any, signature: Any, arguments: An
 
 
 def _address_in(context: Any, builder: Any, generator: Any) -> Any:
-    """Return the address of the state of a generator."""
+    """Return the address of a generator's state."""
     lent = cgutils.create_struct_proxy(types.npy_rng)(context, builder, value=generator)
     bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))
     return bits(context, builder, value=lent.bit_generator).state
 
 
 def _held_by_numpy(context: Any, builder: Any, generator: Any) -> tuple[list[Any], Any, Any]:
-    """Return where numpy has the words of a PCG64's state and increment, and of the half that is left."""
+    """Return pointers to numpy's words of a PCG64's state and increment, its flag and its buffered half."""
     address = _address_in(context, builder, generator)
     held = builder.inttoptr(address, WORD.as_pointer().as_pointer())
     words = builder.load(held)
@@ -192,7 +193,7 @@ def _held_by_numpy(context: Any, builder: Any, generator: Any) -> tuple[list[Any
 
 
 def _next_of_pcg(module: Any) -> Any:
-    """Return the function that gives the next 64 bits: PCG XSL RR 128/64 of O'Neill (2014)."""
+    """Return the function for the next 64 bits: PCG XSL RR 128/64 of O'Neill (2014)."""
     function, builder, state = _function(module, "pcg_word", WORD, PCG)
     if builder is not None:
         step, increment = (builder.load(_at(builder, state, i)) for i in range(2))
@@ -206,11 +207,11 @@ def _next_of_pcg(module: Any) -> Any:
 
 
 def _half_of_pcg(module: Any) -> Any:
-    """Return the function that gives the next 32 bits."""
+    """Return the function for the next 32 bits."""
     return _halving(module, "pcg_half", _next_of_pcg(module), PCG, 2)
 
 
-# ---- Room that is borrowed: memory of Python's own, to which no reference is counted
+# ---- Borrowed workspaces: memory from Python's allocator without reference counting
 
 POINTER = ir.IntType(8).as_pointer()
 ROOM = types.Array(types.float64, 2, "C")  # type: ignore[no-untyped-call]

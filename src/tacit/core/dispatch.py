@@ -1,9 +1,9 @@
 """Generic functions, resolved to a part's own kernels by the type of its ``Params``.
 
-A *part* is a policy, an environment or a classifier: a frozen description whose ``Params`` named
-tuple carries the numbers, and whose static methods are kernels in numba's subset. The
-functions below find the kernel by ``type(params)``; :mod:`tacit.core.compiled` teaches numba the
-same rule, so one compiled loop serves every part, and this module stays free of numba.
+A *part* is a policy, an environment or a classifier: a frozen configuration whose ``Params`` named
+tuple has the numbers, and whose static methods are kernels in numba's subset. The
+functions below find the kernel by ``type(params)``; :mod:`tacit.core.compiled` registers the
+same rule with numba, so that one loop works for every part, and this module does not import numba.
 """
 
 from __future__ import annotations
@@ -53,15 +53,14 @@ def kernel(function: Function) -> Function:
 
 
 def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
-    """Bind ``part`` to its ``Params`` type, after checking that its kernels fit.
+    """Register ``part`` for its ``Params`` type, after checking the signatures of its kernels.
 
-    A class without ``Params`` of its own is a variant that shares its parent's kernels. A kernel
-    that neither it nor a base has is an ability that it lacks.
+    A class without its own ``Params`` is a variant that shares its parent's kernels. Kernels are optional.
 
     Raises
     ------
     TypeError
-        If a kernel takes other arguments, or could never be found.
+        If a kernel has other parameters than its generic function, or could never be resolved.
     """
     if "Params" not in part.__dict__:
         own = [generic.__name__ for generic in generics if generic.__name__ in part.__dict__]
@@ -88,11 +87,11 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
 
 
 def _doubts(generic: Callable[..., Any], function: Callable[..., Any]) -> set[str]:
-    """Return what a kernel does that is lost, or that no seed reaches."""
+    """Return warnings of a kernel that returns an unused value or draws from numpy's global generator."""
     code: Any = getattr(function, "__code__", None)
     doubts, silent = set(), generic.__annotations__["return"] == "None"
     for before, step in pairwise([] if code is None else dis.get_instructions(code)):
-        # What another function returns may be none.
+        # The result of another function's call may be None.
         if (
             step.opname == "RETURN_VALUE"
             and silent
@@ -109,14 +108,14 @@ def _doubts(generic: Callable[..., Any], function: Callable[..., Any]) -> set[st
 def _parameters(function: Callable[..., Any]) -> list[str]:
     """Return the names of a function's parameters."""
     code = getattr(function, "__code__", None)
-    # For the hundreds of kernels that there are, inspect.signature() would take half of an import.
+    # With hundreds of kernels, inspect.signature() would take half of the time of an import.
     if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         return list(inspect.signature(function).parameters)
     return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def enlist(part: Any, registry: dict[str, Any]) -> None:
-    """Make a part known by its name, which no part of the package may lose to another."""
+    """Register a part by its name; raise TypeError if the name belongs to a part of this package."""
     if "Params" in part.__dict__:
         known = registry.get(canonical(part.__name__))
         own = __name__.partition(".")[0]
@@ -126,13 +125,13 @@ def enlist(part: Any, registry: dict[str, Any]) -> None:
 
 
 def shipped(registry: dict[str, Part], package: str) -> list[Part]:
-    """Return the parts of a registry that were defined in a package of ours, by name."""
+    """Return the parts of a registry that are defined in a subpackage of tacit, sorted by name."""
     found = (part for part in registry.values() if part.__module__.startswith(f"tacit.{package}."))
     return sorted(found, key=lambda part: part.__name__)
 
 
 def public(names: dict[str, Any]) -> list[str]:
-    """Return the names of the classes and functions of the package among those of a module."""
+    """Return the names in a module's namespace of public classes and functions of this package."""
     return sorted(
         name
         for name, value in names.items()
@@ -151,7 +150,7 @@ def canonical(name: str) -> str:
 
 
 def choose(params: Any, state: Any, lane: int, impression: Any, rng: Any) -> Any:
-    """Choose an arm (its slot), or a duel's two, for the impression; reads ``state``."""
+    """Return the index of the arm to show, or both of a duel, for the impression; reads ``state``."""
     return parts[type(params)].choose(params, state, lane, impression, rng)
 
 
@@ -161,17 +160,17 @@ def learn(params: Any, state: Any, lane: int, outcome: Any) -> None:
 
 
 def unlearn(params: Any, state: Any, lane: int, outcome: Any) -> None:
-    """Take out of ``state`` what ``learn`` with the same outcome has put in."""
+    """Update ``state`` in place, reversing ``learn`` with the same outcome."""
     parts[type(params)].unlearn(params, state, lane, outcome)
 
 
 def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
-    """Take in what an impression reveals before any choice; writes ``state``."""
+    """Update ``state`` with an impression before any choice."""
     parts[type(params)].observe(params, state, lane, impression)
 
 
 def propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) -> Any:
-    """Return the probability of showing just that."""
+    """Return the probability that the policy shows exactly ``shown``."""
     return parts[type(params)].propensity(params, state, lane, impression, shown)
 
 
@@ -181,27 +180,27 @@ def epoch(params: Any, state: Any, lane: int) -> Any:
 
 
 def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> None:
-    """Fill ``action``, a row of slots, with what is shown; reads ``state``."""
+    """Write the indices of the arms to show into ``action``; reads ``state``."""
     parts[type(params)].decide(params, state, lane, impression, rng, action)
 
 
 def decide_and_weigh(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> Any:
-    """Fill ``action`` as ``decide`` does; return the propensity of what it shows."""
+    """Write the arms to show into ``action``, as ``decide``, and return their propensity."""
     return parts[type(params)].decide_and_weigh(params, state, lane, impression, rng, action)
 
 
 def shown_in(params: Any, action: Any) -> Any:
-    """Return what a row of slots shows: an arm, a pair, or the row itself."""
+    """Convert an action, a row of arm indices, to an arm, a pair, or the row itself."""
     return parts[type(params)].shown_in(params, action)
 
 
 def reward_in(params: Any, feedback: Any) -> Any:
-    """Return what a row of feedback says: a reward, or the row itself."""
+    """Convert a row of feedback to a reward, or to the row itself."""
     return parts[type(params)].reward_in(params, feedback)
 
 
 def learned_propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) -> Any:
-    """Return the propensity to a policy that learns from it; NaN, at no cost, to any other."""
+    """Return the propensity if the policy learns from it; else NaN, without computing it."""
     wanted = learns_from_propensity(params)
     return propensity(params, state, lane, impression, shown) if wanted else math.nan
 
@@ -215,12 +214,12 @@ def learns_from_propensity(params: Any) -> bool:
 
 
 def restart(params: Any, state: Any, lane: int) -> None:
-    """Let the lane forget all it has learned."""
+    """Reset the lane to the untrained state."""
     parts[type(params)].restart(params, state, lane)
 
 
 def refit(params: Any, state: Any) -> None:
-    """Compute anew what follows from the sums that all lanes share."""
+    """Recompute the values derived from sums that all lanes share."""
     parts[type(params)].refit(params, state)
 
 
@@ -230,11 +229,11 @@ def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
 
 
 OPEN_UNIT = 1024
-"""Decisions that are not yet learned are counted in whole parts of this: nothing is lost by rounding."""
+"""Pending decisions are counted in units of 1/1024, which floats represent exactly."""
 
 
 def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-    """Count more clicks and plays of decisions that are not yet learned, in units of 1/1024."""
+    """Add clicks and plays of pending decisions, in units of 1/1024."""
     parts[type(params)].count_open(params, state, lane, arm, hits, plays)
 
 
@@ -259,7 +258,7 @@ POLICY_KERNELS = (
 
 
 def believed(params: Any, state: Any, lane: int, impression: Any, arm: int) -> Any:
-    """Return the click probability that the policy believes in for an arm on offer."""
+    """Return the policy's estimate of the click probability of an arm on offer."""
     return parts[type(params)].believed(params, state, lane, impression, arm)
 
 
@@ -267,13 +266,13 @@ FEATURE_KERNELS = (believed,)
 
 
 def line(params: Any, state: Any, lane: int, impression: Any, place: int) -> Any:
-    """Return mean and standard deviation of the score of the arm at a place on offer."""
+    """Return mean and standard deviation of the score of the arm at an index of the offer."""
     return parts[type(params)].line(params, state, lane, impression, place)
 
 
 COUPLED_KERNELS = (line,)
 
-# The kernels of a mixture over when rates last shifted ------------------------------------------
+# The kernels of a mixture over the time of the last shift of rates -----------------------------
 
 
 def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> Any:
@@ -282,7 +281,7 @@ def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> Any:
 
 
 def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
-    """Put a hypothesis among those of a lane, with the counts of an earlier epoch where it is not -1."""
+    """Add a hypothesis to a lane, with the counts of an earlier epoch unless that is -1."""
     parts[type(params)].enter(params, state, lane, weight, kind, epoch)
 
 
@@ -292,12 +291,12 @@ SHIFT_KERNELS = (odds, enter)
 
 
 def confidence(params: Any, state: Any, lane: int) -> Any:
-    """Return what the indices of a lane's arms have in common, computed once a round."""
+    """Return the value that the indices of all arms of a lane share, computed once per round."""
     return parts[type(params)].confidence(params, state, lane)
 
 
 def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> Any:
-    """Return the number by which an index policy ranks ``arm``."""
+    """Return the index of ``arm``, by which an index policy ranks arms."""
     return parts[type(params)].index(params, state, lane, arm, confidence)
 
 
@@ -307,52 +306,52 @@ INDEX_KERNELS = (confidence, index)
 
 
 def arrange(params: Any, state: Any, lane: int, impression: Any) -> Any:
-    """Return what lining up the arms on offer takes; it may lie in the scratch of ``state``."""
+    """Return data for ordering the arms on offer; it may use the workspace of ``state``."""
     return parts[type(params)].arrange(params, state, lane, impression)
 
 
 def line_up(params: Any, arranged: Any, lane: int, impression: Any, draw: Any, action: Any) -> None:
-    """Fill ``action`` with the arms in the order of the draw's ``z``, its ``arm``, if not −1, put at its
-    ``place``."""
+    """Write the arms into ``action`` in the order of the draw's ``z``, with the draw's ``arm``, unless −1,
+    at its ``place``."""
     parts[type(params)].line_up(params, arranged, lane, impression, draw, action)
 
 
 def share(
     params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int, without: int
 ) -> Any:
-    """Return the probability that the order, one arm taken out, begins with the first ``count`` arms of
-    ``begin``, that arm left out there, too."""
+    """Return the probability that the order begins with the first ``count`` arms of ``begin``, when one arm
+    is removed from both."""
     return parts[type(params)].share(params, arranged, lane, impression, begin, count, without)
 
 
 def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
-    """Return the sum of ``share`` over the arms that are not in ``begin``, each taken out."""
+    """Return the sum of ``share`` over the arms not in ``begin``, each as the removed arm."""
     return parts[type(params)].shares(params, arranged, lane, impression, begin, count)
 
 
 def ranks(
     params: Any, arranged: Any, lane: int, impression: Any, arm: int, without: int, chances: Any
 ) -> None:
-    """Fill ``chances`` with the probabilities of the arm's ranks 0, 1, …, 0 behind the last, with another
-    arm, if not −1, taken out."""
+    """Write the probabilities of the arm's ranks 0, 1, … into ``chances``, padded with 0, with the arm
+    ``without``, unless −1, removed."""
     parts[type(params)].ranks(params, arranged, lane, impression, arm, without, chances)
 
 
 def clear(params: Any, state: Any, lane: int) -> None:
-    """Put the scratch of ``state`` back as it was before ``arrange``."""
+    """Reset the workspace of ``state`` to its contents before ``arrange``."""
     parts[type(params)].clear(params, state, lane)
 
 
 def placed(
     params: Any, state: Any, lane: int, impression: Any, action: Any, prefixes: Any, places: Any
 ) -> None:
-    """Fill in, for each position of a list, with what probability ``decide`` begins so down to
-    there, and with what probability it puts this arm there."""
+    """For each position of a list, write the probability that ``decide`` shows the same arms down to it into
+    ``prefixes``, and the probability of the arm at the position into ``places``."""
     parts[type(params)].placed(params, state, lane, impression, action, prefixes, places)
 
 
 def cells(params: Any, state: Any, lane: int, impression: Any, found: Any) -> None:
-    """Fill in with what probability ``decide`` puts each arm on offer at each position."""
+    """Write the probability that ``decide`` shows each arm on offer at each position."""
     parts[type(params)].cells(params, state, lane, impression, found)
 
 
@@ -362,32 +361,32 @@ LIST_KERNELS = (arrange, line_up, share, shares, ranks, clear, placed, cells)
 
 
 def arrive(params: Any, world: Any, round: int, rng: Any) -> Any:
-    """Bring the round's impression into ``world.impression``; return its lane."""
+    """Write the round's impression into ``world.impression``; return its lane."""
     return parts[type(params)].arrive(params, world, round, rng)
 
 
 def respond(params: Any, world: Any, lane: int, arm: Any) -> Any:
-    """Return the reward that ``arm`` (or a pair) gets from the impression that has just arrived."""
+    """Return the reward of ``arm`` (or a pair) for the current impression."""
     return parts[type(params)].respond(params, world, lane, arm)
 
 
 def expected(params: Any, world: Any, lane: int, arm: Any) -> Any:
-    """Return the expected reward of ``arm`` for the impression that has just arrived."""
+    """Return the expected reward of ``arm`` for the current impression."""
     return parts[type(params)].expected(params, world, lane, arm)
 
 
 def optimum(params: Any, world: Any, lane: int) -> Any:
-    """Return the expected reward of the best arm for the impression that has just arrived."""
+    """Return the expected reward of the best arm for the current impression."""
     return parts[type(params)].optimum(params, world, lane)
 
 
 def react(params: Any, world: Any, lane: int, shown: Any, feedback: Any) -> None:
-    """Fill ``feedback`` with what comes back for what is shown."""
+    """Write the feedback to the arms shown into ``feedback``."""
     parts[type(params)].react(params, world, lane, shown, feedback)
 
 
 def regret(params: Any, world: Any, lane: int, shown: Any) -> Any:
-    """Return the regret of what is shown: the expected reward that the best one has above it."""
+    """Return the regret of the arms shown: the expected reward of the best action minus theirs."""
     return parts[type(params)].regret(params, world, lane, shown)
 
 
@@ -397,7 +396,7 @@ ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum, react, regret)
 
 
 def predict(params: Any, state: Any, row: int, context: Any) -> Any:
-    """Return whether the context may be an event; reads ``state`` (and may use its scratch)."""
+    """Return whether the context may be an event; reads ``state`` (and may use its workspace)."""
     return parts[type(params)].predict(params, state, row, context)
 
 

@@ -1,7 +1,7 @@
-"""Independent work, spread over threads or a cluster, with progress on a terminal."""
+"""Run independent tasks in threads or on a cluster, with a progress bar on a terminal."""
 
-# 1. Progress: a bar where somebody sees it, nothing elsewhere.
-# 2. ``spread``: tasks over threads or what a cluster puts in their place; the first error stops the others.
+# 1. Progress: a bar on a terminal or in a notebook, nothing elsewhere.
+# 2. ``run_tasks``: tasks in threads or in a cluster's runner; the first error stops the others.
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from typing import Any, Protocol
 
 from tacit.core import checks
 
-# ---- Progress on a terminal for anything that takes longer than a second
+# ---- Progress on a terminal for work that takes longer than a second
 
 PATIENCE = 1.0
 
 
 _shown: ContextVar[bool] = ContextVar("shown", default=False)
-"""Whether there is a bar already: what works for something larger shows none of its own."""
+"""Whether there is already a bar: nested work does not show another one."""
 
 
 def is_watched() -> bool:
-    """Whether somebody would see a bar: on a terminal, or in a notebook."""
+    """True if a bar would be visible: on a terminal, or in a notebook."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 @contextmanager
 def progress(total: float | None, label: str) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on a terminal (on standard error) or in a notebook, once a second has passed.
+    """Show a progress bar on a terminal (on standard error) or in a notebook, after one second.
 
     Parameters
     ----------
     total : float or None
         Amount of work; None if unknown.
     label : str
-        What is being done.
+        Label of the bar.
 
     Yields
     ------
@@ -74,10 +74,11 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
 
 
 def _bar(is_known: bool) -> Any:
+    """Return a progress bar on standard error; without a known total it shows the amount."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    # Of what has no known end, how much is done.
+    # Without a known total, show the amount that is done.
     how_far = TimeRemainingColumn() if is_known else TextColumn("{task.completed:,.0f}")
     columns = TextColumn("{task.description}"), BarColumn(), how_far, TimeElapsedColumn()
     return Progress(*columns, console=Console(stderr=True), transient=True)
@@ -85,7 +86,7 @@ def _bar(is_known: bool) -> Any:
 
 @contextmanager
 def counted(label: str, given: Callable[[int], None] | None = None) -> Iterator[Callable[[int], None]]:
-    """Yield what takes how much is done so far: what was given for it, or else a bar of no known end."""
+    """Yield a function of the amount done so far: the caller's, or else of a bar without a total."""
     if given is not None:
         yield given
         return
@@ -102,8 +103,8 @@ def counted(label: str, given: Callable[[int], None] | None = None) -> Iterator[
 
 # ---- Independent tasks, spread over the threads of this process or over a cluster
 #
-# Compiled loops release the interpreter's lock, so threads are enough on one machine. What comes
-# back does not depend on where or in which order the tasks ran.
+# Compiled loops release the interpreter's lock, so threads are enough on one machine. Results
+# do not depend on where or in which order the tasks ran.
 
 Report = Callable[[float], None]
 
@@ -113,7 +114,7 @@ class Stopped(Exception):
 
 
 class Runner(Protocol):
-    """What runs tasks: :func:`in_threads`, or a cluster."""
+    """A function that runs tasks: :func:`run_in_threads`, or a cluster's."""
 
     def __call__(
         self,
@@ -123,7 +124,7 @@ class Runner(Protocol):
         workers: int,
         advance: Report,
     ) -> list[Any]:
-        """Return ``function(*task, report)`` of each task, in their order."""
+        """Return ``function(*task, report)`` for each task, in the order of the tasks."""
 
 
 def spread(
@@ -134,22 +135,22 @@ def spread(
     label: str,
     workers: int | None = None,
 ) -> list[Any]:
-    """Return what a function gives for each task, in the order of the tasks.
+    """Run a function for each task and return its results in the order of the tasks.
 
     Parameters
     ----------
     function : function
-        Of a module, or a :func:`functools.partial` of one; called as
+        A module-level function, or a :func:`functools.partial` of one; called as
         ``function(*task, report)``. It should call ``report(amount)`` with the work just done
         often enough to be interrupted.
     tasks : sequence of tuple
-        Arguments of each call; such that they can be sent to another machine.
+        Arguments of each call; they must be serialisable for a cluster.
     amounts : sequence of float
-        How much work each task is, for the progress bar.
+        Amount of work of each task, for the progress bar.
     label : str
-        What is being done.
+        Label of the progress bar.
     workers : int, optional
-        Threads; by default one per core. A cluster knows its own number.
+        Number of threads; by default one per core. A cluster ignores it.
 
     Raises
     ------
@@ -161,7 +162,7 @@ def spread(
     >>> def double(number, report):
     ...     report(1)
     ...     return 2 * number
-    >>> spread(double, [(1,), (2,)], [1, 1], label="doubling")
+    >>> run_tasks(double, [(1,), (2,)], [1, 1], label="doubling")
     [2, 4]
     """
     threads = checks.integer("workers", os.cpu_count() if workers is None else workers, 1)
@@ -176,7 +177,7 @@ def in_threads(
     workers: int,
     advance: Report,
 ) -> list[Any]:
-    """Run tasks in threads; an error or an interrupt stops the others before it goes on its way."""
+    """Run tasks in threads; an error or an interrupt stops the other tasks, then is raised."""
     stopped = threading.Event()
     done = [0.0] * len(tasks)
     reported = 0.0
@@ -208,4 +209,4 @@ def in_threads(
 
 
 runner: ContextVar[Runner] = ContextVar("runner", default=in_threads)
-"""What runs the tasks of :func:`spread` at present."""
+"""The current runner of :func:`run_tasks`."""

@@ -1,7 +1,7 @@
-"""What policies, environments and classifiers have in common: fields, ranges, a compiled part, text.
+"""Base of policies, environments and classifiers: checked fields, parameters of kernels, text notation.
 
-Checks of fields; parts, whose fields are checked when they are made and which become a named tuple for
-kernels; parts as text, parsed and never evaluated.
+Checks of fields; parts, whose fields are checked at construction and become a named tuple for
+kernels; parts as text, which is parsed and never evaluated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacit.core.arrays import floats
 from tacit.core.dispatch import canonical
 from tacit.errors import InvalidValue, UnknownName, check_call
 
-# ---- Fields that say their ranges: what a class is made with is checked, and kept as it should be
+# ---- Fields with ranges: constructor arguments are checked and stored in canonical form
 
 Check = Callable[[str, Any], Any]
 """Takes a field's name and value; returns the value in its canonical form, or raises."""
@@ -40,7 +40,7 @@ def whole(low: int, high: int = 2**62) -> Check:
 
 
 def one_of(*allowed: str) -> Check:
-    """Return the check for one of some words."""
+    """Return the check that a value is one of the allowed words."""
 
     def check(field: str, value: Any) -> str:
         if value not in allowed:
@@ -51,12 +51,12 @@ def one_of(*allowed: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Return a check that lets None through."""
+    """Return a check that also accepts None."""
     return lambda field, value: None if value is None else check(field, value)
 
 
 def no_text(field: str, value: Any) -> Any:
-    """Return ``value`` unless it is text, which a field without a range takes for no number and no truth."""
+    """Return ``value`` unless it is text; the check of numbers and flags without a range."""
     if isinstance(value, str):
         raise InvalidValue(field, value, "give a number, or true or false")
     return value
@@ -84,7 +84,7 @@ def probabilities(field: str, value: Any, ndim: int = 1) -> Any:
 
 
 class Checked:
-    """Base of frozen dataclasses whose fields are annotated with what checks them.
+    """Base of frozen dataclasses whose fields are annotated with their checks.
 
     Raises
     ------
@@ -118,15 +118,15 @@ class Checked:
             self._set(field, check(field, getattr(self, field)))
 
     def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field while the object is being made."""
+        """Store the canonical form of a field during construction."""
         object.__setattr__(self, field, value)
 
 
 @cache
 def ranges(kind: type) -> dict[str, Check]:
-    """Return the check of each field that a class is made with and that has one.
+    """Return the check of each constructor field that has one.
 
-    A subclass that declares a field again keeps its check, unless it says another.
+    A subclass that declares a field again keeps its check, unless it annotates another one.
     """
     found: dict[str, Check] = {}
     for base in reversed(kind.__mro__):
@@ -141,41 +141,42 @@ def ranges(kind: type) -> dict[str, Check]:
 
 @cache
 def _annotations(kind: Any) -> dict[str, Any]:
-    """Return the annotations of a class or function itself; none if they name what only its maker can see."""
+    """Return the own annotations of a class or function; none if they cannot be evaluated here."""
     try:
         return get_annotations(kind, eval_str=True)
     except NameError:
         return {}
 
 
-# ---- What policies, environments and classifiers have in common: a *part* of a compiled loop
+# ---- Parts of a compiled loop: base of policies, environments and classifiers
 
 if TYPE_CHECKING:
     param = property
 else:
 
     class param(property):
-        """A property that kernels read: it is a member of ``Params``, as fields that are numbers are."""
+        """A property that kernels read: a member of ``Params``, like numeric fields."""
 
 
 class Part(Checked):
-    """A frozen description with kernels, which are found by the type of its ``Params``.
+    """A frozen configuration with kernels, which are resolved by the type of its ``Params``.
 
-    ``Params`` is the type of the named tuple that kernels read, made with the class. Its members are
+    ``Params`` is the type of the named tuple that kernels read, derived from the class. Its members are
 
     - the fields annotated as ``int``, ``float`` or ``bool``, with or without a range;
     - of fields annotated as another part, the ``params`` of that part;
     - the properties that are marked with :class:`param`.
 
-    A kernel annotates ``params`` as the class itself, so that type checkers know what it may read.
-    Where kernels read something else, the class writes its ``Params`` out, as a nested ``NamedTuple``. A
-    class that is only a base of others says ``abstract=True``: it has none, and no name in tables.
+    A kernel annotates ``params`` as the class itself, so that type checkers know its attributes.
+    If kernels read other values, the class declares its ``Params`` as a nested ``NamedTuple``. A
+    class that is only a base of others is declared with ``abstract=True``: it has no ``Params`` and is not
+    registered.
     """
 
     kernels: ClassVar[tuple[Callable[..., Any], ...]]
-    """The generic functions whose kernels its subclasses give."""
+    """The generic functions that its subclasses may implement as kernels."""
     named: ClassVar[dict[str, Any]]
-    """Every class of its kind that has been defined, by its canonical name."""
+    """Registry of all defined classes of its kind, by canonical name."""
     learns_from_propensity: ClassVar[bool] = False
     """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
 
@@ -189,26 +190,26 @@ class Part(Checked):
 
     @cached_property
     def params(self) -> Any:
-        """The numbers that kernels read, each of the type that its annotation says."""
+        """The values that kernels read, each of its annotated type."""
         layout = type(self).Params  # type: ignore[attr-defined]
         hints = get_type_hints(layout)
         return layout(*(_for_kernels(hints[name], getattr(self, name)) for name in layout._fields))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what kernels read: arrays that come from another process may be read-only, which is
+        """Return the attributes without ``params``: unpickled arrays may be read-only, which is
         another type to compiled code."""
         return {name: value for name, value in vars(self).items() if name != "params"}
 
 
 def _for_kernels(kind: Any, value: Any) -> Any:
-    """Return a member of Params from the attribute of its name."""
+    """Convert an attribute to a member of ``Params``."""
     if isinstance(value, Part):
         return value.params
     return kind(value) if kind in (int, float, bool) else value
 
 
 def _give_params(kind: Any) -> None:
-    """Give a class the type of its Params, unless one is written out in it or in a base of it."""
+    """Derive the ``Params`` of a class, unless it or a base declares them."""
     given = getattr(kind, "Params", None)
     if given is None or hasattr(given, "is_derived"):
         named_tuple: Any = NamedTuple
@@ -219,7 +220,7 @@ def _give_params(kind: Any) -> None:
 
 
 def _read_by_kernels(kind: type) -> list[tuple[str, Any]]:
-    """Return names and types of the members of Params: fields first, those of bases before others."""
+    """Return names and types of the members of ``Params``: fields before properties, bases first."""
     fields_of: dict[str, Any] = {}
     params_of: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
@@ -242,9 +243,9 @@ GRAMMAR = 'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floo
 
 
 def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also: str = "") -> type[Kind]:
-    """Find a class by its name in ``known``, or as ``module:Class`` below ``base``.
+    """Find a class by its name in ``known``, or import it as ``module:Class``, a subclass of ``base``.
 
-    ``also`` is what else may have been meant, which is no class.
+    ``also`` has further names, separated by blanks, for "did you mean".
     """
     if ":" in name:
         return _imported_class(name, base)
@@ -263,6 +264,7 @@ def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also:
 
 
 def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
+    """Import a class as ``module:Class`` and check that it is a subclass of ``base``."""
     module, _, attribute = name.partition(":")
     kind = base.__name__.lower()
     try:
@@ -284,7 +286,7 @@ def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
 
 
 def matched(made: type, order: list[str], positional: list[Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Match a call's arguments to the fields of a dataclass, or say what it takes."""
+    """Match a call's arguments to the fields of a dataclass; raise InvalidValue if they do not fit."""
     takes = [field.name for field in fields(made) if field.init]
     surplus = [*positional[len(order) :], *(name for name in named if name not in takes)]
     if surplus:
@@ -308,14 +310,14 @@ SplitCall = tuple[str, list[Any], dict[str, Any]]
 
 
 def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
-    """Return name and arguments of a part that is given as text or as a table with its ``name``.
+    """Return name and arguments of a part from text or from a dict with its ``name``.
 
     Raises
     ------
     InvalidValue
-        If it is neither.
+        If ``spec`` is neither.
     UnknownName
-        If it would be imported where ``imports`` forbids it.
+        If the part must be imported, but not ``imports``.
     """
     if isinstance(spec, str):
         name, positional, named = parsed_call(spec, kind, remedy)
@@ -349,7 +351,7 @@ def parsed_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> Split
 
 
 def _without_hyphens(arguments: str) -> str:
-    """Replace hyphens inside bare names, which would be read as minus signs, by underscores."""
+    """Replace hyphens inside bare names by underscores, as Python would parse them as minus signs."""
     pieces = re.split(r"""("[^"]*"|'[^']*')""", arguments)
     return "".join(
         piece if i % 2 else re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", piece)
@@ -358,7 +360,7 @@ def _without_hyphens(arguments: str) -> str:
 
 
 def _value(node: ast.expr) -> Any:
-    """Return a literal's value, also true and false; a bare name or a call stands for a policy, as text."""
+    """Return the value of a literal, true or false; return a bare name or a call as text, for a policy."""
     if isinstance(node, (ast.Name, ast.Call)):
         word = ast.unparse(node)
         return {"true": True, "false": False}.get(word, word)

@@ -1,4 +1,4 @@
-"""How a loop runs: compiled, or as plain Python."""
+"""Run loops compiled, or as plain Python."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tacit.errors import InvalidValue
 
 
 class Interpreted:
-    """A loop as plain Python, called as compiled ones are."""
+    """A loop as plain Python, with the interface of compiled loops."""
 
     def __init__(self, loop: Callable[..., Any]) -> None:
         self._loop = loop
 
     def entry(self, arguments: tuple[Any, ...]) -> Interpreted:
-        """Return what takes arguments of these types."""
+        """Return the entry point for arguments of these types: the loop itself."""
         return self
 
     def __call__(self, *arguments: Any) -> Any:
-        # Compiled code says nothing of numbers that overflow, either.
+        # Compiled code does not warn of overflow either.
         with np.errstate(all="ignore"):
             return self._loop(*arguments)
 
 
 def compiles_loops() -> bool:
-    """Whether loops are compiled; ``TACIT_COMPILE=0`` says that they are not.
+    """True if loops are compiled: unless the environment has ``TACIT_COMPILE=0``.
 
     Raises
     ------
     InvalidValue
-        If it says something else.
+        If ``TACIT_COMPILE`` is neither 0 nor 1.
     """
     given = os.environ.get("TACIT_COMPILE") or "1"
     if given not in ("0", "1"):
@@ -44,15 +44,15 @@ def compiles_loops() -> bool:
 def compiled(driver: Callable[..., Any], *all_params: Any) -> Any:
     """Return ``driver`` as compiled code for parts with these ``Params``.
 
-    Where none is compiled it runs as plain Python: debuggers stop in kernels, they may print, and an index
-    that is out of bounds is noticed.
+    Without compilation it runs as plain Python: debuggers stop in kernels, kernels may print, and an index
+    out of bounds raises.
 
     Parameters
     ----------
     driver : function
         A module-level function in numba's subset that calls the generic functions.
     *all_params : named tuple
-        The ``Params`` of each part it will be called with.
+        The ``Params`` of each part that the loop is called with.
     """
     if not compiles_loops():
         return Interpreted(driver)

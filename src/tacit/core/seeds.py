@@ -1,4 +1,4 @@
-"""Random streams: one for each purpose, from one seed; and generators that follow from numbers alone."""
+"""Random streams, one for each purpose, from a seed; and generators derived from three numbers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from tacit.core.arrays import Generator
 from tacit.errors import InvalidValue
 
-# ---- Random streams: one of its own for each purpose, all from the seed that a user gave
+# ---- Random streams: an independent one for each purpose, all from the user's seed
 
 Seed = int | np.random.SeedSequence | Generator | None
 
 
 def stream(purpose: str, seed: int | None, *place: int) -> Generator:
-    """Return the generator of one purpose, and of one place within it.
+    """Return the generator of one purpose, optionally of one numbered stream within it.
 
-    It is independent of ``numpy.random.default_rng(seed)``, of the children that ``spawn`` gives
-    of that seed, and of the streams of other purposes: a simulation of clicks with the very
-    seed that the decisions were drawn with must not get clicks that know the decisions.
+    It is independent of ``numpy.random.default_rng(seed)``, of the children of that seed by
+    ``spawn``, and of the streams of other purposes: clicks that are simulated with the same
+    seed as the decisions must be independent of them.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def stream(purpose: str, seed: int | None, *place: int) -> Generator:
     seed : int or None
         At least 0; None draws one from the system.
     *place : int
-        Numbers of at least 0, such as that of a run.
+        Numbers of the stream, at least 0, such as that of a run.
 
     Examples
     --------
@@ -36,18 +36,18 @@ def stream(purpose: str, seed: int | None, *place: int) -> Generator:
     >>> stream("learner", 7).random() == np.random.default_rng(7).random()
     False
     """
-    # Children that are spawned one after the other are numbered from 0; a hash is far from them.
+    # spawn() numbers children from 0; a hash does not collide with small numbers.
     key = zlib.crc32(purpose.encode()), *place
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 def generator(purpose: str, seed: Seed) -> Generator:
-    """Return the generator of one purpose for a seed; of one that is no number, itself.
+    """Return the generator of one purpose for a seed; a Generator is returned as it is.
 
     Raises
     ------
     InvalidValue
-        If the seed is none, or a generator whose state a snapshot could not hold.
+        If the seed is invalid, or a generator whose state a snapshot could not hold.
     """
     if isinstance(seed, np.random.Generator) and isinstance(seed.bit_generator, np.random.PCG64):
         return seed
@@ -60,18 +60,18 @@ def generator(purpose: str, seed: Seed) -> Generator:
     )
 
 
-# ---- Generators that follow from numbers alone, so that who knows the numbers can draw again
+# ---- Generators derived from numbers, so that draws can be repeated from the numbers
 
 STEPS = 18
-"""How many steps mix the numbers before the first draw, as the generator's author has it."""
+"""Number of mixing steps before the first draw, as in the author's implementation."""
 
 
 def derived(first: int, second: int, third: int) -> Generator:
-    """Return the generator that follows from three numbers of at least 0; kernels may call it.
+    """Return the generator derived from three numbers of at least 0; kernels may call it.
 
-    The same numbers give the same draws, in plain Python and compiled; any other three give draws
-    that are independent for all purposes. It keeps nothing, and makes no array. In a kernel it
-    must not be returned: it is gone when the kernel ends.
+    The same numbers give the same draws, in plain Python and compiled; any other three give practically
+    independent draws. Compiled, its state is on the stack, without an array. A kernel
+    must not return it, as it is gone when the kernel ends.
 
     References
     ----------
@@ -79,9 +79,9 @@ def derived(first: int, second: int, third: int) -> Generator:
 
     Examples
     --------
-    >>> derived(1, 2, 3).random() == derived(1, 2, 3).random()
+    >>> derive_generator(1, 2, 3).random() == derive_generator(1, 2, 3).random()
     True
-    >>> derived(1, 2, 3).random() == derived(1, 2, 4).random()
+    >>> derive_generator(1, 2, 3).random() == derive_generator(1, 2, 4).random()
     False
     """
     words = np.array([first, second, third, 1], np.uint64)
@@ -91,13 +91,13 @@ def derived(first: int, second: int, third: int) -> Generator:
     return np.random.Generator(bits)
 
 
-# ---- A generator for the time of a loop: compiled, with its state where the processor is fastest
+# ---- A local copy of a generator for the time of a compiled loop, with its state in registers
 
 
 def taken_over(rng: Generator) -> Generator:
-    """Return what draws as a generator over PCG64 would until it is handed back; of no other kind."""
+    """Return a local copy of a generator over PCG64, for use until :func:`return_generator`."""
     return rng
 
 
 def handed_back(own: Generator, rng: Generator) -> None:
-    """Let a generator go on after what was drawn from the one that was taken over from it."""
+    """Write the state of a local copy back to its generator."""

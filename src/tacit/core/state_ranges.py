@@ -21,12 +21,12 @@ class ValueRange(NamedTuple):
     low, high : float
         The least and the greatest value; NaN is in no range.
     extent : str
-        What is added to ``high``, if anything: the number of ``arms`` or ``lanes``, or the length of an axis
-        of the named array next to it.
+        Added to ``high``: the number of ``arms`` or ``lanes``, or the length of an axis of another array of
+        the state, by its name; empty for nothing.
     axis : int
         That axis; the last one by default.
     distinct : bool
-        Whether no value of at least 0 comes twice along the last axis, as arms in a list.
+        Whether values of at least 0 must be distinct along the last axis, like arms in a list.
     """
 
     low: float
@@ -72,6 +72,7 @@ def check_state(state: Any, arms: Any) -> None:
 
 
 def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
+    """Check the arrays of a state and of its nested named tuples."""
     kind: Any = type(state)
     ranges = read_ranges(kind)
     for field, value in zip(state._fields, state, strict=True):
@@ -82,13 +83,14 @@ def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
 
 
 def _read_extent(declared: ValueRange, state: Any, extents: dict[str, int]) -> int:
-    """Return what an extent is in numbers; 0 if none is declared."""
+    """Return the value of a declared extent; 0 if none is declared."""
     if declared.extent in extents or not declared.extent:
         return extents.get(declared.extent, 0)
     return int(getattr(state, declared.extent).shape[declared.axis])
 
 
 def _check_array(name: str, array: Any, declared: ValueRange, extent: int) -> None:
+    """Raise a ValueError if an array is out of its declared range."""
     low, high = declared.low, declared.high + extent
     least, greatest = array.min(), array.max()
     if not (low <= least and greatest <= high):  # with a NaN, both are NaN

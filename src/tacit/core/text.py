@@ -1,4 +1,4 @@
-"""Rows as text that lines up, and as tables for notebooks, pandas, pages and papers."""
+"""Format rows as aligned text, and as tables for notebooks, pandas, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ LATEX = {c: rf"\{c}" for c in "&%$#_{}"} | {
 MISSING = "–"
 
 _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of what is read."""
+"""Control characters, including those that change the direction of text."""
 
 
 def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
-    r"""Return the text of a docstring, and what a section of it says of each name.
+    r"""Return the text of a docstring, and the description of each name in one of its sections.
 
-    Names that share a line share what is said.
+    Names on the same line share their description.
 
     Examples
     --------
-    >>> said_in("A share.\n\nAttributes\n----------\nlow, high : float\n    Its\n    ends.")
+    >>> parse_docstring("A share.\n\nAttributes\n----------\nlow, high : float\n    Its\n    ends.")
     ('A share.', {'low': 'Its ends.', 'high': 'Its ends.'})
     """
     text, _, rest = inspect.cleandoc(docstring or "").partition(f"\n\n{section}\n{'-' * len(section)}\n")
@@ -52,11 +52,11 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 6
 
 
 def number_of(value: Any, unit: str = "seconds") -> str:
-    """Return the number that a text such as ``1h`` says, in a unit; nothing if it is no such text.
+    """Convert a duration such as ``1h`` to a number of units, as text; "" if it is not a duration.
 
     Examples
     --------
-    >>> number_of("1h"), number_of("36 hours", "days"), number_of("soon")
+    >>> convert_duration("1h"), convert_duration("36 hours", "days"), convert_duration("soon")
     ('3600', '1.5', '')
     """
     found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
@@ -67,7 +67,7 @@ def number_of(value: Any, unit: str = "seconds") -> str:
 
 
 def no_toml(error: ValueError) -> str:
-    """Return why a text is not TOML, and how it would be.
+    """Return the message that a text is not TOML, with the remedy.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def no_toml(error: ValueError) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Escape the characters that a terminal obeys as JSON does; ends of lines and tabs stay.
+    """Escape control characters of terminals, as in JSON, except for ends of lines and tabs.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
     Examples
     --------
-    >>> print(aligned([("policy", "regret"), ("UCB1", "12.5")]))
+    >>> print(align_columns([("policy", "regret"), ("UCB1", "12.5")]))
     policy  regret
     UCB1      12.5
     """
@@ -112,7 +112,7 @@ def left_aligned(rows: Sequence[Sequence[str]]) -> str:
 
     Examples
     --------
-    >>> print(left_aligned([("ok", "lanes", "learn apart"), ("FAILED", "ties", "never")]))
+    >>> print(align_left([("ok", "lanes", "learn apart"), ("FAILED", "ties", "never")]))
     ok      lanes  learn apart
     FAILED  ties   never
     """
@@ -129,9 +129,9 @@ class Column(NamedTuple):
     ----------
     head : str
     form : str
-        A cell, with names of the row's record in braces.
+        Format of a cell, with names of the record's fields in braces.
     missing : str
-        The cell where one of them is None or NaN.
+        The cell if one of these fields is None or NaN.
     """
 
     head: str
@@ -150,7 +150,7 @@ def laid_out(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) ->
     Examples
     --------
     >>> arms = [{"arm": "film", "low": 0.25, "high": 0.5}, {"arm": "holiday", "low": None, "high": None}]
-    >>> print(laid_out(arms, [Column("arm", "{arm}"), Column("95 %", "[{low:.3f}, {high:.3f}]")]))
+    >>> print(format_table(arms, [Column("arm", "{arm}"), Column("95 %", "[{low:.3f}, {high:.3f}]")]))
     arm                95 %
     film     [0.250, 0.500]
     holiday               –
@@ -160,12 +160,12 @@ def laid_out(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) ->
 
 
 def known(value: Any) -> Any:
-    """Return a value, None where it is NaN: as JSON has it, and a table with a dash."""
+    """Return a value, or None if it is NaN."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 class ByName(tuple[Value, ...]):
-    """Values in their order, of which each is found by its name, too."""
+    """A tuple whose values can also be looked up by name."""
 
     by: ClassVar[str]
     """The attribute that holds the name."""
@@ -180,14 +180,14 @@ class ByName(tuple[Value, ...]):
 
 
 class Tabulated:
-    """What has rows: :meth:`records`, as text, in notebooks, pandas, pages and papers."""
+    """Base of results with rows, for output as text, in notebooks, pandas, Markdown and LaTeX."""
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the result as flat dicts, all with the same names: a row each."""
+        """Return the rows as flat dicts, all with the same names."""
         raise NotImplementedError
 
     def summary(self) -> str:
-        """Return the result in words, as ``print`` shows it."""
+        """Return the result as text, as ``print`` shows it."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -211,14 +211,14 @@ class Tabulated:
         return pandas.DataFrame(self.records())
 
     def to_markdown(self) -> str:
-        """Return the rows as a table in Markdown, as GitHub has it."""
+        """Return the rows as a table in GitHub's Markdown."""
         head, body, numeric = _cells(self.records())
         dashes = ["---:" if number else "---" for number in numeric]
         escaped = [[cell.replace("|", r"\|") for cell in row] for row in (head, *body)]
         return "\n".join(f"| {' | '.join(row)} |" for row in (escaped[0], dashes, *escaped[1:]))
 
     def to_latex(self) -> str:
-        """Return the rows as a LaTeX ``tabular``, with the rules of the package booktabs."""
+        """Return the rows as a LaTeX ``tabular`` with rules of the package booktabs."""
         head, body, numeric = _cells(self.records())
         lines = [
             " & ".join("".join(LATEX.get(c, c) for c in cell) for cell in row) + r" \\"
@@ -242,7 +242,7 @@ class Tabulated:
 
 
 def html_table(records: Sequence[dict[str, Any]]) -> str:
-    """Return rows as a table in HTML, everything in them escaped.
+    """Return rows as a table in HTML, with all cells escaped.
 
     Examples
     --------
@@ -273,6 +273,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    """Return a cell of a table as text."""
     if known(value) is None:
         return MISSING
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Offline evaluation: estimate from a log what a policy would have earned."""
+"""Offline evaluation: estimate the reward of a policy from the log of another policy."""
 
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tacit.evaluate.targets import Uniform as Uniform
     from tacit.evaluate.targets import fixed_target as fixed_target
 
-# The service reads parts of this package, and no log: pyarrow is brought along by who does.
+# Names are imported lazily: the service uses this package without reading logs, which needs pyarrow.
 __getattr__, __dir__ = later(
     __name__,
     {
@@ -65,5 +65,5 @@ __getattr__, __dir__ = later(
     },
 )
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Set in a way that tools ignore: type checkers and the reference use the imports above.
 globals()["__all__"] = __dir__()

@@ -1,8 +1,8 @@
-"""What is kept of the rows of a log, and from these sums to an estimate and its intervals."""
+"""Sums over the rows of a log, and the estimate with its intervals that follows from them."""
 
-# 1. ``Summing``: one pass; each estimator's units are added to its sums, those of segments beside.
-# 2. ``conclude``: from sums alone, so that parts of a log can be summed anywhere: estimate, intervals,
-#    doubts.
+# 1. ``LogSummation``: one pass; add each estimator's units to its sums, in total and by segment.
+# 2. ``conclude``: compute estimate, intervals and warnings from the sums alone, so that parts of a log can be
+#    summed on different machines.
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ from tacit.evaluate.rows import LoggedRows, check_segments, clusters, lists_of, 
 from tacit.evaluate.targets import Target
 from tacit.logs.schema import SEGMENT
 
-# ---- What is kept of the rows of a log: sums per estimator, and counts
+# ---- Sums per estimator and counts, from one pass over a log
 
 
 NONE_LEFT, HOPELESS = 1e-6, 1e3
-"""The propensity left for other arms at which there is none for what the target shows, by as much more."""
+"""A log lacks support for the target where the propensity left to other arms is at most the first and the
+target's probability of them exceeds it by the second as a factor."""
 
 
 class SegmentSums(NamedTuple):
-    """What is kept of a segment: sums per estimator, how many rows, the sum of their rewards."""
+    """Sums of one segment: per estimator, number of rows, and sum of their rewards."""
 
     sums: tuple[Sums, ...]
     rows: int
@@ -50,7 +51,7 @@ class SegmentSums(NamedTuple):
 
 
 class LogSums(NamedTuple):
-    """All that is kept of the rows of a log, or of a part of one.
+    """Sums over the rows of a log, or of a part of one.
 
     Attributes
     ----------
@@ -60,18 +61,18 @@ class LogSums(NamedTuple):
     reward : float
         Sum of all rewards.
     arms : dict
-        From each arm that was on offer to how often it was shown and on offer, and the sums of 1/p and 1/p²
+        For each arm that was on offer: how often it was shown and on offer, and the sums of 1/p and 1/p²
         over the rows that show it.
-    reached : frozenset of str
-        Those of these arms that the target policy may have shown.
+    reachable : frozenset of str
+        The arms on offer that the target policy may have shown.
     slates : tuple of (str, str), optional
-        The decisions of the first row and of the last, where slates are weighted.
+        The decision ids of the first row and of the last, if slates are weighted.
     segments : mapping of str to SegmentSums
-        The same of each segment, where segments were asked for.
+        Sums of each segment, if the evaluation is by segment.
     learned : bool
-        Whether the target is a learner that was fitted to these very rows.
+        True if the target is a learner that was fitted to these very rows.
     given_above : bool
-        Whether a row has the propensity of its arm given those above it, and not that at its position.
+        True if a row has only the propensity of its arm given the arms above it, not the one at its position.
     """
 
     sums: tuple[Sums, ...]
@@ -87,7 +88,7 @@ class LogSums(NamedTuple):
 
 
 class Summing:
-    """One pass over a log: the estimators' sums so far."""
+    """Accumulates the estimators' sums in one pass over a log."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class Summing:
                 self._add_segments(place, units, cluster, of)
 
     def _segments(self, rows: LoggedRows) -> Ints:
-        """Return the segment of each row, having counted them."""
+        """Count the rows of each segment and return the segment code of each row."""
         codes, names = rows.names[SEGMENT]
         check_segments(rows.chunk.source, names)
         counts = np.bincount(codes, minlength=len(names)).tolist()
@@ -161,6 +162,7 @@ class Summing:
         return codes
 
     def _add_segments(self, place: int, units: Units, cluster: Ints | None, of: Ints) -> None:
+        """Add an estimator's units to the sums of their segments."""
         for code, picked in _parted(of):
             before = self.segments[self._names[code]]
             sums = list(before.sums)
@@ -170,6 +172,7 @@ class Summing:
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _check_support(self, rows: LoggedRows, shown: Floats) -> None:
+        """Raise UnfitLog if the log could not have shown an arm of the target."""
         unknown = np.isnan(rows.given_above)
         if self._given_above and unknown.any():
             raise unanswerable(rows, int(np.argmax(unknown)))
@@ -202,7 +205,7 @@ class Summing:
                 )
 
     def _told_apart(self, rows: LoggedRows) -> Any:
-        """Return what tells clusters apart, which every row must have."""
+        """Return the column of cluster names; raise if a row has none."""
         column = rows.batch[self._cluster]
         if column.null_count:
             row = int(np.argmax(np.asarray(column.is_null())))
@@ -211,23 +214,24 @@ class Summing:
         return column
 
     def _note_slates(self, rows: LoggedRows) -> None:
+        """Store the decision ids of the first and the last row so far."""
         ids = rows.chunk.batch["decision_id"]
         first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
         self.slate_ids = first, ids[-1].as_py()
 
     def arms(self, arms: Sequence[str]) -> dict[str, Floats]:
-        """Return what was counted of each arm."""
+        """Return each arm's counts, as for ``arms`` of :class:`LogSums`."""
         tally = np.zeros((len(arms), 4))
         tally[: self._tally.shape[1]] = self._tally.T
         return dict(zip(arms, tally, strict=True))
 
     def reached(self, arms: Sequence[str]) -> list[str]:
-        """Return those of some arms that the target policy may have shown."""
+        """Return the arms that the target policy may have shown."""
         return self._target.reached(arms)
 
 
 def _tallied(rows: LoggedRows) -> Floats:
-    """Return how often each arm was shown and on offer, and Σ1/p and Σ1/p² over the rows that show it."""
+    """Count how often each arm was shown and on offer, and sum 1/p and 1/p² over the rows that show it."""
     size, often = len(rows.arm.names), np.bincount(rows.offer)
     offers = np.flatnonzero(often)
     offered = [rows.offers[offer] for offer in offers.tolist()]
@@ -241,14 +245,14 @@ def _tallied(rows: LoggedRows) -> Floats:
 def largest_possible(rows: LoggedRows, shown: Floats) -> float:
     """Return the largest weight that these rows could have had, as far as their propensities tell.
 
-    What an arm that was not shown would have weighed is known of two arms, and of more where the others of a
-    row were as likely as one another, as under an exploration floor.
+    The weight of an arm that was not shown is known with two arms on offer, and with more if the unshown arms
+    were equally likely, as under an exploration floor.
 
     Parameters
     ----------
     rows : LoggedRows
     shown : array of float64
-        With what probability the target shows each row's arm.
+        The target's probability of each row's arm.
     """
     others = np.array([len(offer) - 1 for offer in rows.offers], np.float64)[rows.offer]
     left = 1.0 - rows.propensity
@@ -257,13 +261,14 @@ def largest_possible(rows: LoggedRows, shown: Floats) -> float:
 
 
 def _added(before: Sums, units: Units, cluster: Ints | None) -> Sums:
+    """Return sums with units added."""
     weights, values, rewards = units
     new = summed(weights, values, rewards=rewards, cluster=cluster, first=before.n)
     return before.merge(new)
 
 
 def _parted(codes: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each code that there is, with the places where it stands."""
+    """Yield each distinct code with the indices at which it occurs."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for part in np.split(order, starts[1:]) if len(order) else ():
@@ -271,7 +276,7 @@ def _parted(codes: Ints) -> Iterator[tuple[int, Ints]]:
 
 
 def _begun(estimator: Estimator) -> Estimator:
-    """Return the estimator with its model as it is before the first row."""
+    """Return the estimator with its model reset to before the first row."""
     if not isinstance(estimator, DirectMethod) or estimator.model is None:
         return estimator
     return replace(estimator, model=estimator.model.begin(True))
@@ -280,7 +285,7 @@ def _begun(estimator: Estimator) -> Estimator:
 # ---- From the sums over a log to an estimate and its intervals
 
 FEW = 100
-"""Effective sample size below which intervals that hold in the limit are doubted."""
+"""Effective sample size below which asymptotic intervals are not trusted."""
 LEFT = (
     "weights above its threshold, the largest is {:,.4g}, are left to the model, of which no row tells "
     "how far off it is; so it has no interval, DoublyRobust has one"
@@ -309,21 +314,21 @@ def conclude(
     segments: int = 1,
     given_above: bool = False,
 ) -> Estimate:
-    """Return what an estimator says, given the sums over a log.
+    """Compute an estimator's estimate and intervals from its sums over a log.
 
     Parameters
     ----------
     estimator : Estimator
     sums : Sums
-        Perhaps merged from those of the parts of a log.
+        May be merged from parts of a log.
     clustered : bool, default False
-        Whether they were made with a ``cluster``.
+        True if the sums are grouped by clusters.
     confidence, weight_bound, seed
         As for :func:`off_policy`.
     segments : int, default 1
-        Of how many segments this is one, whose intervals are to hold together (Bonferroni).
+        Number of segments whose intervals hold simultaneously (Bonferroni).
     given_above : bool, default False
-        Whether propensities of arms given those above stand for those at their positions.
+        True if propensities given the arms above were used in place of those at the position.
     """
     share = 1 - (1 - confidence) / segments
     length = _length(estimator)
@@ -357,7 +362,7 @@ def conclude(
     sure = bounds.get("anytime")
     found = replace(
         found,
-        # None at all where no two rewards differ: then it would be 0.
+        # NaN if all rewards are equal: the formula's 0 would claim certainty.
         standard_error=intervals.standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
         empty=("anytime",) if sure and sure[0] >= sure[1] else (),
@@ -382,18 +387,18 @@ def _length(estimator: Estimator) -> float:
 
 
 def _left_to_the_model(estimator: Estimator, sums: Sums) -> bool:
-    """Whether rows weigh so much that the direct method stands for them, of which no row tells."""
+    """True if a weight exceeds the estimator's threshold, so that the model alone estimates those rows."""
     return bool(sums.largest[0] > getattr(estimator, "threshold", math.inf))
 
 
 def _overlaps(estimator: Estimator, sums: Sums) -> bool:
-    """Whether the log says anything of what the target policy would show."""
+    """True if the log has rows from which this estimator can estimate the target's value."""
     of_the_log = isinstance(getattr(estimator, "model", None), ModelOfLog)
     return sums.w > 0 or (sums.n > 0 and not estimator.judged and not of_the_log)
 
 
 def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]) -> tuple[str, ...]:
-    """Return what speaks against the intervals that hold in the limit only."""
+    """Return a warning if the asymptotic intervals cannot be trusted."""
     doubts = []
     if sums.n and sums.effective_sample_size < FEW:
         doubts.append(
@@ -421,7 +426,8 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]
 
 
 def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
-    # A clipped estimate is biased, and this interval knows nothing of it.
+    """Return the score interval, or None if the estimator does not support it."""
+    # A clipped estimate is biased, which this interval does not account for.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
     return intervals.score(sums, confidence, length=_length(estimator), segments=segments)
@@ -430,6 +436,7 @@ def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -
 def _anytime(
     estimator: Estimator, sums: Sums, confidence: float, weight_bound: float | None
 ) -> intervals.Bounds | None:
+    """Return the anytime interval, or None if the estimator does not support it."""
     clip = float(getattr(estimator, "clip", math.inf))
     if weight_bound is not None and sums.largest[0] > weight_bound * (1 + 1e-12):
         raise InvalidValue(

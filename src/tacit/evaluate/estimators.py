@@ -1,9 +1,9 @@
 """Estimators of a policy's value: from rows of one decision each, and from slates."""
 
-# 1. What is averaged: ``WeightedRows`` in, ``Units`` out, a weight and a value each.
+# 1. ``WeightedRows`` become ``Units``: a weight and a value each.
 # 2. Single rows: IPS, self-normalised, direct, doubly robust, switch; the later ones need a model.
 # 3. Slates: whole lists, single positions, down from the top, by examination.
-# 4. ``named_estimators``: by the names of a command line.
+# 4. ``estimators_from_names``: estimators by their command-line names.
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from tacit.evaluate.targets import Target
 # ---- Estimators of a policy's value from rows of one decision each
 #
 # An estimator turns rows into units, a weight and a value each; :mod:`tacit.evaluate.intervals` adds
-# them up, and the estimate is Σvalue/n, or Σvalue/Σweight for those that normalise themselves.
+# them up, and the estimate is Σvalue/n, or Σvalue/Σweight for self-normalised estimators.
 
 
 class WeightedRows(NamedTuple):
-    """Rows with what the target policy would do in them.
+    """Rows with their importance weights.
 
     Attributes
     ----------
     rows : LoggedRows
     weights : array of float64, shape (rows,)
-        π/p: the target's over the logged probability of the arm that was shown; in a list, at its
-        position, whatever stands elsewhere.
+        π/p: the target's over the logged probability of the arm shown; in a list, of the arm at its
+        position, marginal over the other positions.
     given_above : array of float64, shape (rows,)
-        In a list, the same of the arm at its position, given those above it.
+        In a list, the same ratio conditional on the arms above.
     target : Target
     """
 
@@ -50,13 +50,13 @@ class WeightedRows(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What is averaged.
+    """Units of an estimate: rows or slates.
 
     Attributes
     ----------
     weights, values : array of float64, shape (units,)
-    rewards : array of float64, shape (units,)
-        What was earned in the log; none where they are not looked at.
+    rewards : array of float64, shape (units,), optional
+        Rewards in the log; None if the estimator does not use them.
     """
 
     weights: Floats
@@ -65,7 +65,7 @@ class Units(NamedTuple):
 
 
 def largest(field: str, value: float) -> float:
-    """Return the largest weight that is used, checked: a number above 0, or infinity."""
+    """Return a limit on weights if it is a number above 0 or infinity; else raise InvalidValue."""
     return value if value == math.inf else checks.positive(field, value)
 
 
@@ -74,25 +74,25 @@ Largest = Annotated[float, largest]
 
 @dataclass(frozen=True)
 class Estimator(Checked):
-    """Base of the estimators that see each row on its own."""
+    """Base of the estimators that use each row on its own."""
 
     ratio: ClassVar[bool] = False
     """Whether the estimate is Σvalue/Σweight."""
     weighted: ClassVar[bool] = True
     """Whether values are weight times reward, as the confidence sequence needs."""
     every: ClassVar[bool] = False
-    """Whether the probabilities of all arms are needed, not of the shown one alone."""
+    """Whether the probabilities of all arms are needed, not only that of the arm shown."""
     judged: ClassVar[bool] = True
-    """Whether the rows tell how far off the estimate is: else it has no intervals."""
+    """Whether the estimate has intervals: the rows can show its error."""
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns of the log that are looked at, besides those that all look at."""
+        """The columns of the log that this estimator reads in addition to those that all read."""
         return frozenset()
 
     @property
     def label(self) -> str:
-        """The name with what differs from the defaults."""
+        """The name with the parameters that differ from their defaults."""
         changed = [
             f"{field.name}={value:g}"
             for field in fields(self)
@@ -102,7 +102,7 @@ class Estimator(Checked):
         return type(self).__name__ + (f"({', '.join(changed)})" if changed else "")
 
     def units(self, weighted: WeightedRows) -> Units:
-        """Return the units of some rows."""
+        """Return the units of weighted rows."""
         raise NotImplementedError
 
 
@@ -161,10 +161,10 @@ class SNIPS(IPS):
 
 @dataclass(frozen=True)
 class DirectMethod(Estimator):
-    """The mean of what a model of the rewards expects under the target policy.
+    """The mean reward that a reward model expects under the target policy.
 
-    No weights, little variance, and all the bias of the model: no row says how far off that is, so
-    there is no interval; :class:`DoublyRobust` has some.
+    No weights, little variance, and all the bias of the model: the rows do not show that bias, so
+    there is no interval; :class:`DoublyRobust` has intervals.
 
     Parameters
     ----------
@@ -210,9 +210,9 @@ class DirectMethod(Estimator):
 
 @dataclass(frozen=True)
 class DoublyRobust(DirectMethod):
-    """The direct method, corrected by the weighted errors of its model on what was shown.
+    """The direct method, corrected by the weighted errors of its model on the arms shown.
 
-    Unbiased whatever the model, and of less variance than IPS the better the model.
+    Unbiased for any model; the better the model, the less variance.
 
     Parameters
     ----------
@@ -245,8 +245,8 @@ class DoublyRobust(DirectMethod):
 class SwitchDR(DoublyRobust):
     """Doubly robust where the weight is at most a threshold, the direct method elsewhere.
 
-    Where a weight is above it, there is no interval, as for :class:`DirectMethod`: what is left to the
-    model is as far off as the model is. Elsewhere it is :class:`DoublyRobust`.
+    If a weight is above the threshold, there is no interval, as for :class:`DirectMethod`: the bias of the
+    model is unknown. Otherwise it equals :class:`DoublyRobust`.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class SwitchDR(DoublyRobust):
     threshold: Largest = 10.0
 
     def units(self, weighted: WeightedRows) -> Units:
-        # Of all weights, so that it shows in them what was left to the model.
+        # The weights before the switch, so that the sums show which ones exceed the threshold.
         return super().units(weighted)._replace(weights=clipped(weighted.weights, self.clip))
 
     def _used(self, weights: Floats) -> Floats:
@@ -279,8 +279,8 @@ def clipped(weights: Floats, clip: float) -> Floats:
 
 # ---- Estimators for slates: lists of arms, one logged row per place, whose clicks add up
 #
-# The rows of a slate stand together in the log and have one ``decision_id``. The estimate is the
-# expected number of clicks on a slate. The estimators differ in what a click may depend on.
+# The rows of a slate are consecutive in the log and share a ``decision_id``. The estimate is the
+# expected number of clicks on a slate. The estimators differ in the arms that a click may depend on.
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class SlateEstimator(Estimator):
     """
 
     given_above: ClassVar[bool] = True
-    """Whether an arm is weighed given those above it, rather than whatever stands elsewhere."""
+    """Whether weights are conditional on the arms above, rather than marginal over other positions."""
 
     slots: Annotated[int, whole(1, 10_000)]
     clip: Largest = math.inf
@@ -311,11 +311,11 @@ class SlateEstimator(Estimator):
         return frozenset({"decision_id", "position"})
 
     def row_weights(self, weighted: WeightedRows) -> Floats:
-        """Return the weight of each row, each on its own."""
+        """Return the weight of each row's arm at its position."""
         return weighted.given_above if self.given_above else weighted.weights
 
     def list_units(self, weighted: WeightedRows, lists: Lists) -> Units:
-        """Return the units of the lists of some rows."""
+        """Return the units of lists of weighted rows."""
         weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
         rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
         used = clipped(self._position_weights(weights), self.clip)
@@ -329,8 +329,8 @@ class SlateEstimator(Estimator):
 class SlateIPS(SlateEstimator):
     """Weights whole slates: a click may depend on everything on the page; the most variance.
 
-    The propensity of each row is that of its arm at its position given the arms above it, or
-    whatever else multiplies to the probability of the whole slate.
+    The propensity of each row is that of its arm at its position given the arms above it; any other
+    factors that multiply to the probability of the whole slate also work.
 
     References
     ----------
@@ -346,8 +346,8 @@ class SlateIPS(SlateEstimator):
 class IndependentIPS(SlateEstimator):
     """Weights each position alone: a click depends on its own arm and position only.
 
-    The propensity of each row is its ``position_propensity``, that of its arm at its position
-    whatever stands elsewhere; where the log has none, its ``propensity`` is taken for that.
+    The propensity of each row is its ``position_propensity``, the marginal probability of its arm at its
+    position; if the log has none, its ``propensity`` is used instead.
 
     References
     ----------
@@ -363,11 +363,11 @@ class IndependentIPS(SlateEstimator):
 
 @dataclass(frozen=True)
 class CascadeIPS(SlateEstimator):
-    """Weights each position by itself and those above: a click depends on no arm below it.
+    """Weights each position together with all above: a click depends on no arm below it.
 
     Known as reward-interaction IPS. The propensity of each row is that of its arm at its
     position given the arms above it, so that they multiply to the probability of the list down
-    to there; the target's probabilities likewise.
+    to that position; the target's probabilities likewise.
 
     References
     ----------
@@ -382,20 +382,20 @@ class CascadeIPS(SlateEstimator):
 class PositionBasedIPS(SlateEstimator):
     """Weights each arm by how much it is examined: clicks follow the position-based model.
 
-    A click is relevance (of the arm) times examination (of the position), so an arm's click at
-    one position tells of it at every other: the weight of arm a is Σₖ θₖ π(a at k) / Σₖ θₖ
-    p(a at k), of less variance than one ratio per position.
+    The probability of a click is relevance (of the arm) times examination (of the position), so an arm's
+    clicks at one position are informative for every other: the weight of arm a is
+    Σₖ θₖ π(a at k) / Σₖ θₖ p(a at k), of less variance than one ratio per position.
 
     Parameters
     ----------
     slots, clip
         As for the others.
     examination : sequence of float, or Examination
-        θₖ per position, from 0 on; only their ratios matter. What :func:`~tacit.evaluate.examine`
-        returns, for example.
+        θₖ per position, from 0 on; only their ratios matter. For example the result of
+        :func:`~tacit.evaluate.examine`.
     logging : Target
-        The policy that wrote the log: its probabilities of each arm at every position. The
-        log's propensities, each of one position, do not tell them.
+        The policy that wrote the log, for its probabilities of each arm at every position. The
+        log has a propensity for one position only.
 
     References
     ----------
@@ -442,7 +442,10 @@ class PositionBasedIPS(SlateEstimator):
         return wanted / given
 
     def _wanted(self, weighted: WeightedRows) -> Floats:
-        """Return Σₖ θₖ π(a at k) of the target, which may learn and so is asked once for each row."""
+        """Return Σₖ θₖ π(a at k) of the target for the arm of each row.
+
+        A target that learns can evaluate a row only once, so it returns all positions together.
+        """
         effects = np.array(self.examination)
         if hasattr(weighted.target, "at_each_position"):
             chances = weighted.target.at_each_position()[:, : len(effects)]
@@ -452,7 +455,7 @@ class PositionBasedIPS(SlateEstimator):
         return self._exposure(weighted.target, weighted.rows)
 
     def _exposure(self, target: Target, rows: LoggedRows) -> Floats:
-        """Return Σₖ θₖ π(a at k) for the arm of each row."""
+        """Return Σₖ θₖ π(a at k) of a target that does not learn, for the arm of each row."""
         found = np.zeros(len(rows.reward))
         for position, effect in enumerate(self.examination):
             if effect > 0:
@@ -464,21 +467,21 @@ class PositionBasedIPS(SlateEstimator):
 
 
 def check_logging(given: Any) -> None:
-    """Refuse what is no target, given for the policy that wrote a log."""
+    """Raise InvalidValue if the logging policy is neither None nor a target."""
     if given is not None and (isinstance(given, type) or not hasattr(given, "shown")):
         remedy = "give its probabilities as a target, such as Uniform() or Table({'film': 0.8, ...})"
         raise InvalidValue("logging", given, remedy)
 
 
 def _moved(rows: LoggedRows, position: int) -> LoggedRows:
-    """Return rows as if all had been shown at one position."""
+    """Return rows with their position replaced by one position."""
     batch = rows.chunk.batch
     place = pa.repeat(pa.scalar(position, pa.int32()), len(batch))
     index = batch.schema.get_field_index("position")
     return rows._replace(chunk=rows.chunk._replace(batch=batch.set_column(index, "position", place)))
 
 
-# ---- Estimators by their names, as a command line gives them
+# ---- Estimators by their command-line names
 
 NAMES = ("ips", "snips", "dm", "dr", "switch-dr", "slate-ips", "independent-ips", "cascade-ips")
 
@@ -493,11 +496,11 @@ def named_estimators(
     names : sequence of str
         Any of ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips.
     clip : float, optional
-        The largest weight of those that weight.
+        The largest weight, for all but dm and switch-dr.
     threshold : float, default 10
         The largest weight that switch-dr uses.
     slots : int, default 3
-        The most places of a slate.
+        The most positions of a slate.
 
     Raises
     ------
@@ -508,7 +511,7 @@ def named_estimators(
 
     Examples
     --------
-    >>> [estimator.label for estimator in named_estimators(["ips", "dr"], clip=5)]
+    >>> [estimator.label for estimator in estimators_from_names(["ips", "dr"], clip=5)]
     ['IPS(clip=5)', 'DoublyRobust(clip=5)']
     """
     cut: dict[str, Any] = {} if clip is None else {"clip": clip}

@@ -1,7 +1,7 @@
-"""What a target policy would earn, from the log of another: one pass, many estimators.
+"""Off-policy evaluation: estimate a target policy's mean reward from the log of another policy.
 
-A :class:`Weighing` is the question, checked before a row is read: target policy, estimators, options.
-It sums a log, or each part of one, and concludes from the sums. :func:`off_policy` asks it of a log.
+:class:`OffPolicyEvaluation` validates target policy, estimators and options before a row is read, sums a log
+or each part of one, and computes the result from the sums. :func:`off_policy` runs it on a log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tacit.logs.sources import Reading, say_rejected, say_unread
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
-# ---- What is asked of a log: a target policy, estimators and options, checked together
+# ---- An evaluation: a target policy, estimators and options, validated together
 
 LOGGED, ESTIMATED = "logged", "estimated"
 FITTED = "the learner was fitted to this very log, and is judged too well by it; judge it by later rows"
@@ -56,7 +56,7 @@ FITTED = "the learner was fitted to this very log, and is judged too well by it;
 
 @dataclass(frozen=True, kw_only=True)
 class Weighing(Options):
-    """What is asked of a log, checked; a log can be asked part by part.
+    """A validated off-policy evaluation; parts of a log can be summed separately and merged.
 
     Every field is as for :func:`off_policy`.
     """
@@ -102,11 +102,11 @@ class Weighing(Options):
 
     @property
     def schema(self) -> Any:
-        """What the target says of its contexts."""
+        """The target's schema of its contexts, or None."""
         return getattr(self.target, "schema", None)
 
     def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
-        """Return a log, opened, with the columns of its own that are looked at."""
+        """Return an open log with the additional columns that the evaluation reads."""
         reader = super().opened(log, **reading)
         if self.cluster == "key" and getattr(reader, "one_key", False):
             raise LogError(absent(str(reader.files[0].path), {"key": "key"}, reader.files[0].names))
@@ -114,36 +114,35 @@ class Weighing(Options):
 
     @property
     def models(self) -> list[ModelOfLog]:
-        """The models of the log itself, each once, in the order of their estimators; then the
-        frequencies that stand in for propensities."""
+        """The distinct models to fit to the log: those of the estimators, then the propensity model."""
         given: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
         of_log = {id(x): x for x in [*given, self.propensities] if isinstance(x, ModelOfLog)}
         return list(of_log.values())
 
     @property
     def unfitted(self) -> bool:
-        """Whether one of these has yet to see the log."""
+        """True if a model has not been fitted to the log yet."""
         return any(not model.fitted for model in self.models)
 
     @property
     def sequential(self) -> bool:
-        """Whether what a row counts for depends on the rows of its key before it."""
+        """True if the weight of a row depends on earlier rows of its key."""
         logging = [getattr(given, "logging", None) for given in self.estimators]
         aims = self.target, self.logging, *logging
         return any(isinstance(aim, (Learning, Ranking)) for aim in aims)
 
     @property
     def weighs_slates(self) -> bool:
-        """Whether an estimator takes slates for units."""
+        """True if at least one estimator is for slates."""
         return any(isinstance(given, SlateEstimator) for given in self.estimators)
 
     @property
     def weighs_lists(self) -> bool:
-        """Whether all estimators do."""
+        """True if all estimators are for slates."""
         return all(isinstance(given, SlateEstimator) for given in self.estimators)
 
     def fitted(self, counts: Sequence[Any]) -> Weighing:
-        """Return the same question with its models of the log, given what each counted there."""
+        """Return the same evaluation with its models fitted to their counts of the log."""
         made: dict[int, Any] = {
             id(model): model if model.fitted else model.of(counted)
             for model, counted in zip(self.models, counts, strict=True)
@@ -161,7 +160,7 @@ class Weighing(Options):
         )
 
     def sums_of(self, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None) -> LogSums:
-        """Return the sums over a log, or over a part of it that ``first`` rows come before."""
+        """Return the sums over a log, or over a part of it that starts after ``first`` rows."""
         names = {key: known for model in self.models for key, known in model.names.items()}
         reader = RowReader(
             self.columns,
@@ -205,7 +204,7 @@ class Weighing(Options):
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns of the log that are looked at, besides those that all look at."""
+        """The columns of the log that are read in addition to arm, arms, propensity and reward."""
         needed = frozenset().union(self.target.columns, *(each.columns for each in self.estimators))
         needed |= {self.cluster} if self.cluster else set()
         needed |= {SEGMENT} if self.by is not None else set()
@@ -218,7 +217,7 @@ class Weighing(Options):
         Raises
         ------
         UnfitLog
-            If a slate lies across them.
+            If a slate begins in one part and ends in the other.
         """
         ends = before.slates, after.slates
         if ends[0] and ends[1]:
@@ -244,7 +243,7 @@ class Weighing(Options):
         )
 
     def doubt_log(self, report: LogReport) -> None:
-        """Warn of a log of lists where the target shows the same at every position."""
+        """Warn if the log holds lists but the target shows the same arm at every position."""
         if not self.sequential:
             report.ignore_order()
         blind = "position" not in self.target.columns and not isinstance(self.target, Uniform)
@@ -259,6 +258,7 @@ class Weighing(Options):
     def _segments_merged(
         self, before: Mapping[str, SegmentSums], after: Mapping[str, SegmentSums]
     ) -> dict[str, SegmentSums]:
+        """Return the sums of each segment over two consecutive parts of a log."""
         found = {**after, **before}
         for name in set(before) & set(after):
             early, late = before[name], after[name]
@@ -267,11 +267,12 @@ class Weighing(Options):
         return found
 
     def _joined(self, given: Estimator, before: Sums, after: Sums) -> Sums:
+        """Return an estimator's sums over two consecutive parts of a log."""
         dealt = self.cluster is None or isinstance(given, SlateEstimator)
         return before.merge(after.after(before.n) if dealt else after)
 
     def concluded(self, found: LogSums) -> OffPolicyResult:
-        """Return what follows from the sums over the whole log."""
+        """Compute the result from the sums over the whole log."""
         return OffPolicyResult(
             target=self.target.label,
             estimates=self._estimates(found.sums, given_above=found.given_above),
@@ -294,14 +295,14 @@ class Weighing(Options):
 
     @property
     def assumes(self) -> str:
-        """What is assumed of propensities that the log does not have."""
+        """The assumption under which propensities are correct; empty if they are logged."""
         if self.propensities == LOGGED:
             return ""
         estimated = isinstance(self.propensities, ModelOfLog | ByClassifier)
         return ASSUMES if estimated else GIVEN.format(getattr(self.propensities, "label", "given"))
 
     def _doubts(self, found: LogSums) -> Iterator[str]:
-        """Yield what is assumed, and what speaks against the log or the target."""
+        """Yield the assumption on propensities and signs that log or target are wrong."""
         yield self.assumes
         yield FITTED * found.learned
         if self.assumes != ASSUMES and not self.weighs_slates and found.arms:
@@ -310,6 +311,7 @@ class Weighing(Options):
     def _estimates(
         self, found: Sequence[Sums], segments: int = 1, *, given_above: bool = False
     ) -> ByEstimator:
+        """Compute the estimate of each estimator from its sums."""
         return ByEstimator(
             conclude(
                 given,
@@ -325,11 +327,13 @@ class Weighing(Options):
         )
 
     def _logged(self, found: LogSums | SegmentSums) -> float:
+        """Return the mean reward of the log itself, per list if all estimators are for lists."""
         units = found.sums[0].n if self.weighs_lists else found.rows
         return found.reward / units if units else math.nan
 
 
 def _as_target(target: Any, seed: int) -> Any:
+    """Convert a policy or a learner to a target policy; return other values unchanged."""
     if isinstance(target, SlatePolicy):
         return Ranking(target, seed)
     if isinstance(target, Learner):
@@ -338,7 +342,7 @@ def _as_target(target: Any, seed: int) -> Any:
 
 
 def _meant(target: Any) -> str:
-    """Return what to give in place of what is no target."""
+    """Return the remedy for a value that is not a target policy."""
     if isinstance(target, type):
         return f"give {target.__name__}(), made of the class"
     if isinstance(target, Mapping):
@@ -355,7 +359,7 @@ def _meant(target: Any) -> str:
 
 
 def _calls(given: Any) -> str:
-    """Return how estimators are written that were given by name, by class, or not in a list."""
+    """Return the correct call for estimators that were passed by name, by class, or outside of a list."""
     found = []
     for each in given if isinstance(given, list | tuple) else [given]:
         kind = each if isinstance(each, type) else type(each)
@@ -368,6 +372,7 @@ def _calls(given: Any) -> str:
 
 
 def _known(propensities: Any) -> Any:
+    """Validate the option ``propensities``; return a model of frequencies for "estimated"."""
     if propensities == ESTIMATED:
         return Frequencies()
     made = not isinstance(propensities, type)
@@ -383,6 +388,7 @@ def _known(propensities: Any) -> Any:
 
 
 def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
+    """Return the default estimators of a target."""
     positions = target.policy.action_width if isinstance(target, Ranking) else getattr(target, "slots", 0)
     if not positions:
         return IPS(), SNIPS()
@@ -392,14 +398,14 @@ def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
 
 
 def _with_models(given: Sequence[Estimator]) -> tuple[Estimator, ...]:
-    """Return estimators, those that need a model with one of the log, which they share."""
+    """Return estimators; the ones without a required model share one that is fitted to the log."""
     model = ArmRidges()
     return tuple(
         replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in given
     )
 
 
-# ---- What a target policy would earn, from the log of another: one pass, many estimators
+# ---- The entry point: open a log, fit models, sum it, warn
 
 
 def off_policy(
@@ -421,53 +427,53 @@ def off_policy(
     """Estimate what a target policy would have earned, from the log of another policy.
 
     The log is read once (once more where an estimator fits :class:`~tacit.evaluate.ArmRidges`)
-    and in bounded memory: of the rows, sums alone are kept.
+    and in bounded memory: only sums over the rows are kept.
 
     Parameters
     ----------
     target : Target or Policy
         :class:`~tacit.evaluate.Table`, :class:`~tacit.evaluate.Uniform`,
         :class:`~tacit.evaluate.ByClassifier`, :class:`~tacit.evaluate.Probabilities`, or a policy,
-        which then learns from the log as :class:`~tacit.evaluate.Learning` says, or, if it shows
-        lists, :class:`~tacit.evaluate.Ranking`. A learner is judged as it is: by other rows than it learned.
+        which then learns from the log as in :class:`~tacit.evaluate.Learning` or, if it shows lists,
+        :class:`~tacit.evaluate.Ranking`. A learner does not learn: give rows that are new to it.
     log : LogReader, path, or table in memory
-        A click log with propensities; what :func:`tacit.read_log` takes.
+        A click log with propensities, as for :func:`tacit.read_log`.
     estimators : sequence of Estimator, optional
         By default IPS and SNIPS; for a policy that shows lists, :class:`IndependentIPS`,
         :class:`CascadeIPS` and :class:`SlateIPS`.
     cluster : str, optional
         A column, of the schema or not (``"key"``, ``"user"``): rows with the same value depend on one
-        another, and normal and bootstrap intervals take whole clusters for independent. None: every row
-        (or slate) is.
+        another, and normal and bootstrap intervals treat whole clusters as independent. None: every row
+        (or slate) is independent.
     confidence : float, default 0.95
         Of each interval.
     weight_bound : float, optional
-        What no weight can exceed, known beforehand (largest target probability over smallest
+        An upper bound on all weights, known beforehand (largest target probability over smallest
         logged one). The anytime interval of IPS then takes its upper bound from it: lower where
-        clicks are rare, higher where they are frequent. It also gives such an interval to
-        :class:`DoublyRobust`, whose model must then stay within [0, 1].
+        clicks are rare, higher where they are frequent. :class:`DoublyRobust` has an anytime interval
+        only with it; its model must then stay within [0, 1].
     logging : Target, optional
         The policy that wrote the log, if known: an arm to which it gives probability 0 where
         the target does not is an error.
     missing_reward : float or None, default 0
-        The reward of a row to which no feedback came, in [0, 1]. None leaves such rows out,
-        which is right only where feedback is lost regardless of what it would have been.
+        The reward of a row without feedback, in [0, 1]. None leaves such rows out,
+        which is right only if feedback is lost independently of its value.
     seed : int, default 0
-        For the bootstrap, and for lists that are drawn.
+        For the bootstrap, and for lists that are sampled.
     propensities : {"logged", "estimated"} or Target, default "logged"
-        Those of the log; or, where it has none, how often it shows each arm for a key at a position
-        (cross-fitted, see :class:`~tacit.evaluate.Frequencies`, in one more pass), or what a
-        :class:`~tacit.evaluate.ByClassifier` of the policy that wrote the log says, such as a
-        logistic regression of the arms shown on the contexts. Both assume that this policy looked
-        at nothing else that moves clicks. Lists are then weighed by :class:`IndependentIPS`.
+        ``"logged"``: of the log. If it has none, ``"estimated"``: how often it shows each arm for a key at a
+        position (cross-fitted, see :class:`~tacit.evaluate.Frequencies`, in one more pass); or the policy
+        that wrote the log as a target, for example a :class:`~tacit.evaluate.ByClassifier` with a
+        logistic regression of the arms shown on the contexts. Both assume that this policy used
+        nothing else that affects clicks. Lists are then weighted by :class:`IndependentIPS`.
     by : str, optional
-        A column of the log, of the schema or not (``"device"``): the result then tells of each of
-        its values besides (``segments``), with intervals that hold together (Bonferroni).
+        A column of the log, of the schema or not (``"device"``): the result then also has estimates for each
+        of its values (``segments``), with simultaneous intervals (Bonferroni).
     progress : function, optional
-        In place of a bar on a terminal or in a notebook, called with the number of rows read so far.
+        Called with the number of rows read so far, in place of a progress bar.
     **reading
         How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
-        ``strict`` and ``format`` of :func:`tacit.read_log`. What is in memory is read strictly,
+        ``strict`` and ``format`` of :func:`tacit.read_log`. A table in memory is read strictly,
         unless ``strict=False``.
 
     Returns
@@ -478,7 +484,7 @@ def off_policy(
     ------
     UnfitLog
         If a row has no propensity, or could never have shown an arm that the target would show; if
-        no row shows what it would.
+        no row shows an arm that the target would show.
     LogError
         If the log cannot be read.
     InvalidValue
@@ -487,8 +493,8 @@ def off_policy(
     Warns
     -----
     AssumptionWarning
-        If propensities are not those of the log, what that assumes (also in ``assumes``). If few
-        rows carry all the weight, or the normal interval leaves the range of mean rewards: which
+        If propensities are not logged: the assumption under which they are correct (also in ``assumes``).
+        If few rows carry all the weight, or the normal interval leaves the range of mean rewards: which
         interval to trust then (also in each estimate's ``warnings``).
 
     Examples
@@ -543,14 +549,14 @@ def off_policy(
 
 
 def warned(result: OffPolicyResult) -> OffPolicyResult:
-    """Return a result, having said which of its intervals are not to be trusted.
+    """Emit the warnings of a result, and return it.
 
     Raises
     ------
     LogError
         If there is no row.
     UnfitLog
-        If no estimator has anything to say.
+        If no estimator has a value.
     """
     if not result.rows:
         raise LogError(f"log: {NO_ROWS}")

@@ -1,7 +1,7 @@
-"""How much each position is examined, from a log.
+"""Estimate the examination of each position from a log, under the position-based model.
 
-The log becomes cells; three methods tell examination from relevance on them; the result is table,
-text and picture.
+The rows of a log are summed to cells; three methods separate examination from relevance on them; the result
+is a table, a text and a figure.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tacit.evaluate.options import Options
 from tacit.evaluate.rows import LoggedRows, RowReader, clusters, positions
 from tacit.logs.sources import Reading, say_rejected
 
-# ---- From a log to cells: what was shown where, summed
+# ---- From a log to cells: rows and rewards by key, arm and position
 
 GROUPS = 20
-"""Groups of decisions that the jackknife leaves out in turn."""
+"""Number of groups of decisions of the delete-a-group jackknife."""
 
 
 UNKNOWN = (
@@ -37,13 +37,13 @@ UNKNOWN = (
 
 
 class Cells(NamedTuple):
-    """What was shown where, summed: one cell per group of decisions, key and arm, and position.
+    """Counts of rows and rewards: one cell per group of decisions, pair of key and arm, and position.
 
     Attributes
     ----------
     group, pair, position : array of int64, shape (cells,)
     shown, clicks : array of float64, shape (cells,)
-        Rows and their rewards; for randomization weighted towards uniform placement.
+        Number of rows and sum of their rewards; for randomization weighted to uniform placement.
     names : list of (str, str)
         Key and arm of each pair.
     """
@@ -56,12 +56,13 @@ class Cells(NamedTuple):
     names: list[tuple[str, str]]
 
     def without(self, group: int) -> Cells:
-        """Return the cells of all other groups."""
+        """Return the cells of all groups but one."""
         keep = self.group != group
         return Cells._make([*(column[keep] for column in self[:5]), self.names])
 
 
 def cells_of(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
+    """Sum a log to cells; with ``randomized``, weight rows to uniform placement."""
     needed = ("placement", "key", "position", "decision_id")
     reader = RowReader(needed, missing_reward, need_propensity=False)
     pairs: dict[tuple[int, int, int], int] = {}
@@ -82,12 +83,13 @@ def cells_of(log: Any, missing_reward: float | None, *, randomized: bool) -> Cel
 
 
 def _to_uniform(rows: LoggedRows) -> Floats:
-    """Return weights that make the arms at each position as if chosen uniformly."""
+    """Return weights under which the arms at each position are distributed uniformly."""
     sizes = np.array([len(offer) for offer in rows.offers], np.float64)
     return 1.0 / (sizes[rows.offer] * rows.propensity)
 
 
 def _pairs(rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]) -> Ints:
+    """Return the number of each row's pair of key and arm; add new pairs to ``pairs`` and ``names``."""
     table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
     distinct, which = np.unique(table, axis=1, return_inverse=True)
     found = []
@@ -100,7 +102,7 @@ def _pairs(rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list
 
 
 def _summed(part: Floats) -> Floats:
-    """Return the sums of columns of the same group, pair and position."""
+    """Sum columns of the same group, pair and position."""
     order = np.lexsort(part[2::-1])
     part = part[:, order]
     new = np.ones(part.shape[1], np.bool_)
@@ -110,30 +112,31 @@ def _summed(part: Floats) -> Floats:
     return np.concatenate([part[:3, first], sums])
 
 
-# ---- Three ways to tell examination from relevance, on cells
+# ---- Three methods to separate examination from relevance, on cells
 
 ITERATIONS = 5000
 
 
 def randomization(cells: Cells, places: int) -> Floats:
-    """Return ratios of (weighted) click rates."""
+    """Return the (weighted) click rate of each position relative to the first."""
     shown = per_place(cells, cells.shown, places)
     clicks = per_place(cells, cells.clicks, places)
     return relative(np.divide(clicks, shown, out=np.full(places, np.nan), where=shown > 0))
 
 
 def per_place(cells: Cells, values: Floats, places: int) -> Floats:
+    """Sum values of cells by position."""
     return np.asarray(np.bincount(cells.position, values, places), np.float64)
 
 
 def relative(effects: Floats) -> Floats:
-    """Return effects relative to the first; NaN where that is nothing."""
+    """Return effects relative to the first; NaN if the first is 0."""
     first = effects[0]
     return np.asarray(effects / (first if first > 0 else math.nan))
 
 
 def _matrix(cells: Cells, places: int) -> tuple[Floats, Floats]:
-    """Return how often each pair was shown and clicked at each position, (pairs, positions)."""
+    """Return how often each pair was shown and clicked at each position, shape (pairs, positions)."""
     size = len(cells.names) * places
     index = cells.pair * places + cells.position
     return (
@@ -147,7 +150,7 @@ def harvesting(cells: Cells, places: int) -> Floats:
 
     Over pairs shown at both k and k′, ĉ is the sum of click rates at k and ĉ̄ that of the rates
     of no click. In the logarithms a of pₖ and b of r_{k,k′}, ĉ·(a + b) + ĉ̄·log(1 − exp(a + b))
-    is concave, so Newton's method finds the one maximum.
+    is concave, so Newton's method finds the maximum.
     """
     shown, clicks = _matrix(cells, places)
     seen = (shown > 0).astype(np.float64)
@@ -178,7 +181,7 @@ def harvesting(cells: Cells, places: int) -> Floats:
 
 
 def _connected(edges: list[tuple[int, int]], places: int) -> set[int]:
-    """Return the positions that edges connect to the first."""
+    """Return the positions that are connected to the first by edges."""
     known = {0}
     for _ in range(places):
         known |= {m for edge in edges if known & set(edge) for m in edge}
@@ -186,7 +189,7 @@ def _connected(edges: list[tuple[int, int]], places: int) -> set[int]:
 
 
 def _apart(cells: Cells, places: int) -> list[int]:
-    """Return the positions that no arm of a key connects to the first, be it by way of others."""
+    """Return the positions that no chain of arms shown at two positions connects to the first."""
     seen = _matrix(cells, places)[0] > 0
     edges = [(k, m) for k in range(places) for m in range(k + 1, places) if (seen[:, k] & seen[:, m]).any()]
     return sorted({*range(places)} - _connected(edges, places))
@@ -218,7 +221,7 @@ def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Flo
 
 
 def em(cells: Cells, places: int, start: Floats | None, regression: Regression) -> Floats:
-    """Return what expectation maximisation (Wang et al. 2018, algorithm 1) finds.
+    """Return the effects that expectation maximisation estimates (Wang et al. 2018, algorithm 1).
 
     The E-step gives, for a row without a click, P(examined) = θ(1 − γ)/(1 − θγ) and
     P(relevant) = γ(1 − θ)/(1 − θγ); the M-step takes means of the first per position, and fits
@@ -247,7 +250,7 @@ def em(cells: Cells, places: int, start: Floats | None, regression: Regression) 
 
 
 class Regression:
-    """What estimates relevance in the M-step: means per pair, or a regression on features."""
+    """The estimator of relevance in the M-step: means per pair, or a regression on features."""
 
     def __init__(self, cells: Cells, features: Any, regression: Any) -> None:
         self._regression = regression
@@ -262,12 +265,12 @@ class Regression:
         return np.asarray(self._regression.predict(self._features), np.float64)
 
 
-# ---- How much each position is examined: the result, as table, text and figure
+# ---- The result, as table, text and figure
 
 
 @dataclass(frozen=True, repr=False)
 class Examination(Tabulated):
-    """How much each position is examined.
+    """Estimated examination of each position.
 
     Attributes
     ----------
@@ -275,15 +278,15 @@ class Examination(Tabulated):
     positions : array of int64, shape (positions,)
         The positions of the log, in ascending order.
     effects : array of float64, shape (positions,)
-        Examination of each relative to the first; NaN where the log does not tell, as without
+        Examination of each position relative to the first; NaN if it is not identified, as without
         clicks.
     low, high : array of float64, shape (positions,)
-        Interval for each effect (delete-a-group jackknife, on the scale of logarithms). Where that
-        has no width, as without any click, for ``randomization`` from Wilson's intervals of both
+        Interval of each effect (delete-a-group jackknife, on the log scale). If that
+        has no width, as without any click: for ``randomization`` from Wilson's intervals of both
         click rates, else NaN.
     shown, clicks : array of float64, shape (positions,)
-        Rows at each position, and their rewards; for ``randomization`` weighted towards uniform
-        placement.
+        Number of rows at each position, and sum of their rewards; for ``randomization`` weighted to
+        uniform placement.
     confidence : float
     """
 
@@ -298,7 +301,7 @@ class Examination(Tabulated):
 
     @property
     def probabilities(self) -> Floats:
-        """The effects scaled so that the largest is 1: examination as policies take it."""
+        """The effects scaled to a maximum of 1, as policies expect them."""
         return np.asarray(self.effects / np.nanmax(self.effects))
 
     def table(self) -> list[dict[str, Any]]:
@@ -335,6 +338,7 @@ def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: 
 
 
 def _draw(results: Sequence[Examination], ax: Any) -> None:
+    """Draw the effects with their intervals on axes."""
     for number, result in enumerate(results):
         x = result.positions + 0.12 * (number - (len(results) - 1) / 2)
         errors = np.abs(np.stack([result.low, result.high]) - result.effects)
@@ -348,17 +352,17 @@ def _draw(results: Sequence[Examination], ax: Any) -> None:
     ax.legend(frameon=False)
 
 
-# ---- How much each position is examined, from a log
+# ---- The entry point
 #
 # In the position-based model (Richardson et al. 2007) a click is examination of the position times
-# relevance of the arm: P(click) = θ_k · γ(key, arm). Clicks alone tell the θ only up to a common
-# factor, so effects are given relative to the first position. Three ways to tell them from the
-# relevance of what stood there:
+# relevance of the arm: P(click) = θ_k · γ(key, arm). Clicks determine the θ only up to a common
+# factor, so effects are relative to the first position. Three methods separate them from the
+# relevance of the arms shown there:
 #
-# - ``randomization``: where arms were placed at random (or at known odds), what stands at the
-#   positions is alike, and their click rates differ by examination alone;
-# - ``harvesting``: the same arm for the same key, shown at two positions by whatever chance or
-#   change of policy, is an intervention on its own;
+# - ``randomization``: if arms were placed at random (or with known propensities), all
+#   positions have arms of equal relevance on average, and their click rates differ by examination alone;
+# - ``harvesting``: the same arm for the same key, shown at two positions by chance or after a
+#   change of policy, is a natural experiment;
 # - ``em``: relevance is estimated together with examination, perhaps by a regression on features.
 
 METHODS = ("randomization", "harvesting", "em")
@@ -379,19 +383,19 @@ def examine(
     Parameters
     ----------
     log : LogReader, path, or table in memory
-        A click log with positions; what :func:`tacit.read_log` takes. What is kept of it grows with
-        the number of distinct keys, arms and positions that stood together, not with its rows.
+        A click log with positions, as for :func:`tacit.read_log`. Memory grows with
+        the number of distinct combinations of key, arm and position, not with the number of rows.
     method : {"randomization", "harvesting", "em"}
-        ``randomization`` needs propensities, and weights by them what was not placed uniformly.
-        ``harvesting`` uses only what was shown at two positions or more. ``em`` uses all.
+        ``randomization`` needs propensities, to weight rows to uniform placement.
+        ``harvesting`` uses only arms that were shown at two positions or more. ``em`` uses all rows.
     features : callable, optional
         For ``em``: from key and arm to a vector of features.
     regression : object, optional
         For ``em``, with ``features``: has ``fit(features, targets, sample_weight=...)`` and
-        ``predict(features)``, whose predictions are taken for relevance. Without it each key
-        and arm has a relevance of its own.
+        ``predict(features)``, whose predictions are the relevance. Without it each pair of key
+        and arm has its own relevance.
     missing_reward : float or None, default 0
-        The reward of a row to which no feedback came; None leaves such rows out.
+        The reward of a row without feedback; None leaves such rows out.
     confidence : float, default 0.95
     **reading
         How a log that is not open yet is read: options of :func:`tacit.read_log`.
@@ -405,15 +409,15 @@ def examine(
     LogError
         If there are no rows.
     UnfitLog
-        If rows have no position, or no propensity where it is needed.
+        If rows have no position, or no propensity and the method needs it.
     InvalidValue
         If an option is wrong.
 
     Warns
     -----
     AssumptionWarning
-        If no arm of a key stands at a position and at others, too: it has no effect then, but for
-        ``randomization`` and with ``features``.
+        If no arm of a key is shown both at a position and at others: the position's effect is then NaN,
+        except with ``randomization`` or ``features``.
 
     References
     ----------
@@ -477,7 +481,7 @@ def examine(
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     shown, clicks = (per_place(cells, x, len(places)) for x in (cells.shown, cells.clicks))
     effects = estimated(cells, None)
-    if method == "em":  # it goes on without end where there are no clicks
+    if method == "em":  # it does not converge at positions without clicks
         effects[clicks == 0] = np.nan
         effects[apart] = np.nan
         effects = relative(effects)

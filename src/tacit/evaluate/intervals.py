@@ -1,21 +1,21 @@
 """The sums behind every estimator, and intervals for the value of a policy, computed from them alone.
 
-A *unit* is what is averaged: a row, or a slate. Each brings its weight w (π/p, the target's over
-the log's probability of what was shown) and its value y (w·r for importance weighting). Parts of
-a log can be summed on different machines and merged: nothing else is kept of them.
+A *unit* is an element of the average: a row, or a slate. It has a weight w (π/p, the target's over
+the logged probability of the arm shown) and a value y (w·r for importance weighting). Parts of
+a log can be summed on different machines and merged.
 
 Four kinds of intervals, from little work and an approximation to a guarantee:
 
 - ``normal``: the central limit theorem with the delta method for ratios; right in the limit;
 - ``bootstrap``: percentiles over resampled groups of units (Efron 1979; Field and Welsh 2007 for
   clusters); right in the limit, follows the skewness that heavy weights bring;
-- ``score``: may be looked at at any time, but is right in the limit only; some 1.6 times as wide
-  as ``normal``, where ``anytime`` is up to nine times as wide;
+- ``score``: valid at any time, asymptotically; some 1.6 times as wide as ``normal``, where ``anytime``
+  is up to nine times as wide;
 - ``anytime``: a confidence sequence, valid for every number of units, at all of them at once, and
   without a bound on the weights.
 
-The first two know nothing where all rewards are alike, as where nobody clicked: there
-:func:`widened` adds what an exact interval says.
+The first two shrink to a point if all rewards are equal, for example without any click:
+:func:`widen_interval` then extends them to an exact interval.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ class Sums(NamedTuple):
     wy : float
         Sum of weight times value.
     largest : array of float64, shape (LARGEST,)
-        The largest weights, in descending order; 0 where there were fewer units.
+        The largest weights, in descending order; padded with 0.
     groups : array of float64, shape (3, groups)
         Number of units, sum of weights and sum of values in each group. A cluster lies in one
-        group as a whole; without clusters, units are dealt out in turn.
+        group as a whole; without clusters, units are assigned to groups in turn.
     r, rr : float
-        Sum of the units' own rewards, and of their squares.
+        Sum of the units' logged rewards, and of their squares.
     least, most : float
         The smallest and the largest of these rewards among units of a weight above 0.
     possible : float
-        The largest weight that a unit could have had, whatever was shown; 0 where that is not known.
+        The largest weight that a unit could have had, whatever was shown; 0 if unknown.
 
     Examples
     --------
     >>> import numpy as np
-    >>> early = summed(np.array([0.5, 1.5]), np.array([0.0, 1.5]))
-    >>> late = summed(np.array([1.0]), np.array([1.0]))
+    >>> early = sum_units(np.array([0.5, 1.5]), np.array([0.0, 1.5]))
+    >>> late = sum_units(np.array([1.0]), np.array([1.0]))
     >>> both = early.merge(late)
     >>> both.n, both.w, both.y, both.wy
     (3, 3.0, 2.5, 3.25)
@@ -101,17 +101,17 @@ class Sums(NamedTuple):
         )
 
     def after(self, units: int) -> Sums:
-        """Return the sums as they are where so many units were dealt out before these."""
+        """Return the sums with their groups rotated as if this many units had come before."""
         return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
 
     @property
     def effective_sample_size(self) -> float:
-        """(Σw)²/Σw²: how many equally weighted units would tell as much (Kong 1992)."""
+        """(Σw)²/Σw²: the number of equally weighted units with the same information (Kong 1992)."""
         return self.w**2 / self.ww if self.ww > 0 else 0.0
 
     @property
     def mean_weight(self) -> float:
-        """Σw/n; its expectation is 1 where the log could have shown all the target shows."""
+        """Σw/n; its expectation is 1 if the log could have shown every arm that the target shows."""
         return self.w / self.n if self.n else math.nan
 
 
@@ -129,7 +129,7 @@ def summed(
     cluster: Ints | None = None,
     first: int = 0,
 ) -> Sums:
-    """Return the sums over some units.
+    """Return the sums over units.
 
     Parameters
     ----------
@@ -137,13 +137,13 @@ def summed(
         At least 0.
     values : array of float64, shape (units,)
     rewards : array of float64, shape (units,), optional
-        What the units earned in the log.
+        The units' rewards in the log.
     groups : int
-        How many groups to keep.
+        Number of groups for the bootstrap.
     cluster : array of int64, shape (units,), optional
         The group of each unit's cluster, in [0, groups).
     first : int, default 0
-        How many units came before; without clusters, they are dealt out to the groups in turn.
+        Number of earlier units; without clusters, units are assigned to groups in turn.
     """
     if not len(weights):
         return nothing(groups)
@@ -168,14 +168,14 @@ def summed(
 
 def _earned(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
     """Return r, rr, least and most of :class:`Sums`."""
-    # Not by where=..., nor by an index: both take six times as long.
+    # compress() takes a sixth of the time of where=... or of an index.
     counted = rewards.compress(weights > 0)
     least, most = counted.min(initial=math.inf), counted.max(initial=-math.inf)
     return float(rewards.sum()), _product(rewards, rewards), float(least), float(most)
 
 
 def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats:
-    """Return the sums of values dealt out to groups in turn (None: how many there are)."""
+    """Return the sums of values (None: numbers of units) by group, with units assigned in turn."""
     full = units - units % groups
     if values is None:
         sums = np.full(groups, float(full // groups))
@@ -187,15 +187,17 @@ def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats
 
 
 def _counted(cluster: Ints, values: Floats, groups: int) -> Floats:
+    """Sum values by group of clusters."""
     return np.asarray(np.bincount(cluster, values, groups), np.float64)
 
 
 def _product(x: Floats, y: Floats) -> float:
-    # Not x @ y: that goes to threads of a linear algebra library, for less than no gain.
+    # x @ y would use threads of a linear algebra library, which is slower here.
     return float(np.einsum("i,i", x, y))
 
 
 def _top(weights: Floats) -> Floats:
+    """Return the largest weights, in descending order, padded with 0."""
     if len(weights) <= LARGEST:
         found = np.zeros(LARGEST)
         found[: len(weights)] = weights
@@ -208,10 +210,10 @@ def _top(weights: Floats) -> Floats:
 
 CONFIDENCE = 0.95
 confident = within(0.5, 1 - 1e-12)
-"""The check of a confidence."""
+"""Check that a confidence is in range."""
 REPLICATES = 1000
 LEAST_BEYOND = 2
-"""Replicates on either side of the bootstrap's interval below which it is none."""
+"""Fewest replicates on either side of a bootstrap interval."""
 BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
 deviations over √n from about 1 down to 10⁻⁷."""
@@ -220,13 +222,13 @@ Bounds = tuple[float, float]
 
 
 def estimate_of(sums: Sums, ratio: bool) -> float:
-    """Return Σy/n, or Σy/Σw if ``ratio``; NaN where that has no denominator."""
+    """Return Σy/n, or Σy/Σw if ``ratio``; NaN if the denominator is 0."""
     below = sums.w if ratio else float(sums.n)
     return sums.y / below if below > 0 else math.nan
 
 
 def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float:
-    """Return the standard error of :func:`estimate_of`.
+    """Return the standard error of :func:`compute_estimate`.
 
     Parameters
     ----------
@@ -234,14 +236,14 @@ def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float
     ratio : bool
         Whether the estimate is Σy/Σw.
     clustered : bool, default False
-        Whether units of a cluster depend on one another; the variance is then that between the
+        Whether units of a cluster depend on one another; the variance is then estimated between
         groups of clusters.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from tacit.evaluate.intervals import summed
-    >>> standard_error(summed(np.ones(4), np.array([0.0, 0.0, 1.0, 1.0])), False)
+    >>> from tacit.evaluate.intervals import sum_units
+    >>> standard_error(sum_units(np.ones(4), np.array([0.0, 0.0, 1.0, 1.0])), False)
     0.28867513459481287
     """
     value = estimate_of(sums, ratio)
@@ -262,29 +264,29 @@ def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return how many standard errors an interval extends to either side."""
+    """Return the normal quantile of a confidence: the half-width of an interval in standard errors."""
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def wilson(mean: float, count: float, confidence: float = CONFIDENCE) -> Bounds:
     """Return Wilson's score interval for a mean of values in [0, 1].
 
-    For values other than 0 and 1 it is too wide, never too narrow, as their variance is less than
-    that of a coin of the same mean.
+    For values between 0 and 1 it is conservative, as their variance is less than that of a
+    Bernoulli variable of the same mean.
 
     Parameters
     ----------
     mean : float
         Mean of the values.
     count : float
-        How many there are; may be a fraction.
+        Number of values; may be a fraction.
     confidence : float, default 0.95
         Probability, for many values, that the interval covers the expectation; in (0, 1).
 
     Returns
     -------
     (float, float)
-        Within [0, 1]; (0, 1) where there are no values.
+        Within [0, 1]; (0, 1) if there are no values.
 
     References
     ----------
@@ -312,7 +314,7 @@ def normal(
 ) -> Bounds:
     """Return the interval of the central limit theorem; NaN for fewer than two units.
 
-    For a ratio, the standard error is that of the delta method: Σ(y − θw)²/(Σw)².
+    For a ratio, the variance follows from the delta method: Σ(y − θw)²/(Σw)².
 
     References
     ----------
@@ -322,8 +324,8 @@ def normal(
     Examples
     --------
     >>> import numpy as np
-    >>> from tacit.evaluate.intervals import summed
-    >>> low, high = normal(summed(np.ones(4), np.array([0.0, 0.0, 1.0, 1.0])))
+    >>> from tacit.evaluate.intervals import sum_units
+    >>> low, high = normal(sum_units(np.ones(4), np.array([0.0, 0.0, 1.0, 1.0])))
     >>> round(low, 4), round(high, 4)
     (-0.0658, 1.0658)
     """
@@ -336,25 +338,25 @@ def normal(
 def widened(
     found: Bounds, sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, clustered: bool = False
 ) -> Bounds:
-    """Return an interval that also holds what is left possible where all rewards are alike.
+    """Return an interval, widened to an exact one if all rewards are equal.
 
-    Where every reward that carries weight is the same c, as where nobody clicked, the sample shows
-    no variation, and intervals that hold in the limit shrink to a point. But of n units none had
-    another reward, so with Clopper and Pearson another one has a chance of at most
+    If every reward of positive weight is the same c, for example without any click, the sample has
+    no variation, and asymptotic intervals shrink to a point. As none of n units had
+    another reward, the probability of another one is, by Clopper and Pearson, at most
     q = 1 − (α/2)^(1/n), some 3.7/n for 95 %; and each such unit moves the value by at most its
-    weight. With W the largest weight the value lies between c − cWq and c + (1 − c)Wq.
+    weight. With W the largest weight, the value lies between c − cWq and c + (1 − c)Wq.
 
     Parameters
     ----------
-    found : (float, float)
-        NaN where they are not known.
+    bounds : (float, float)
+        The interval to widen; NaN if unknown.
     sums : Sums
         With the units' rewards.
     confidence : float, default 0.95
     length : float, default 1
         As for :func:`anytime`.
     clustered : bool, default False
-        Whether clusters, rather than units, are independent; groups then stand for them.
+        Whether clusters, rather than units, are independent; groups are then counted as clusters.
 
     References
     ----------
@@ -365,9 +367,9 @@ def widened(
     Examples
     --------
     >>> import numpy as np
-    >>> from tacit.evaluate.intervals import summed
-    >>> never = summed(np.ones(230), np.zeros(230), rewards=np.zeros(230))
-    >>> low, high = widened(normal(never), never)
+    >>> from tacit.evaluate.intervals import sum_units
+    >>> never = sum_units(np.ones(230), np.zeros(230), rewards=np.zeros(230))
+    >>> low, high = widen_interval(normal(never), never)
     >>> low, round(high, 4)
     (0.0, 0.0159)
     """
@@ -395,8 +397,8 @@ def bootstrap(
 
     Groups are drawn with replacement; with as many groups as units this is Efron's bootstrap.
     With more units each group is a sum of many: the first three cumulants of the resampled total
-    are kept in expectation, whatever the number of units, in the memory of the groups alone. NaN
-    where there are too few replicates for the confidence, as beyond 0.996 by default.
+    keep their expectation, for any number of units, in memory that depends on the number of groups only.
+    NaN if there are too few replicates for the confidence: above 0.996 by default.
 
     References
     ----------
@@ -419,7 +421,7 @@ def bootstrap(
 
 @lru_cache(maxsize=2)
 def _times(size: int, replicates: int, seed: int) -> Floats:
-    """Return how often each replicate draws each group; estimators of one log share it."""
+    """Return how often each replicate draws each group; cached, as all estimators of a log use it."""
     draws = stream("bootstrap", seed)
     drawn = draws.integers(size, size=(replicates, size)) + size * np.arange(replicates)[:, None]
     counts = np.bincount(drawn.ravel(), minlength=replicates * size)
@@ -429,13 +431,13 @@ def _times(size: int, replicates: int, seed: int) -> Floats:
 def score(
     sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, segments: int = 1
 ) -> Bounds | None:
-    """Return an interval for looks at any time that is right in the limit of many units.
+    """Return an asymptotic interval that is valid at any time.
 
     A unit with the reward r and the weight w scores w·(r − m), m the log's own mean reward; the
-    mean score is how much more the target earns than m. The interval extends c standard errors to
-    either side, with c = 3.25 for 95 %, the boundary of looks over a thousandfold range of
-    information. The variance is at least that of scores whose rewards do not depend on their
-    weights: what was realised alone understates it where weights are heavy.
+    mean score estimates by how much the target exceeds m. The interval extends c standard errors to
+    either side, with c = 3.25 for 95 %, the boundary for monitoring over a thousandfold range of
+    information. The variance is at least that of scores whose rewards are independent of their
+    weights: the empirical variance alone is too small if weights are heavy.
 
     Parameters
     ----------
@@ -446,13 +448,13 @@ def score(
     length : float, default 1
         As for :func:`anytime`.
     segments : int, default 1
-        Of how many such intervals all are to hold.
+        Number of such intervals that hold simultaneously.
 
     Returns
     -------
     (float, float) or None
-        None for another confidence, and where there is too little: (Σr)²/Σr² · n/Σw² below 10, or
-        all rewards that carry weight are alike.
+        None for another confidence, and with too little data: (Σr)²/Σr² · n/Σw² below 10, or
+        all rewards of positive weight are equal.
 
     References
     ----------
@@ -461,9 +463,9 @@ def score(
     Examples
     --------
     >>> import numpy as np
-    >>> from tacit.evaluate.intervals import summed
+    >>> from tacit.evaluate.intervals import sum_units
     >>> weights, clicks = np.ones(1000), np.arange(1000) % 2.0
-    >>> low, high = score(summed(weights, weights * clicks, rewards=clicks))
+    >>> low, high = score(sum_units(weights, weights * clicks, rewards=clicks))
     >>> round(low, 3), round(high, 3)
     (0.449, 0.551)
     """
@@ -482,17 +484,17 @@ def score(
 def anytime(
     sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, weight_bound: float | None = None
 ) -> Bounds:
-    """Return an interval that covers the value at all times at once, from importance weights.
+    """Return an interval that is valid at all times simultaneously, from importance weights.
 
     For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For every λ in (0, 1)
     ∏(1 + λ(yᵢ − θ)) is a martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y − θ),
     V = Σ(y − θ)² and ψ(λ) = −log(1 − λ) − λ. A mixture over fixed λ exceeds 2/α at any time
-    with probability at most α/2, so every θ at which it does is excluded from below. The same
-    for w·(1 − r), whose mean is 1 − θ, gives the upper bound. Neither asks how large a weight
-    can be. Weights clipped from above only lower both means, so the interval stays valid for
+    with probability at most α/2, so every θ at which it does is below the interval. The same
+    for w·(1 − r), whose mean is 1 − θ, gives the upper bound. Neither needs a bound on the
+    weights. Weights clipped from above only lower both means, so the interval stays valid for
     the value itself.
 
-    It needs no independence: it is enough that each unit's mean given all earlier ones is θ.
+    Units need not be independent: it is enough that each unit's mean given all earlier ones is θ.
 
     Parameters
     ----------
@@ -500,9 +502,9 @@ def anytime(
         Of weights w and values w·r with r in [0, 1]; for slates, sums over their positions.
     confidence : float, default 0.95
     length : float, default 1
-        The positions of a unit; w and y of a unit are sums over so many, and θ is within [0, length].
+        Number of positions of a unit; its w and y are sums over them, and θ is within [0, length].
     weight_bound : float, optional
-        What no weight can exceed, known beforehand. Where clicks are rare it gives a tighter
+        An upper bound on all weights, known beforehand. If clicks are rare it gives a tighter
         upper bound, from the range [0, weight_bound] of w·r; weights must then not be clipped.
 
     References
@@ -516,9 +518,9 @@ def anytime(
     Examples
     --------
     >>> import numpy as np
-    >>> from tacit.evaluate.intervals import summed
+    >>> from tacit.evaluate.intervals import sum_units
     >>> weights, clicks = np.ones(1000), np.arange(1000) % 2.0
-    >>> low, high = anytime(summed(weights, weights * clicks))
+    >>> low, high = anytime(sum_units(weights, weights * clicks))
     >>> round(low, 3), round(high, 3)
     (0.436, 0.564)
     """
@@ -533,10 +535,10 @@ def anytime(
 
 
 def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
-    """Return an interval that covers the mean of values in [low, high] at all times at once.
+    """Return an interval for the mean of values in [low, high], valid at all times simultaneously.
 
-    The values may come from anywhere (the doubly robust estimator's can be negative); the price
-    is that their range must be known beforehand.
+    The values may be negative, as those of the doubly robust estimator, but their range must be known
+    beforehand.
 
     References
     ----------
@@ -545,9 +547,9 @@ def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE)
     Examples
     --------
     >>> import numpy as np
-    >>> from tacit.evaluate.intervals import summed
+    >>> from tacit.evaluate.intervals import sum_units
     >>> values = np.arange(1000) % 2.0
-    >>> bounds = bounded(summed(values, values), 0.0, 1.0)
+    >>> bounds = anytime_in_range(sum_units(values, values), 0.0, 1.0)
     >>> round(bounds[0], 3), round(bounds[1], 3)
     (0.436, 0.564)
     """
@@ -561,10 +563,10 @@ def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE)
 
 
 def weights_are_wrong(sums: Sums) -> float:
-    """Return the logarithm of the evidence against weights of mean 1.
+    """Return the log of the evidence against weights of mean 1.
 
-    Where their mean is 1 it is above log 1/α with probability α at most, at whichever look. That it is
-    less is only evidence as far as no weight exceeds what is ``possible``: one may be still to come.
+    If their mean is 1, it exceeds log 1/α with probability at most α, at any time. A mean below 1 is
+    evidence only with a known largest weight, ``possible``: heavy weights may be yet to come.
 
     References
     ----------
@@ -573,23 +575,25 @@ def weights_are_wrong(sums: Sums) -> float:
     Examples
     --------
     >>> fair, wrong = np.array([0.0, 2.0] * 500), np.array([0.0, 1.6] * 500)
-    >>> [weights_are_wrong(summed(w, w)._replace(possible=2.0)) > math.log(100) for w in (fair, wrong)]
+    >>> sums = [sum_units(w, w)._replace(possible=2.0) for w in (fair, wrong)]
+    >>> [evidence_against_weights(x) > math.log(100) for x in sums]
     [False, True]
     """
     n, most = sums.n, sums.possible
     above = _evidence(n, sums.w, sums.ww, np.ones(1))[0]
     if not most:
         return float(above)
-    # What each weight is below the largest one that is possible, as a share of that.
+    # The gap of each weight to the largest possible one, as a share of that.
     below = n - sums.w / most, n - 2 * sums.w / most + sums.ww / most**2
     return float(np.logaddexp(above, _evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
 
 def arm_in_doubt(tally: Floats) -> tuple[int, float]:
-    """Return the arm whose weights speak most against the propensities, and the logarithm of the evidence.
+    """Return the arm with the strongest evidence against its propensities, and the log of that evidence.
 
-    Shown with the logged probabilities, an arm weighs 1 on average where it is on offer, less where it never
-    could be shown; whatever these depend on, the evidence is above log 1/α with probability α at most.
+    Under right propensities an arm's Σ1/p has the number of rows that offer it as its expectation, or less if
+    it could never be shown; whatever propensities depend on, the evidence exceeds log 1/α with probability
+    at most α.
 
     Parameters
     ----------
@@ -607,11 +611,11 @@ def arm_in_doubt(tally: Floats) -> tuple[int, float]:
 
 
 def _lower(n: int, y: float, yy: float, threshold: float) -> float:
-    """Return the largest m in [0, 1] below which the mean of values ≥ 0 is refuted."""
+    """Return the lower confidence bound, in [0, 1], of the mean of values ≥ 0."""
     low, high = 0.0, min(1.0, y / n) if n else 0.0
     if _evidence(n, y, yy, np.zeros(1))[0] < threshold:
         return 0.0
-    # The evidence against m falls as m grows towards the mean: look ever closer where it passes.
+    # The evidence against m falls as m grows towards the mean: refine the grid around the threshold.
     for _ in range(8):
         grid = np.linspace(low, high, 33)
         refuted = int(np.flatnonzero(_evidence(n, y, yy, grid) >= threshold)[-1])
@@ -620,7 +624,7 @@ def _lower(n: int, y: float, yy: float, threshold: float) -> float:
 
 
 def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
-    """Return, for each mean, the logarithm of the mixture of exp(λS − ψ(λ)V) over the bets."""
+    """Return, for each mean, the log of the mixture of exp(λS − ψ(λ)V) over the bets."""
     first, second = y - n * means, yy - 2 * means * y + n * means**2
     exponents = BETS[:, None] * first + (np.log1p(-BETS) + BETS)[:, None] * second
     top = exponents.max(axis=0)

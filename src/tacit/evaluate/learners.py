@@ -1,8 +1,8 @@
-"""Target policies that learn while they are evaluated: single arms, or rankings.
+"""Target policies that are learning policies: of single arms, or of lists.
 
-First a policy for single arms: it learns from every row (:class:`Learning`), or was learned and stays as it
-is (:class:`Frozen`), with the compiled loops that weigh rows before it learns them. Then one that ranks,
-from every list, with loops of the same shape.
+A policy of single arms either learns from every row of the log (:class:`Learning`) or stays as it is
+(:class:`Frozen`); compiled loops compute the propensity of a row, then learn from it. :class:`Ranking` does
+the same for a policy of lists, list by list.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tacit.logs.items import ItemTable
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Outcome, Policy, outcome_of
 
-# ---- A policy that learns while it is evaluated: from every row of the log
+# ---- A policy of single arms that learns from every row of the log
 
 
 def check_shown(policy: Policy, every: bool = False) -> None:
-    """Refuse a policy whose probabilities of single arms, or of ``every`` arm, are not known."""
+    """Raise if a policy cannot give the probability of the arm shown, or of all arms if ``all_arms``."""
     if every and policy.arms is None:
         remedy = "it knows arms by their vectors, of which there are many; give IPS() and SNIPS()"
         raise InvalidValue("estimators", "those that need each arm's chance", remedy)
@@ -53,7 +53,7 @@ def check_shown(policy: Policy, every: bool = False) -> None:
 
 
 class LogLearner:
-    """What a policy has learned from a log so far, each key of a placement on its own.
+    """A policy's state while it learns from a log, with one lane for each key of a placement.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class LogLearner:
     ----------
     state : named tuple
     columns : frozenset of str
-        The columns of the log that it looks at.
+        The columns of the log that the policy reads.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -79,7 +79,7 @@ class LogLearner:
         self._codes: Ints = np.zeros(0, np.int64)
 
     def slots(self, rows: LoggedRows) -> Ints:
-        """Return the slot of each arm of the log so far; where arms are items, its number among them."""
+        """Return the arm index of each arm of the log so far; for items, the item's code."""
         check_items(self.policy, rows.items)
         new = rows.arm.names[len(self._codes) :]
         if self.policy.arms is None:
@@ -95,7 +95,7 @@ class LogLearner:
         return self._codes
 
     def shown(self, rows: LoggedRows) -> Ints:
-        """Return the slot of what each row shows."""
+        """Return the arm index of the arm that each row shows; for items, its place in the offer."""
         slots = self.slots(rows)
         if self.policy.arms is not None:
             return np.asarray(slots[rows.arm.codes])
@@ -103,14 +103,14 @@ class LogLearner:
         return np.array([np.flatnonzero(rows.offers[offer] == arm)[0] for offer, arm in pairs], np.int64)
 
     def stretches(self, rows: LoggedRows, picked: Ints) -> Iterator[slice]:
-        """Yield stretches of picked rows, of which all items that are on offer are looked up at once."""
+        """Yield slices of picked rows whose items are looked up together."""
         if self.policy.arms is not None:
             return iter([slice(0, len(picked))])
         sizes = np.array([len(rows.offers[offer]) for offer in rows.offer[picked].tolist()], np.int64)
         return stretches(sizes * self.policy.feature_dims[0])
 
     def impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
-        """Return some of the rows as impressions; their slots were asked for before."""
+        """Return the picked rows as impressions; :meth:`arm_indices` must have been called for the rows."""
         if rows.items is not None and self.policy.arms is None:
             slots, starts, stops, relevance = self._offered_items(rows, rows.items, picked)
         else:
@@ -125,7 +125,7 @@ class LogLearner:
     def _offered_items(
         self, rows: LoggedRows, items: ItemTable, picked: Ints
     ) -> tuple[Ints, Ints, Ints, Floats]:
-        """Return the numbers of items on offer, where each row's start and stop, and all their vectors."""
+        """Return the numbers of items on offer, each row's start and stop in them, and their vectors."""
         offers = [rows.offers[offer] for offer in rows.offer[picked].tolist()]
         sizes = np.array(list(map(len, offers)), np.int64)
         stops, times = np.cumsum(sizes), None
@@ -136,6 +136,7 @@ class LogLearner:
         return numbers, stops - sizes, stops, items.vectors(found)
 
     def _lane(self, rows: LoggedRows) -> Ints:
+        """Return the lane of each row's placement and key; grow the state for new ones."""
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
         distinct, which = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
@@ -146,20 +147,20 @@ class LogLearner:
 
 
 class Learning:
-    """A policy that learns from each logged row, after saying how likely it was to do the same.
+    """A policy that learns from each logged row, after computing its propensity of the arm shown.
 
-    Before row i the policy has learned from rows 1 … i−1, whatever the log showed in them, and
-    is then some policy πᵢ. What is estimated is the mean of the values of π₁ … πₙ: each row's
+    Before row i the policy has learned from rows 1 … i−1, with the arms that the log shows, and
+    is then some policy πᵢ. The estimand is the mean of the values of π₁ … πₙ: each row's
     weighted reward has, given the rows before it, the value of πᵢ as its expectation. It is
-    *not* what the policy would earn if it chose its own arms and learned from those alone; for
-    that, see :func:`~tacit.replay`. With a policy that does not learn, both are the same.
+    *not* the reward of the policy if it chose its own arms and learned from those alone; for
+    that, see :func:`~tacit.replay`. For a policy that does not learn, both are the same.
 
     Parameters
     ----------
     policy : Policy
         Over the log's arms by their names, or over n numbered arms called 0, 1, …, n − 1. It
-        must know its propensities. A key learns on its own in each placement;
-        what all keys share, they share across placements.
+        must know its propensities. Each key of a placement learns separately;
+        state that all keys share is shared across placements.
 
     Raises
     ------
@@ -183,7 +184,7 @@ class Learning:
 
     @property
     def schema(self) -> Any:
-        """What the policy says of contexts."""
+        """The policy's schema of contexts, or None."""
         return self.policy.schema
 
     def _start(self, every: bool) -> None:
@@ -220,23 +221,23 @@ class Learning:
         return self._every
 
     def reached(self, arms: Sequence[str]) -> list[str]:
-        """Return nothing: what it would have shown depends on what it learned."""
+        """Return no arms: they depend on the policy's state at each row."""
         return []
 
 
 class Frozen(EachArm):
-    """A learner as it is now: each row is weighed by what it believes, and it learns nothing.
+    """A trained learner as a target policy, which does not learn from the log.
 
     Parameters
     ----------
     learner : Learner
-        As :meth:`tacit.Learner.load` reads it, or one that has learned; it is copied. A key of the log
-        is its key, whatever the placement.
+        For example from :meth:`tacit.Learner.load`; it is copied. Keys of the log are the learner's
+        keys, regardless of the placement.
 
     Raises
     ------
     InvalidValue
-        If its policy does not know its propensities, or shows no single arms.
+        If the learner's policy does not know its propensities, or does not show single arms.
 
     Examples
     --------
@@ -259,13 +260,13 @@ class Frozen(EachArm):
 
     @property
     def schema(self) -> Any:
-        """What its policy says of contexts."""
+        """The policy's schema of contexts, or None."""
         return self.policy.schema
 
     def begin(self, every: bool = False) -> Self:
         check_shown(self.policy, every)
         fresh = super().begin(every)
-        # Parts of a log are read side by side, and keys that are new get a place.
+        # Parts of a log are read in parallel, and new keys change the learner.
         fresh.learner = copy.deepcopy(self.learner)
         return fresh
 
@@ -275,6 +276,7 @@ class Frozen(EachArm):
         return super().shown(rows)
 
     def _lanes(self, rows: LoggedRows) -> Ints:
+        """Return the learner's lane of each row's key, adding new keys."""
         key = rows.names["key"]
         used = np.unique(key.codes)
         lane = np.zeros(len(key.names), np.int64)
@@ -282,6 +284,7 @@ class Frozen(EachArm):
         return np.asarray(lane[key.codes])
 
     def _weighed_items(self, rows: LoggedRows) -> Floats:
+        """Return the probability of the item shown, per row."""
         slots, lanes, params = self._rows.shown(rows), self._lanes(rows), self.policy.params
         everything, found = np.arange(len(slots)), np.zeros(len(slots))
         driver = compiled(weigh_shown, params)
@@ -301,12 +304,12 @@ class Frozen(EachArm):
         return found[:, codes]
 
     def reached(self, arms: Sequence[str]) -> list[str]:
-        """Return nothing: what it would show depends on who is asking."""
+        """Return no arms: they depend on keys and contexts."""
         return []
 
 
 def weigh_logged(params: Any, state: Any, batch: Batch, every: Floats) -> None:
-    """Put the probability of each slot on offer into a row of ``every`` for each impression."""
+    """Write the probability of each arm on offer to ``probabilities[i, arm]`` for each impression i."""
     for i in range(len(batch.lanes)):
         impression = impression_of(batch, i)
         for arm in impression.arms:
@@ -314,7 +317,7 @@ def weigh_logged(params: Any, state: Any, batch: Batch, every: Floats) -> None:
 
 
 def weigh_shown(params: Any, state: Any, batch: Batch, shown: Ints, found: Floats) -> None:
-    """Put the probability of what each row shows into ``found``."""
+    """Write the probability of the arm shown in each row to ``probabilities``."""
     for i in range(len(batch.lanes)):
         found[i] = propensity(params, state, batch.lanes[i], impression_of(batch, i), shown[i])
 
@@ -327,7 +330,7 @@ class LoggedBatch(NamedTuple):
     batch : Batch
         The impressions.
     shown : array of int64, shape (rows,)
-        Slot of the arm that was shown.
+        Arm index of the arm shown.
     rewards, propensities : array of float64, shape (rows,)
     """
 
@@ -338,9 +341,9 @@ class LoggedBatch(NamedTuple):
 
 
 def progress_rows(params: Any, state: Any, logged: LoggedBatch, found: Floats, every: Floats) -> None:
-    """Row by row put the probability of what was shown into ``found``, then learn from it.
+    """For each row, write the probability of the arm shown to ``probabilities``, then learn from the row.
 
-    ``every`` takes the probabilities of all slots, unless it is empty.
+    The probabilities of all arms are written to ``all_arms``, unless it is empty.
     """
     batch, shown, rewards, propensities = logged
     for i in range(len(batch.lanes)):
@@ -354,31 +357,31 @@ def progress_rows(params: Any, state: Any, logged: LoggedBatch, found: Floats, e
         learn(params, state, lane, Outcome(impression, shown[i], rewards[i], propensities[i]))
 
 
-# ---- A policy that ranks, and learns while it is evaluated: from every list of the log
+# ---- A policy of lists that learns from every list of the log
 
 
 class Ranking(Restarted):
-    """A list policy that learns from each logged list, after saying how likely it was to show it.
+    """A list policy that learns from each logged list, after computing its propensities for the list.
 
-    As :class:`~tacit.evaluate.Learning`, list by list: what is estimated is the mean of the values
-    of the policies that it has been, having learned from the lists of the log, not from its own.
+    As :class:`~tacit.evaluate.Learning`, list by list: the estimand is the mean of the values
+    of the policy's successive states, each learned from the earlier lists of the log, not from its own.
 
-    Where the policy knows its propensities (``ListMix``, ``SafeListMix``), they are taken. From any
-    other one list is drawn for each list of the log, and what it has in common with it counts: that
-    is unbiased, too, of more variance.
+    If the policy knows its propensities (``ListMix``, ``SafeListMix``), they are used. For any
+    other policy, one list is sampled for each list of the log, and a position has probability 1 if both
+    agree there, else 0: this is also unbiased, with more variance.
 
     Parameters
     ----------
     policy : SlatePolicy
         Over the log's arms by their names, or over n numbered arms called 0, 1, …, n − 1, with as
-        many positions as the log's lists have.
+        many positions as the log's lists.
     seed : int, default 0
-        Where lists are drawn from.
+        Seed of the sampled lists.
 
     Raises
     ------
     InvalidValue
-        If the policy shows no lists.
+        If the policy does not show lists.
 
     Examples
     --------
@@ -388,7 +391,7 @@ class Ranking(Restarted):
     """
 
     everywhere = False
-    """Whether the probability of each row's arm at every position will be asked for."""
+    """Whether :meth:`all_position_probabilities` will be called."""
 
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
         if not isinstance(policy, SlatePolicy):
@@ -410,12 +413,12 @@ class Ranking(Restarted):
         self._everywhere: Floats = np.zeros((0, 0, 0))
 
     def begin(self, every: bool = False) -> Self:
-        """Return it as it is before the first row of a log.
+        """Return the target reset for a new log.
 
         Raises
         ------
         InvalidValue
-            If the probabilities of all arms are needed: those of lists are not kept.
+            If the probabilities of all arms are needed: a list policy does not have them.
         """
         if every:
             remedy = "give estimators of lists, such as IndependentIPS"
@@ -423,7 +426,7 @@ class Ranking(Restarted):
         return super().begin(every)
 
     def shown(self, rows: LoggedRows) -> Floats:
-        """Return the probability of each row's arm at its position, given those above it."""
+        """Return the probability of each row's arm at its position, given the arms above it."""
         learner = self._learner
         slots, lists = learner.shown(rows), lists_of(rows)
         self._check(rows, lists)
@@ -450,16 +453,16 @@ class Ranking(Restarted):
         return np.asarray(given[lists.of, lists.place])
 
     def at_position(self, rows: LoggedRows) -> Floats:
-        """Return the probability of each row's arm at its position, whatever stands elsewhere.
+        """Return the marginal probability of each row's arm at its position.
 
-        Called after :meth:`shown` of the same rows.
+        Call it after :meth:`evaluate_shown` of the same rows.
         """
         return self._places
 
     def at_each_position(self) -> Floats:
         """Return the probability of each row's arm at every position, shape (rows, positions).
 
-        Called after :meth:`shown` of the same rows, if ``everywhere``.
+        Call it after :meth:`evaluate_shown` of the same rows, with ``needs_positions``.
         """
         assert self._lists is not None
         return np.asarray(self._everywhere[self._lists.of, self._lists.place])
@@ -468,11 +471,11 @@ class Ranking(Restarted):
         raise NotImplementedError
 
     def reached(self, arms: Sequence[str]) -> list[str]:
-        """Return nothing: what it would have shown depends on what it learned."""
+        """Return no arms: they depend on the policy's state at each row."""
         return []
 
     def _check(self, rows: LoggedRows, lists: Lists) -> None:
-        """Refuse lists of another length than the policy's, or with gaps."""
+        """Raise UnfitLog if a list differs in length from the policy's, or has gaps."""
         check_first(rows, lists.place)
         length = np.zeros(len(lists.first), np.int64)
         np.maximum.at(length, lists.of, lists.place + 1)
@@ -504,10 +507,10 @@ class LoggedLists(NamedTuple):
     batch : Batch
         The impressions.
     actions : array of int64, shape (lists, positions)
-        Slots of what was shown; −1 where there is nothing.
+        Arm indices of the arms shown; −1 at empty positions.
     feedback : array of float64, shape (lists, positions)
     propensities : array of float64, shape (lists,)
-        Of whole lists.
+        Propensities of whole lists.
     """
 
     batch: Batch
@@ -519,9 +522,9 @@ class LoggedLists(NamedTuple):
 def progress_lists(
     params: Any, state: Any, logged: LoggedLists, prefixes: Floats, places: Floats, chances: Floats
 ) -> None:
-    """List by list fill in the probabilities of what was shown, then learn from it.
+    """For each list, write the probabilities of the arms shown, then learn from the list.
 
-    If there is room in ``chances``, it gets the probability of each arm at every position.
+    The probability of each shown arm at every position is written to ``chances``, unless it is empty.
     """
     batch, actions, feedback, propensities = logged
     for i in range(len(actions)):
@@ -550,7 +553,7 @@ def progress_drawn(
     places: Floats,
     chances: Floats,
 ) -> None:
-    """The same for policies that do not know them: 1 where a list that is drawn has the same."""
+    """Do the same for policies without propensities: 1 at positions where a sampled list agrees, else 0."""
     batch, actions, feedback, propensities = logged
     drawn = np.empty(actions.shape[1], np.int64)
     for i in range(len(actions)):

@@ -1,7 +1,8 @@
-"""What a log is evaluated with besides a policy: options, their types and their ranges.
+"""Options of evaluation on a log, with their types and ranges.
 
-The functions that users call spell their options out. What passes options on takes them as
-:class:`OffPolicyOptions` or :class:`ReplayOptions`; ``Weighing`` and ``Replaying`` check and keep them.
+Public functions list their options as parameters. Code that passes options on types them as
+:class:`OffPolicyOptions` or :class:`ReplayOptions`; ``OffPolicyEvaluation`` and ``ReplayConfig`` validate
+and hold them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WeightBound = Annotated[float | None, optional(checks.positive)]
 
 
 class OffPolicyOptions(TypedDict, total=False):
-    """How a log is weighted: options of :func:`tacit.off_policy`."""
+    """Options of :func:`tacit.off_policy`."""
 
     cluster: str | None
     confidence: float
@@ -37,7 +38,7 @@ class OffPolicyOptions(TypedDict, total=False):
 
 
 class ReplayOptions(TypedDict, total=False):
-    """How a log is replayed: options of :func:`tacit.replay`."""
+    """Options of :func:`tacit.replay`."""
 
     passes: int
     seed: int
@@ -50,7 +51,7 @@ class ReplayOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Checked):
-    """What any log is evaluated with; every option is as for :func:`tacit.off_policy`."""
+    """Options shared by all evaluations of a log; each is as for :func:`tacit.off_policy`."""
 
     missing_reward: MissingReward = 0.0
     seed: Seed = 0
@@ -58,11 +59,11 @@ class Options(Checked):
 
     @property
     def schema(self) -> Any:
-        """What contexts are made by, of the log's columns; None where nothing says it."""
+        """How contexts are built from the log's columns; None if the log's own contexts are used."""
         return None
 
     def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
-        """Return a log, opened by :func:`tacit.read_log` if it is not, with its contexts and segments."""
+        """Return an open log with its contexts and segments; :func:`tacit.read_log` opens other values."""
         reader = opened(log, **reading)
         if self.schema and isinstance(reader, LogReader):
             reader = reader.with_context(self.schema)

@@ -1,7 +1,7 @@
 """Replay: the rejection method for logs of uniform choice (Li, Chu, Langford, Wang 2011).
 
-Counts of passes and the estimate that follows from them; then the passes, of which parts of a log may each
-do some.
+Counts of passes, which can be merged over parts of a log, and the estimate that follows from them; then
+:func:`replay`, which runs the passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.logs.parts import KeyShard
 from tacit.logs.sources import Reading, say_rejected, say_unread
 from tacit.policies.base import Policy
 
-# ---- What replay came to: counts of passes, and the estimate that follows
+# ---- The result of replay: counts of passes, and the estimate that follows from them
 
 NO_OVERLAP = "no overlap: no row shows what the policy chose"
 WHOLE = "estimate", "low", "high", "logged", "rows", "unanswered"
@@ -35,18 +35,18 @@ SEGMENT_COLUMNS = (
     Column("matched a pass", "{matched:,.1f}"),
 )
 PerPass = tuple[tuple[float, ...], tuple[float, ...]]
-"""How many rows matched and the sum of their rewards, per pass."""
+"""Number of matched rows and sum of their rewards, per pass."""
 
 
 class ReplaySegment(NamedTuple):
-    """What a policy would have earned in one segment, having learned from all.
+    """Estimated mean reward of a policy in one segment, after learning from all segments.
 
     Attributes
     ----------
     estimate, low, high : float
-        As of :class:`ReplayResult`; all segments' intervals hold at once with 95 % (Bonferroni).
+        As in :class:`ReplayResult`; the intervals of all segments hold simultaneously with 95 % (Bonferroni).
     matched : float
-        Rows that counted, on average over the passes.
+        Number of matched rows, on average over the passes.
     """
 
     estimate: float
@@ -57,7 +57,7 @@ class ReplaySegment(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ReplayResult(Tabulated):
-    """What a policy would have earned.
+    """Estimated mean reward of a policy by replay.
 
     Attributes
     ----------
@@ -67,31 +67,31 @@ class ReplayResult(Tabulated):
         Mean over the passes of the mean reward of a pass's matched rows; NaN without a match, which
         is printed as "no overlap".
     low, high : float
-        95 % interval for it: the score interval of Wilson (1927) for as many rows as a pass
-        matched on average. Passes share their rows, so more passes never narrow it; a reward
-        in [0, 1] varies at most as a click of the same mean does, so it is conservative for
+        95 % interval of the estimate: the score interval of Wilson (1927) for as many rows as a pass
+        matched on average. Passes share their rows, so more passes never narrow it. The variance of a
+        reward in [0, 1] is at most that of a click of the same mean, so the interval is conservative for
         fractions. Rewards of a policy that learns depend on one another, but the deviations
-        from the expected reward of what was shown are martingale differences, so the interval
-        covers, at the given rate for many matches, the expected reward of the arms that were
-        shown. How much the policy's own luck in learning matters is seen from ``estimates``.
+        from the expected reward of the arms shown are martingale differences, so with many matches the
+        interval covers the expected reward of the arms shown. The spread of ``estimates`` shows
+        the effect of chance in learning.
     logged : float
         Mean reward of the log itself; NaN if it is empty.
     rows : int
         Rows of the log that were replayed in each pass.
     unanswered : int
-        Rows to which no feedback came.
+        Rows without feedback.
     matched : tuple of int
-        Rows that counted, per pass: those in which the policy chose the logged arm.
+        Matched rows, in which the policy chose the logged arm, per pass.
     clicks : tuple of float
         Sum of their rewards, per pass.
     estimates : tuple of float
         Mean of their rewards, per pass; NaN without a match.
     by : str or None
-        The column that tells segments apart, if one was asked for.
+        The column whose values are the segments, if any.
     segments : dict
         From its values to a :class:`ReplaySegment`, the largest first.
     notes : tuple of str
-        What was taken for granted of the log, as of :class:`~tacit.evaluate.OffPolicyResult`.
+        Assumptions on the log, as in :class:`~tacit.evaluate.OffPolicyResult`.
     """
 
     policy: str
@@ -109,7 +109,7 @@ class ReplayResult(Tabulated):
     notes: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict, of the passes their means; with segments, one for each besides."""
+        """Return one flat dict with means over the passes; with segments, also one for each segment."""
         passes = len(self.matched)
         mean = sum(self.matched) / passes
         if self.by is not None:
@@ -146,6 +146,7 @@ class ReplayResult(Tabulated):
         )
 
     def _earned(self) -> list[str]:
+        """Return lines with the estimate and the range of single passes."""
         known = [estimate for estimate in self.estimates if estimate == estimate]
         if not known:
             return [f"  mean reward      {NO_OVERLAP}"]
@@ -155,6 +156,7 @@ class ReplayResult(Tabulated):
         ]
 
     def _segment_lines(self) -> list[str]:
+        """Return the lines of the table of segments."""
         rows = [{**part._asdict(), "segment": name or "(none)"} for name, part in self.segments.items()]
         return [
             "",
@@ -164,7 +166,7 @@ class ReplayResult(Tabulated):
 
 
 class ReplayCounts(NamedTuple):
-    """What passes over a log, or over a shard of one, came to.
+    """Counts of passes over a log, or over a shard of one.
 
     Attributes
     ----------
@@ -176,9 +178,9 @@ class ReplayCounts(NamedTuple):
     reward : float
         Sum of all its rewards.
     warnings : tuple of str
-        What the record of the first pass says against the policy's assumptions.
+        Evidence of the first pass against the policy's assumptions.
     segments : mapping of str to (tuple of float, tuple of float)
-        Of each segment, how many rows matched and the sum of their rewards, per pass.
+        For each segment, the number of matched rows and the sum of their rewards, per pass.
     """
 
     matched: tuple[int, ...]
@@ -190,7 +192,7 @@ class ReplayCounts(NamedTuple):
     segments: Mapping[str, PerPass] = MappingProxyType({})
 
     def beside(self, other: ReplayCounts) -> ReplayCounts:
-        """Return the result of these passes and of others over the same rows."""
+        """Return the counts of these passes and of additional passes over the same rows."""
         return self._replace(
             matched=self.matched + other.matched,
             clicks=self.clicks + other.clicks,
@@ -201,7 +203,7 @@ class ReplayCounts(NamedTuple):
         )
 
     def merge(self, other: ReplayCounts) -> ReplayCounts:
-        """Return the result of the same passes over these rows and over others."""
+        """Return the counts of the same passes over these rows and over additional rows."""
         return ReplayCounts(
             tuple(a + b for a, b in zip(self.matched, other.matched, strict=True)),
             tuple(a + b for a, b in zip(self.clicks, other.clicks, strict=True)),
@@ -213,7 +215,7 @@ class ReplayCounts(NamedTuple):
         )
 
     def result(self, policy: str, by: str | None = None) -> ReplayResult:
-        """Return what follows for a policy of this name, by segments of a column if there are."""
+        """Compute the result of the policy with this name; ``by`` is the column of the segments."""
         estimates = tuple(_ratios(self.matched, self.clicks))
         estimate, low, high, _ = _segment((self.matched, self.clicks))
         many = len(self.segments)
@@ -235,10 +237,12 @@ class ReplayCounts(NamedTuple):
 
 
 def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
+    """Return the mean reward of each pass; NaN without a match."""
     return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
 
 
 def _segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
+    """Compute the estimate and its interval from counts per pass."""
     known = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
     estimate = math.fsum(known) / len(known) if known else math.nan
     matched = sum(counts[0]) / len(counts[0])
@@ -246,6 +250,7 @@ def _segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
 
 
 def _added(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
+    """Return the counts of segments, summed over two sets of rows."""
     found = {**theirs, **mine}
     for name in set(mine) & set(theirs):
         found[name] = (
@@ -272,50 +277,49 @@ def replay(
     progress: Callable[[int], None] | None = None,
     **reading: Unpack[Reading],
 ) -> ReplayResult:
-    """Estimate what a policy would have earned, from a log of uniformly chosen arms.
+    """Estimate the mean reward of a policy from a log of uniformly chosen arms.
 
-    The log is read row by row. Where the policy chooses the arm that was logged, the row
-    counts and the policy learns from it; any other row leaves no trace in what it learns. Where
-    the log's arms were chosen uniformly, the rows that count are distributed as if the policy
+    The log is read row by row. If the policy chooses the logged arm, the row is
+    matched and the policy learns from it; other rows are skipped. If
+    the log's arms were chosen uniformly, the matched rows are distributed as if the policy
     itself had decided in them, so their mean reward is unbiased.
 
-    The first pass takes the rows in the log's order and makes the very draws of a
+    The first pass reads the rows in the log's order and makes the same random draws as a
     :class:`~tacit.Learner` with seed ``tacit.core.seeds.stream("replay", seed, 0)``. Pass p draws
-    from ``stream("replay", seed, p)``, learns from nothing, and shuffles the rows of each
+    from ``stream("replay", seed, p)``, starts with an untrained policy, and shuffles the rows of each
     window. The log is read once; memory holds one window (some 100 bytes a row, and 8 bytes for
     each number of a context and for each arm of each distinct list of arms on offer), its keys, and
-    one state per pass, however long the log is.
+    one state per pass, regardless of the length of the log.
 
     Parameters
     ----------
     policy : Policy
         Over the log's arms by their names (see :func:`arms_of`), or over n numbered arms
-        where the log's are called 0, 1, …, n − 1. A key learns on its own in each placement;
-        what all keys share, they share across placements.
+        if the log's are called 0, 1, …, n − 1. Each key of a placement learns separately;
+        state that all keys share is shared across placements.
     log : LogReader, path, or table in memory
-        A click log; what :func:`tacit.read_log` takes.
+        A click log, as for :func:`tacit.read_log`.
     passes : int, default 10
-        How often to replay it.
+        Number of replays of the log.
     seed : int, default 0
-        Where every random draw comes from.
+        Seed of all random draws.
     window : int, default 1,000,000
-        How many rows are shuffled among themselves; at least 1.
+        Number of rows that are shuffled together; at least 1.
     tolerance : float, default 1e-6
-        How far a propensity may be from 1/(number of arms on offer).
+        Largest deviation of a propensity from 1/(number of arms on offer).
     assume_uniform : bool, default False
-        Whether to take rows without a propensity for rows of uniform choice.
+        Whether to treat rows without a propensity as rows of uniform choice.
     missing_reward : float or None, default 0
-        The reward of a row to which no feedback came, in [0, 1]. None leaves such rows out,
-        which is right only where feedback is lost regardless of what it would have been.
+        The reward of a row without feedback, in [0, 1]. None leaves such rows out,
+        which is right only if feedback is lost independently of its value.
     by : str, optional
-        A column of the log, of the schema or not: the result then tells of each of its values
-        besides (``segments``), having learned from all.
+        A column of the log, of the schema or not: the result then also has an estimate for each of its
+        values (``segments``), from the policy that learns from all rows.
     progress : function, optional
-        In place of a bar on a terminal or in a notebook, called with the number of rows replayed so
-        far, all passes together.
+        Called with the number of rows replayed so far in all passes, in place of a progress bar.
     **reading
         How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
-        ``strict`` and ``format`` of :func:`tacit.read_log`. What is in memory is read strictly,
+        ``strict`` and ``format`` of :func:`tacit.read_log`. A table in memory is read strictly,
         unless ``strict=False``.
 
     Returns
@@ -325,9 +329,9 @@ def replay(
     Raises
     ------
     UnfitLog
-        If a propensity says that the choice was not uniform, or says nothing.
+        If a propensity is not that of uniform choice, or missing.
     UnknownName
-        If the log has an arm that the policy does not know.
+        If the log has an arm that the policy does not have.
     LogError
         If the log cannot be read, or has no context that fits a policy that needs one.
     InvalidValue
@@ -385,13 +389,13 @@ def replay(
 def played(
     replaying: Replaying, log: Any, numbers: Sequence[int], *, progress: Callable[[int], None] | None = None
 ) -> ReplayCounts:
-    """Return what the passes of these numbers come to.
+    """Run the passes of these numbers over a log and return their counts.
 
     Parameters
     ----------
-    replaying : Replaying
-    log : LogReader, KeyShard, or what :func:`tacit.read_log` takes
-        A shard of several makes draws of its own.
+    config : ReplayConfig
+    log : LogReader, KeyShard, or any argument of :func:`tacit.read_log`
+        Each of several shards has its own random streams.
     numbers : sequence of int
     progress : function, optional
         As for :func:`replay`.
@@ -424,7 +428,7 @@ def played(
 
 
 def _contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
-    """Return what a pass's own record says against the policy, and the log against uniform choice."""
+    """Return warnings that the policy's assumptions fail or that the log was not chosen uniformly."""
     diagnostics = getattr(policy, "diagnostics", None)
     found = [] if diagnostics is None else [f"{policy.label}: {said}" for said in diagnostics(state).warnings]
     doubt = doubted_propensities(names_of(policy), reader.tally) if reader.tally.any() else ""

@@ -1,8 +1,8 @@
-"""What estimators say of a target policy."""
+"""Results of off-policy evaluation."""
 
-# 1. ``Estimate``: what one estimator says, with what speaks against it.
-# 2. ``Segment``: the same of a segment.
-# 3. ``OffPolicyResult``: a table of all of them, and its figure.
+# 1. ``Estimate``: the result of one estimator, with warnings.
+# 2. ``Segment``: the estimates for one segment.
+# 3. ``OffPolicyResult``: all estimates as a table, as text and as a figure.
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ SAID = (
 )
 WEIGHTS = Column("mean w", "{mean_weight:.3f}", "nan"), Column("max w", "{largest_weight:.4g}", "nan")
 DOUBTED, ODDS = math.log(100), math.log(1e6)
-"""From which evidence on weights are doubted, and the most of it that is said."""
+"""Log evidence at which a warning on weights is given, and the largest that it states."""
 SHOWN_SEGMENTS = 30
-"""The most segments that a text or a figure tells of."""
+"""The most segments that a text or a figure shows."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one estimator says.
+    """The estimate of one estimator.
 
     Attributes
     ----------
     estimator : str
     value : float
-        NaN where there is no overlap: the log shows nothing of what the target policy would do.
+        NaN if there is no overlap: the log has no row that the target policy would show.
     standard_error : float
-        By the central limit theorem; NaN where it says nothing, as where all rewards are alike.
+        By the central limit theorem; NaN if it is not defined, as when all rewards are equal.
     intervals : dict
-        Per kind (normal, bootstrap, score, anytime) its bounds; a kind is left out where an
-        estimator has none, where there are too few rows, and where it is empty. Where all rewards
-        are alike, the first two are as :func:`~tacit.evaluate.intervals.widened` says.
+        Bounds by kind (normal, bootstrap, score, anytime); a kind is left out if the
+        estimator has none, if there are too few rows, and if the interval is empty. If all rewards
+        are equal, the first two are widened by :func:`~tacit.evaluate.intervals.widen_interval`.
     effective_sample_size : float
-        (Σw)²/Σw²: how many equally weighted units would tell as much.
+        (Σw)²/Σw²: the number of equally weighted units with the same information.
     mean_weight : float
-        Of a list, over its positions; 1 in expectation; far from it (in its own standard errors) the
-        log's propensities are wrong, or the log could not show what the target policy shows, or too seldom.
+        For lists, over their positions; 1 in expectation. If it is many standard errors from 1, the
+        log's propensities are wrong, or the log could not, or too seldom did, show the target's arms.
     largest_weights : tuple of float
     sums : Sums
-        All that was kept of the rows.
+        Sums over the rows, from which everything else is computed.
     warnings : tuple of str
-        Why the normal and the bootstrap interval are not to be trusted, and which one is. They
-        hold in the limit only; with an effective sample size below 100 it is far away, and where
-        the normal interval leaves the range of mean rewards it has not been reached. No interval
-        is clipped to that range: it would look better than it is. First of all, ``note``.
+        First ``note``, then why the normal and the bootstrap interval cannot be trusted, and which one can.
+        They are asymptotic: with an effective sample size below 100, or a normal interval that
+        leaves the range of mean rewards, there are too few rows for them. No interval
+        is clipped to that range: it would look better than it is.
     empty : tuple of str
-        The kinds of interval that leave no value: their lower end is above their upper one, which
-        has at most the probability of a miss if the log's propensities are right.
+        The kinds of interval that contain no value: their lower end is above their upper one. If the
+        log's propensities are right, this is no more probable than a miss.
     """
 
     estimator: str
@@ -80,11 +80,11 @@ class Estimate:
 
     @property
     def note(self) -> str:
-        """What the numbers alone would hide: no overlap, an empty interval, a value outside of one.
+        """A note on no overlap, an empty interval, or a value outside of an interval; else empty.
 
-        The value stays what the estimator's formula gives. The score and the anytime interval
-        count besides on the mean weight, which is 1 in expectation: where it is not, they may
-        contradict the value, and are the ones to believe if the propensities are right.
+        The value follows the estimator's formula. The score and the anytime interval also use that
+        the mean weight is 1 in expectation: if the observed one is not, they may contradict the value;
+        trust the intervals then if the propensities are right.
         """
         if math.isnan(self.value):
             return NO_OVERLAP
@@ -99,13 +99,13 @@ class Estimate:
         return "; ".join(notes)
 
     def texts(self) -> dict[str, Any]:
-        """Return :meth:`row` with the intervals as texts besides."""
+        """Return :meth:`row` with each interval added as text."""
         return self.row() | {
             kind: EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind)) for kind in INTERVALS
         }
 
     def doubted_weights(self) -> str:
-        """Return what is wrong where the mean weight is as right propensities have it once in 100 logs."""
+        """Return a warning if the mean weight is improbable (below 1 in 100) under right propensities."""
         n, mean, most = self.sums.n, self.mean_weight, self.sums.possible
         if "clip=" in self.estimator or not self.sums.ww:
             return ""
@@ -125,7 +125,7 @@ class Estimate:
         return ""
 
     def row(self) -> dict[str, Any]:
-        """Return it as a flat dict of plain numbers, None for an interval that there is not."""
+        """Return the estimate as a flat dict of numbers, with None for missing intervals."""
         bounds = {
             f"{kind}_{side}": self.intervals[kind][end] if kind in self.intervals else None
             for kind in INTERVALS
@@ -145,21 +145,22 @@ class Estimate:
 
 
 class ByEstimator(ByName[Estimate]):
-    """Estimates in the order of their estimators; each is found by its estimator's name, too."""
+    """Estimates in the order of their estimators, indexed by position or by the estimator's name."""
 
     by = "estimator"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What several estimators say of the rows of one segment.
+    """Estimates for the rows of one segment.
 
     Attributes
     ----------
     estimates : ByEstimator
-        The intervals of one kind hold in all segments at once with
-        the result's confidence: each is one of 1 − (1 − confidence)/segments (Bonferroni), the score
-        interval of √(c² + 2 ln segments) standard errors. None by the bootstrap for many segments.
+        The intervals of one kind hold in all segments simultaneously with the result's
+        confidence: each has confidence 1 − (1 − confidence)/segments (Bonferroni), the score
+        interval a half-width of √(c² + 2 ln segments) standard errors. With many segments there is no
+        bootstrap interval.
     rows : int
     logged : float
         Mean reward of the log itself in this segment.
@@ -172,7 +173,7 @@ class Segment:
 
 @dataclass(frozen=True, repr=False)
 class OffPolicyResult(Tabulated, Plotted):
-    """What several estimators say of one target policy.
+    """Estimates of a target policy's mean reward by several estimators.
 
     Attributes
     ----------
@@ -180,25 +181,25 @@ class OffPolicyResult(Tabulated, Plotted):
     estimates : ByEstimator
         In the order of the estimators, such as ``estimates[0]`` or ``estimates["IPS"]``.
     logged : float
-        Mean reward of the log itself, per list where lists are weighed; NaN if it is empty.
+        Mean reward of the log itself, per list if the estimators are for lists; NaN if the log is empty.
     rows, unanswered : int
         Rows that were used, and rows without feedback.
     never_shown : tuple of str
-        Arms that the target policy would show and that were on offer, but that the log never
-        shows: by chance, or because it could not.
+        Arms on offer that the target policy would show but the log never shows, whether by chance
+        or because it could not.
     confidence : float
     lists : int or None
-        How many lists there were, if the estimators weigh lists.
+        Number of lists, if the estimators are for lists.
     assumes : str
-        What is assumed where propensities are not those of the log; empty where they are.
+        The assumption under which propensities are correct; empty if they are logged.
     by : str or None
-        The column that tells the segments apart, if one was asked for.
+        The column whose values are the segments, if any.
     segments : dict
         From its values to a :class:`Segment`, the largest first.
     notes : tuple of str
-        What was taken for granted of the log: one key, where it has no column of keys.
+        Assumptions on the log, such as a single key if it has no column of keys.
     missing_reward : float or None
-        What rows without feedback counted as; None left them out.
+        The reward of rows without feedback; None left them out.
     """
 
     target: str
@@ -216,7 +217,7 @@ class OffPolicyResult(Tabulated, Plotted):
     missing_reward: float | None = 0.0
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per estimator; with segments, then one for each of them and it."""
+        """Return one flat dict per estimator; with segments, also one per segment and estimator."""
         target = {"target": self.target}
         if self.by is None:
             return [target | estimate.row() for estimate in self.estimates]
@@ -259,7 +260,7 @@ class OffPolicyResult(Tabulated, Plotted):
         return "\n".join(lines + (self._segment_lines() if self.by is not None else []))
 
     def _segment_lines(self) -> list[str]:
-        """Return the table of the segments, and what their intervals promise."""
+        """Return the lines of the table of segments and of the remark on its intervals."""
         body = [
             {
                 **estimate.texts(),
@@ -292,7 +293,7 @@ class OffPolicyResult(Tabulated, Plotted):
 
     @property
     def _rows(self) -> list[tuple[str, Estimate, float]]:
-        """The estimates of a figure, with their labels, and what the log itself earned there."""
+        """The rows of the figure: label, estimate, and mean reward of the log itself."""
         rows = [(estimate.estimator, estimate, self.logged) for estimate in self.estimates]
         for name, part in list(self.segments.items())[:SHOWN_SEGMENTS]:
             rows += [(f"{self.by} {name or '(none)'}: {e.estimator}", e, part.logged) for e in part.estimates]
@@ -300,11 +301,11 @@ class OffPolicyResult(Tabulated, Plotted):
 
     @property
     def height(self) -> float:
-        """How high its figure is."""
+        """Height of the figure in inches."""
         return 1.6 + 0.62 * len(self._rows)
 
     def draw(self, ax: Any) -> None:
-        """Draw the estimates with their intervals, then those of the segments."""
+        """Draw all estimates with their intervals, first of the whole log, then of the segments."""
         rows = self._rows
         for number, kind in enumerate(INTERVALS):
             label = f"{kind} interval"
@@ -331,13 +332,15 @@ class OffPolicyResult(Tabulated, Plotted):
 
 
 def doubted_propensities(arms: Sequence[str], tally: Floats) -> str:
-    """Return what is wrong where an arm is shown more often than right propensities have it once in 100 logs.
+    """Return a warning if an arm is shown so often that its propensities must be wrong, else "".
+
+    Under right propensities the chance of a warning is at most 1 in 100.
 
     Parameters
     ----------
     arms : sequence of str
     tally : array of float64, shape (4, arms)
-        As for :func:`~tacit.evaluate.intervals.arm_in_doubt`.
+        As for :func:`~tacit.evaluate.intervals.find_suspect_arm`.
     """
     arm, evidence = arm_in_doubt(tally)
     if evidence < DOUBTED:

@@ -1,7 +1,7 @@
-"""Models of the expected reward, and of propensities: means per arm, a model of one's own, frequencies.
+"""Models of the expected reward, and of propensities: means per arm, fitted models, frequencies.
 
-Tables and functions of expected rewards; means that the log itself gives; a model of one's own, and the
-policy that follows it; propensities as frequencies, where the log has none.
+Tables and functions of expected rewards; means estimated from the log; a user's fitted model, and the greedy
+policy that follows it; propensities estimated as frequencies, if the log has none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import NAMES, LoggedRows, RowReader, positions
 from tacit.evaluate.targets import PER, ArmFunction, PerArm, Probabilities, contexts, offered
 
-# ---- Models of the expected reward of each arm: what the direct method and its kin lean on
+# ---- Models of the expected reward of each arm, for the direct method and doubly robust estimators
 
 
 class RewardModel(Protocol):
@@ -27,23 +27,23 @@ class RewardModel(Protocol):
     Attributes
     ----------
     columns : frozenset of str
-        The columns of the log that it looks at.
+        The columns of the log that the model reads.
     """
 
     columns: frozenset[str]
 
     def begin(self, every: bool = False) -> Self:
-        """Return it as it is before the first row of a log."""
+        """Return the model reset for a new log."""
 
     def shown(self, rows: LoggedRows) -> Floats:
-        """Return the expected reward of the arm that was shown, per row."""
+        """Return the expected reward of the arm shown, per row."""
 
     def every(self, rows: LoggedRows) -> Floats:
         """Return the expected reward of each arm, shape (rows, arms)."""
 
 
 class Rewards(PerArm):
-    """Fixed expected rewards of arms, 0 for those that are not named.
+    """Fixed expected rewards of arms; arms that are not named have 0.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Rewards(PerArm):
         From arms to expected rewards; with ``per``, from the values of that column to such
         dicts.
     per : {None, "key", "placement", "position", "policy"}
-        What has rewards of its own.
+        The column with a table of rewards for each value.
 
     Examples
     --------
@@ -64,28 +64,28 @@ class Rewards(PerArm):
 
 
 class RewardFunction(ArmFunction):
-    """The expected rewards that a function gives for each batch of rows.
+    """Expected rewards from a function of a batch of rows.
 
     Parameters
     ----------
     function, arms, columns
-        As for :class:`~tacit.evaluate.Probabilities`; the numbers need not add to anything.
+        As for :class:`~tacit.evaluate.Probabilities`, but the numbers need not add to 1.
     """
 
 
-# ---- Mean rewards per arm of the log itself, as a model of the expected reward
+# ---- A reward model from the log itself: mean rewards per arm
 
 
 class ArmCounts(NamedTuple):
-    """Rows and rewards of a log, or of a part of one.
+    """Counts of rows and sums of rewards of a log, or of a part of one.
 
     Attributes
     ----------
     rows : int
     values, arms : list of str
-        What the tables are kept per, and the arms.
+        Values of the ``per`` column, and the arms.
     plays, total : array of float64, shape (folds, values, arms)
-        Rows, and the sum of their rewards. Rows are dealt out to folds in turn.
+        Number of rows, and the sum of their rewards. Rows are assigned to folds in turn.
     """
 
     rows: int
@@ -95,7 +95,7 @@ class ArmCounts(NamedTuple):
     total: Floats
 
     def merge(self, later: ArmCounts) -> ArmCounts:
-        """Return the counts of these rows and of those that come after them."""
+        """Return the counts of these rows and of a later part of the log."""
         folds = len(self.plays)
         values = list(dict.fromkeys([*self.values, *later.values]))
         arms = list(dict.fromkeys([*self.arms, *later.arms]))
@@ -114,16 +114,16 @@ class ArmCounts(NamedTuple):
 
 
 class ModelOfLog:
-    """A model that is made of the log that is judged, in one pass before the others.
+    """Base of models that are fitted to the evaluated log, in an additional pass before the others.
 
     Attributes
     ----------
     columns : frozenset of str
-        The columns of the log that it looks at.
-    fitted : bool
-        Whether it has seen a log.
+        The columns of the log that the model reads.
+    is_fitted : bool
+        True once the model is fitted.
     names : dict
-        The names that it was fitted to, in the order of their numbers, by column.
+        From columns to the names that the model was fitted to, in the order of their codes.
     """
 
     columns: frozenset[str]
@@ -137,31 +137,31 @@ class ModelOfLog:
         raise NotImplementedError
 
     def counted(self, log: Any, missing_reward: float | None = 0.0) -> Any:
-        """Return all that it needs of a log, or of a part of one; it has ``rows`` and ``merge``."""
+        """Return the model's counts of a log, or of a part of one; they have ``rows`` and ``merge``."""
         raise NotImplementedError
 
     def of(self, counts: Any) -> Self:
-        """Return the model of what was counted."""
+        """Return the model fitted to counts."""
         raise NotImplementedError
 
     def fit(self, log: Any, missing_reward: float | None = 0.0) -> Self:
-        """Return the model of a log, read in one pass."""
+        """Return the model fitted to a log, which is read in one pass."""
         return self.of(self.counted(log, missing_reward))
 
 
 class ArmMeans(ModelOfLog):
-    """Mean rewards per arm, cross-fitted: a row is judged by means to which it did not add.
+    """Mean rewards per arm, cross-fitted: a row's own reward does not enter its prediction.
 
-    Rows are dealt out to folds in turn; the model of a fold is made of the other folds. A mean
-    of few rows is drawn towards the mean of all: (sum + strength × mean)/(rows + strength).
+    Rows are assigned to folds in turn; the model of a fold is fitted to the other folds. Means
+    are shrunk towards the mean of all rows: (sum + strength × mean)/(rows + strength).
 
     Parameters
     ----------
     per : {None, "key", "placement", "position", "policy"}
-        What has means of its own.
+        The column with means for each value.
     folds : int, default 5
     strength : float, default 10
-        How many rows the mean of all counts for.
+        Weight of the mean of all rows, in rows.
 
     References
     ----------
@@ -228,7 +228,7 @@ class ArmMeans(ModelOfLog):
         return means[self._fold(rows), places, : len(rows.arm.names)]
 
     def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
-        """Return the means and which row of them each row has; names are numbered as in fit."""
+        """Return the means and the index of each row's means; codes of names must be as in the fit."""
         if self._means is None:
             raise InvalidValue("model", "ArmMeans()", "fit it to a log first")
         per = rows.coded(self.per)
@@ -238,6 +238,7 @@ class ArmMeans(ModelOfLog):
 
 
 def _grown(array: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return an array padded with zeros to a shape."""
     if array.shape == shape:
         return array
     found = np.zeros(shape)
@@ -245,30 +246,30 @@ def _grown(array: Floats, shape: tuple[int, ...]) -> Floats:
     return found
 
 
-# ---- Expected rewards that a model of one's own predicts, and the policy that follows them
+# ---- Expected rewards from a user's fitted model, and the greedy policy that follows them
 
 
 class Predicted(RewardFunction):
     """Expected rewards that fitted models predict from the logged contexts.
 
-    A model has ``predict_proba(X)``, whose last column is taken, or ``predict(X)``: those of
-    scikit-learn, LightGBM, XGBoost and more, or anything of one's own. It should be fitted to
-    other rows than those that are evaluated.
+    A model has ``predict_proba(X)``, of which the last column is used, or ``predict(X)``, as in
+    scikit-learn, LightGBM and XGBoost. Fit it to other rows than the evaluated ones.
 
     Parameters
     ----------
     models : object, or dict of str to object
         From each arm to its model of the contexts, shape (rows, dim); or one model of all arms,
-        of contexts followed by one column for each arm, 1 for its own: shape (rows, dim + arms).
+        whose inputs are contexts followed by the one-hot encoded arm: shape (rows, dim + arms).
     arms : sequence of str, optional
         For one model, the arms in the order of these columns.
     features : callable, optional
-        From contexts and an arm's name to what the one model takes, in place of that.
+        For one model, a function from contexts and an arm's name to the model's inputs, in place of the
+        one-hot encoding.
 
     Raises
     ------
     InvalidValue
-        If a model predicts nothing, or arms are missing.
+        If a model cannot predict, or arms are missing.
 
     Examples
     --------
@@ -301,10 +302,12 @@ class Predicted(RewardFunction):
         super().__init__(self._predicted, names, ("context",))
 
     def _predicted(self, batch: Any) -> Floats:
+        """Return the predicted rewards of all arms, shape (rows, arms)."""
         given = contexts(batch)
         return np.stack([self._of(given, place) for place in range(len(self.arms))], axis=1)
 
     def _of(self, given: Floats, place: int) -> Floats:
+        """Return the predicted rewards of one arm."""
         name = self.arms[place]
         model, rows = self.models[name], given
         if self._features is not None:
@@ -319,7 +322,7 @@ class Predicted(RewardFunction):
 
 
 class Greedy(Probabilities):
-    """Show the arm of the highest predicted reward, and with probability ε any on offer.
+    """A target policy that is ε-greedy on predicted rewards: with probability ε, any arm on offer.
 
     Parameters
     ----------
@@ -370,7 +373,7 @@ class Greedy(Probabilities):
         return np.asarray(found, np.float64)
 
 
-# ---- Propensities that a log does not have, estimated from how often it shows what
+# ---- Propensities that a log does not have, estimated from how often it shows each arm
 
 FOLDS = 5
 STRENGTH = 10.0
@@ -384,11 +387,11 @@ GIVEN = "propensities are not logged, but as given ({}): right only if arms were
 
 
 class Frequencies(ModelOfLog):
-    """How often a log shows each arm for a key at a position, cross-fitted.
+    """Propensities estimated as the frequency of each arm for a key at a position, cross-fitted.
 
-    Rows are dealt out to folds in turn, and a row is weighed by the rows of other folds. A key of
-    few rows is drawn towards all keys: (count + 10 × frequency at the position)/(rows + 10). Of the
-    arms on offer, each then has its share.
+    Rows are assigned to folds in turn, and the propensity of a row is estimated from the other folds. A key's
+    frequencies are shrunk towards those of all keys: (count + 10 × frequency at the position)/(rows + 10),
+    then normalised over the arms on offer.
 
     References
     ----------
@@ -452,7 +455,7 @@ class Frequencies(ModelOfLog):
 
 
 def _cells(rows: LoggedRows) -> list[str]:
-    """Return placement, key and position of each row as text."""
+    """Return placement, key and position of each row as one text; without positions, 0."""
     known = "position" in rows.chunk.batch.schema.names
     there = known and not rows.chunk.batch["position"].null_count
     place = positions(rows) if there else np.zeros(len(rows.reward), np.int64)

@@ -1,9 +1,9 @@
-"""Expected rewards by a regression on the context, an arm at a time, cross-fitted."""
+"""Expected rewards by a ridge regression on the context for each arm, cross-fitted."""
 
-# 1. ``Products``: all that a ridge regression needs of the rows is a sum of products, so that parts of a log
-#    merge.
-# 2. ``ArmRidges``: folds are left out by subtraction; each row is judged by a model that did not see it.
-# 3. Rows by the length of their context, and how their products are added.
+# 1. ``Products``: the sufficient statistics of ridge regression are sums of products, so parts of a log can
+#    be merged.
+# 2. ``ArmRidges``: folds are left out by subtraction; the model that predicts a row is not fitted to it.
+# 3. Group rows by the length of their context, and sum their products.
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tacit.evaluate.rows import LoggedRows, RowReader
 from tacit.evaluate.targets import EachArm
 
 PENALTIES = 1.0, 10.0, 100.0, 1e3, 1e4, 1e5
-"""Of which the penalty of slopes is chosen, in rows of the log."""
+"""Candidates for the penalty of slopes, in rows of the log."""
 MOST_LENGTHS = 20
-"""Contexts of more different lengths are no contexts."""
+"""Most different lengths of contexts in a log."""
 MOST_BYTES = 2**30
 
 
@@ -36,11 +36,11 @@ class Products(NamedTuple):
     rows : int
     arms : list of str
     sums : dict
-        From the length of contexts to an array, shape (folds, arms, length + 2, length + 2); 0 is
-        that of rows without a context.
+        From the length of contexts to an array, shape (folds, arms, length + 2, length + 2); rows
+        without a context have length 0.
     origins : dict
-        From that length to what was taken from each context first, so that large numbers that
-        hardly vary lose nothing.
+        From that length to a vector that is subtracted from each context, so that large numbers that
+        hardly vary keep their precision.
     """
 
     rows: int
@@ -49,7 +49,7 @@ class Products(NamedTuple):
     origins: dict[int, Floats]
 
     def merge(self, later: Products) -> Products:
-        """Return the sums over these rows and over those that come after them."""
+        """Return the sums over these rows and a later part of the log."""
         arms = list(dict.fromkeys([*self.arms, *later.arms]))
         column = {name: i for i, name in enumerate(arms)}
         sums: dict[int, Floats] = {}
@@ -69,7 +69,7 @@ class Products(NamedTuple):
 
 
 def _moving(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
-    """Return the matrix that brings (1, x, r) to (1, (x + by)·scale, r − reward)."""
+    """Return the matrix that maps (1, x, r) to (1, (x + by)·scale, r − reward)."""
     size = len(by) + 2
     found: Floats = np.eye(size)
     found[1:-1, 0], found[-1, 0] = by, -reward
@@ -79,12 +79,12 @@ def _moving(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Flo
 
 
 class Slopes(NamedTuple):
-    """The models of contexts of one length.
+    """The regression models of contexts of one length.
 
     Attributes
     ----------
     center, scale : array of float64, shape (folds, length)
-        What a context is brought to numbers of mean 0 and variance 1 by.
+        Standardise a context x to (x − center)·scale.
     weights : array of float64, shape (folds, arms, length + 1)
         Intercepts first.
     """
@@ -103,20 +103,20 @@ class Slopes(NamedTuple):
 class ArmRidges(EachArm, ModelOfLog):
     """Expected rewards by a ridge regression on the context, one per arm, cross-fitted.
 
-    Rows are dealt out to folds in turn, and a row is judged by a model of the other folds. Numbers of
-    the context are brought to mean 0 and variance 1; the intercept of an arm is drawn towards the mean
-    of all rows as by :class:`ArmMeans`, its slopes towards 0, and predictions end at 0 and 1. Contexts
-    of different lengths, as of several placements, have models of their own; rows without one have
-    :class:`ArmMeans`. Of a log, sums of products are kept: folds · arms · (dim + 2)² numbers.
+    Rows are assigned to folds in turn, and a row's reward is predicted by a model of the other folds.
+    Contexts are standardised to mean 0 and variance 1; the intercept of an arm is shrunk towards the mean
+    of all rows as in :class:`ArmMeans`, its slopes towards 0, and predictions are clipped to [0, 1]. Each
+    length of contexts, as of several placements, has its own models; for rows without a context they reduce
+    to :class:`ArmMeans`. Memory holds sums of products: folds · arms · (dim + 2)² numbers.
 
     Parameters
     ----------
     folds : int, default 5
         At least 2.
     strength : float, default 10
-        How many rows the mean of all counts for; above 0.
+        Weight of the mean of all rows, in rows; above 0.
     penalty : float, optional
-        How many rows slopes of 0 count for, above 0; by default one of 1, 10, …, 100,000, by
+        Ridge penalty of slopes, in rows, above 0; by default chosen from 1, 10, …, 100,000 by
         generalised cross-validation.
 
     Raises
@@ -185,7 +185,7 @@ class ArmRidges(EachArm, ModelOfLog):
         return Products(reader.rows, list(reader.arms), sums, origins)
 
     def _check(self, rows: LoggedRows, length: int, lengths: int, arms: int) -> None:
-        """Refuse contexts that are none, or whose products would not fit."""
+        """Raise UnfitLog if contexts have too many lengths or their products need too much memory."""
         if lengths > MOST_LENGTHS:
             raise UnfitLog(
                 f"{rows.chunk.source}: context: of more than {MOST_LENGTHS} different lengths; give "
@@ -205,14 +205,14 @@ class ArmRidges(EachArm, ModelOfLog):
         return fresh
 
     def _line(self, sums: Floats, origin: Floats) -> Slopes:
-        """Return the models of contexts of one length: for each fold, one of the others."""
+        """Return the models of contexts of one length: for each fold, fitted to the other folds."""
         others = sums.sum(axis=0) - sums
         fits = [self._fit(each) for each in others]
         center, scale, weights = (np.stack(part) for part in zip(*fits, strict=True))
         return Slopes(center + origin, scale, weights)
 
     def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return centers, scales and the weights of each arm, of sums of shape (arms, size, size)."""
+        """Fit models to sums of shape (arms, size, size); return center, scale and each arm's weights."""
         whole = sums.sum(axis=0)
         n = max(whole[0, 0], 1.0)
         mean = whole[0] / n
@@ -227,7 +227,7 @@ class ArmRidges(EachArm, ModelOfLog):
         return center, scale, weights
 
     def _weights(self, moved: Floats) -> Floats:
-        """Return the weights of each arm, of the penalty that generalised cross-validation takes."""
+        """Return the weights of each arm, with the penalty chosen by generalised cross-validation."""
         products, aims, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
         rows = float(products[:, 0, 0].sum())
         found, least = np.zeros_like(aims), np.inf
@@ -263,7 +263,10 @@ class ArmRidges(EachArm, ModelOfLog):
 
 
 def by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
-    """Yield rows whose contexts have as many numbers, and these, shape (rows, length); without one, 0."""
+    """Yield, for each length of contexts, the rows and their contexts, shape (rows, length).
+
+    Rows without a context have length 0.
+    """
     batch = rows.chunk.batch
     if "context" not in batch.schema.names:
         yield np.arange(len(batch)), np.zeros((len(batch), 0))
@@ -278,7 +281,7 @@ def by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
 
 
 def add_products(total: Floats, columns: Floats, cell: Ints) -> None:
-    """Add the products of columns to the cells that rows belong to, shape (cells, width, width)."""
+    """Add each row's products of columns to its cell of ``total``, shape (cells, width, width)."""
     order = np.argsort(cell, kind="stable")
     starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
     for part in np.split(order, starts[1:]):
@@ -287,7 +290,7 @@ def add_products(total: Floats, columns: Floats, cell: Ints) -> None:
 
 
 def _with_arms(array: Floats | None, folds: int, arms: int, size: int) -> Floats:
-    """Return sums with as many arms as there are, contiguous."""
+    """Return sums padded with zeros to this number of arms, contiguous."""
     if array is not None and array.shape[1] == arms:
         return array
     found = np.zeros((folds, arms, size, size))

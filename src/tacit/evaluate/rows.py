@@ -1,7 +1,7 @@
 """Logged rows as columns of numbers, as whole lists, and the arms that a log offers.
 
-Batches of a log are read as columns of numbers (:class:`RowReader`); rows of one decision are gathered to
-lists; last, which arms there are, which a log may say only at its end.
+:class:`RowReader` reads a log in batches, as columns of numbers; :func:`group_lists` groups the rows of one
+decision into lists; :func:`arms_of` reads a whole log for the arms on offer.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tacit.policies.base import Policy
 # ---- Logged rows as columns of numbers: what estimators and target policies look at
 
 NAMES = ("placement", "key", "policy", SEGMENT)
-"""Columns of text, besides ``arm``, that can say what a row is about."""
+"""Columns of text that are read as codes, in addition to ``arm``."""
 AT_ONCE = 2**22
-"""Numbers of items that are looked up at once."""
+"""Most numbers of item vectors that are looked up together."""
 TELLING = 10
-"""So many rows do not all have the same reward by chance."""
+"""Fewest rows whose rewards are checked for being all equal."""
 MOST_SEGMENTS = 1000
-"""Values of a column above which it tells rows apart rather than segments."""
+"""Most values of a column of segments."""
 
 
 def own(column: str) -> str:
-    """Return what a column is called in batches of rows."""
+    """Return the name of a column in batches of rows; additional columns have a prefix there."""
     return column if column in SCHEMA.names or column == SEGMENT else OWN + column
 
 
 def further(columns: Collection[str]) -> list[str]:
-    """Return those of some columns that are the log's own, which a reader has to bring along."""
+    """Return the columns that are not in the schema; a reader must be told to read them."""
     return sorted(name for name in columns if own(name) != name)
 
 
@@ -53,7 +53,7 @@ class Coded(NamedTuple):
     ----------
     codes : array of int64, shape (rows,)
     names : list of str
-        What the codes stand for; it grows from batch to batch, and nothing in it changes.
+        The name of each code; it grows from batch to batch, and its elements do not change.
     """
 
     codes: Ints
@@ -61,26 +61,26 @@ class Coded(NamedTuple):
 
 
 class LoggedRows(NamedTuple):
-    """Some rows of a log.
+    """A batch of rows of a log.
 
     Attributes
     ----------
     chunk : Chunk
-        The rows as they were read, with at least the columns that were asked for.
+        The rows as they were read, with at least the requested columns.
     first : int
-        How many rows came before.
+        Number of earlier rows.
     arm : Coded
-        The arm that was shown.
+        The arm shown.
     offer : array of int64, shape (rows,)
-        Which of ``offers`` was on offer.
+        Index into ``offers`` of the arms on offer.
     offers : list of array of int64
-        Lists of codes of arms; it grows, and nothing in it changes.
+        Lists of codes of arms; it grows, and its elements do not change.
     propensity, reward : array of float64, shape (rows,)
-        The propensity is that of the arm at its position; NaN where the log has none.
+        The propensity is that of the arm at its position; NaN if the log has none.
     given_above : array of float64, shape (rows,)
-        In a list, the propensity of the arm given those above it; NaN where the log has none.
+        In a list, the propensity of the arm given the arms above it; NaN if the log has none.
     names : dict
-        The other columns of names that were asked for.
+        The other requested columns of names.
     items : ItemTable or None
         Vectors of the arms.
     """
@@ -97,11 +97,11 @@ class LoggedRows(NamedTuple):
     items: ItemTable | None = None
 
     def where(self, row: int) -> str:
-        """Return where a row stands, for an error."""
+        """Return a row's file and line, for an error message."""
         return self.chunk.where(row)
 
     def coded(self, per: str | None) -> Coded:
-        """Return the column that tables are kept per: one of names, ``position``, or nothing."""
+        """Return the codes of a column of ``names``, of ``position``, or, for None, zeros."""
         if per is None:
             return Coded(np.zeros(len(self.reward), np.int64), [""])
         if per == "position":
@@ -110,7 +110,7 @@ class LoggedRows(NamedTuple):
 
     @property
     def batch(self) -> Any:
-        """The rows as they were read, columns of the log's own by their names."""
+        """The rows as they were read, with the names of additional columns without their prefix."""
         batch = self.chunk.batch
         return batch.rename_columns([name.removeprefix(OWN) for name in batch.schema.names])
 
@@ -125,7 +125,7 @@ def positions(rows: LoggedRows) -> Ints:
     Raises
     ------
     UnfitLog
-        If a row has none.
+        If a row has no position.
     """
     batch = rows.chunk.batch
     column = batch["position"] if "position" in batch.schema.names else pa.nulls(len(batch))
@@ -136,7 +136,7 @@ def positions(rows: LoggedRows) -> Ints:
 
 
 def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
-    """Return the rows that count, and how many rows have no feedback.
+    """Return the rows to evaluate, and the number of rows without feedback.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
 
 
 def one_sided(found: Any) -> tuple[str, ...]:
-    """Return what misleads in a result for which rows without feedback were left out, if anything does."""
+    """Return a warning if rows without feedback were left out and all others have the reward 1."""
     if found.logged < 1.0 or min(found.rows, found.unanswered) < TELLING:
         return ()
     return (
@@ -163,7 +163,7 @@ def one_sided(found: Any) -> tuple[str, ...]:
 
 
 def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:
-    """Return the error that a row has no propensity, and what to do."""
+    """Return the error that a row has no propensity, with the remedy."""
     names, shown = rows.arm.names, rows.arm.codes[row]
     others = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown]
     never = f"{others[0]!r} could" if others else "other arms could"
@@ -180,29 +180,29 @@ def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:
 
 
 class RowReader:
-    """A log as :class:`LoggedRows`, in one pass and in bounded memory.
+    """Reads a log as :class:`LoggedRows`, in one pass and in bounded memory.
 
     Parameters
     ----------
     columns : collection of str
-        What is needed besides the arm, the arms on offer, the propensity and the reward.
+        Columns to read in addition to the arm, the arms on offer, the propensity and the reward.
     missing_reward : float or None
         The reward of a row without feedback; None leaves such rows out.
     need_propensity : bool, default True
         Whether a row without a propensity is an error.
     first : int, default 0
-        How many rows of the log come before, if only a part of it is read.
+        Number of earlier rows of the log, if only a part of it is read.
     names : dict, optional
-        From columns to names that are numbered before any row is read.
+        From columns to names that have the first codes, in their order.
     whole : bool, default False
         Whether batches of rows end between decisions only.
 
     Attributes
     ----------
     rows, unanswered, reward
-        Rows given so far, those read without feedback, and the sum of all rewards.
+        Number of rows yielded so far, of rows read without feedback, and the sum of all rewards.
     given_above : bool
-        Whether one of them has a propensity, but none at its position.
+        True if a row has a propensity, but not one at its position.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class RowReader:
 
     @property
     def arms(self) -> list[str]:
-        """The arms met so far."""
+        """The arms read so far."""
         return self._vocabularies["arm"].names
 
     def read(self, log: Any) -> Iterator[LoggedRows]:
@@ -251,6 +251,7 @@ class RowReader:
                 yield rows
 
     def _rows(self, chunk: Chunk) -> LoggedRows:
+        """Convert a chunk to :class:`LoggedRows`."""
         batch = chunk.batch
         offer = self._offer(batch)
         propensity = numbers(batch, "propensity")
@@ -273,6 +274,7 @@ class RowReader:
         return rows
 
     def _offer(self, batch: Any) -> Ints:
+        """Return the index into ``offers`` for each row."""
         arms = batch["arms"]
         if list_codes(arms) is not None:
             return np.full(len(arms), self._place(arms[0].as_py()))
@@ -283,6 +285,7 @@ class RowReader:
         return places[which]
 
     def _place(self, names: list[str]) -> int:
+        """Return the index of an offer, adding it if new."""
         offer = tuple(names)
         if offer not in self._places:
             self._places[offer] = len(self._offers)
@@ -292,21 +295,21 @@ class RowReader:
 
 
 class Vocabulary:
-    """Names, numbered in the order of their first appearance."""
+    """Names with codes, in the order of their first appearance."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.names: list[str] = list(names)
         self._codes: dict[Any, int] = {name: code for code, name in enumerate(names)}
 
     def code(self, name: Any) -> int:
-        """Return the number of a name; nothing is a name without a letter."""
+        """Return the code of a name, adding it if new; None has the name ""."""
         found = self._codes.setdefault(name, len(self.names))
         if found == len(self.names):
             self.names.append("" if name is None else name)
         return found
 
     def coded(self, column: Any) -> Coded:
-        """Return a column of text as numbers."""
+        """Return a column of text as codes."""
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         if column.null_count:
@@ -316,7 +319,7 @@ class Vocabulary:
 
 
 def check_segments(source: str, names: Sequence[str]) -> None:
-    """Refuse a column of which each value were a segment, if there are too many.
+    """Raise if a column has too many values to be segments.
 
     Raises
     ------
@@ -330,25 +333,25 @@ def check_segments(source: str, names: Sequence[str]) -> None:
 
 
 def clusters(column: Any, groups: int) -> Ints:
-    """Return a group for each row by a hash of a column of names: the same on every machine."""
+    """Return a group for each row from a hash of its name, which is the same on every machine."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     names = ["" if name is None else str(name) for name in encoded.dictionary.to_pylist()]
     found = [zlib.crc32(name.encode()) % groups for name in names]
     return np.asarray(np.array(found, np.int64)[encoded.indices.fill_null(0).to_numpy()])
 
 
-# ---- Rows of a log as lists: the rows of one decision, which stand together in the log
+# ---- Rows of a log as lists: the consecutive rows of one decision
 
 
 class Lists(NamedTuple):
-    """Which list each row is of.
+    """Assignment of rows to lists.
 
     Attributes
     ----------
     first : array of int64, shape (lists,)
         The first row of each list.
-    of, place : array of int64, shape (rows,)
-        The list of each row, and its position in it.
+    list_index, place : array of int64, shape (rows,)
+        The list of each row, and its position in the list.
     """
 
     first: Ints
@@ -357,18 +360,18 @@ class Lists(NamedTuple):
 
     @property
     def down(self) -> Ints:
-        """The rows in the order of their lists and positions."""
+        """Row indices sorted by list and position."""
         return np.lexsort((self.place, self.of))
 
     def table(self, values: Floats, width: int, empty: float) -> Floats:
-        """Return values of the rows, a row for each list; ``empty`` where a list has nothing."""
+        """Return values of rows as an array (lists, width), with ``empty`` at missing positions."""
         found = np.full((len(self.first), width), empty)
         found[self.of, self.place] = values
         return found
 
 
 def check_first(rows: LoggedRows, place: Ints) -> None:
-    """Refuse lists none of which has a row at position 0."""
+    """Raise UnfitLog if no row is at position 0."""
     if len(place) and place.min() > 0:
         raise UnfitLog(
             f"{rows.where(0)}: position: none of the lists has a row at position 0, this row is at "
@@ -377,20 +380,20 @@ def check_first(rows: LoggedRows, place: Ints) -> None:
 
 
 def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
-    """Return the lists of some rows, in the order of the log.
+    """Group rows into lists, in the order of the log.
 
     Parameters
     ----------
     rows : LoggedRows
         Whole lists.
     length : int, optional
-        The most positions that a list has.
+        The most positions of a list.
 
     Raises
     ------
     UnfitLog
-        If a row has no position, or the same one as another row of its list; or if it is none of
-        so many positions.
+        If a row has no position, a position of at least ``length``, or the same one as another row of its
+        list.
     """
     place = positions(rows)
     starts = beginnings(rows.chunk.batch["decision_id"])
@@ -417,13 +420,13 @@ def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
 
 
 def names_of(policy: Policy) -> list[str]:
-    """Return the names of a policy's arms, in the order of their slots; numbers are names, too."""
+    """Return the names of a policy's arms by arm index; numbered arms have their numbers as names."""
     arms = policy.arms
     return [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms)]
 
 
 def check_items(policy: Policy, items: ItemTable | None) -> None:
-    """Refuse items that a policy cannot read, or none where it needs them.
+    """Raise if a policy cannot read the items, or needs items and there are none.
 
     Raises
     ------
@@ -441,11 +444,11 @@ def check_items(policy: Policy, items: ItemTable | None) -> None:
 
 
 def stretches(sizes: Ints, most: int = AT_ONCE) -> Iterator[slice]:
-    """Yield stretches of rows whose sizes add up to at most so much, or which are a single row.
+    """Yield consecutive slices of rows whose sizes sum to at most ``most``; a larger row is alone.
 
     Examples
     --------
-    >>> [(part.start, part.stop) for part in stretches(np.array([3, 3, 9, 1, 1]), 6)]
+    >>> [(part.start, part.stop) for part in split_rows(np.array([3, 3, 9, 1, 1]), 6)]
     [(0, 2), (2, 3), (3, 5)]
     """
     ends, start = np.cumsum(sizes), 0
@@ -457,7 +460,7 @@ def stretches(sizes: Ints, most: int = AT_ONCE) -> Iterator[slice]:
 
 
 def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:
-    """Return the error that a policy does not know an arm of the log."""
+    """Return the error that a policy does not have an arm of the log."""
     return UnknownName(
         f"{where}: arms: the policy has no arm {name!r}, it has {', '.join(map(repr, known))}; "
         "make it with arms=arms_of(log), or in a command without arms"
@@ -465,14 +468,14 @@ def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:
 
 
 def arms_of(log: Any, **reading: Unpack[Reading]) -> tuple[str, ...]:
-    """Return the distinct arms that a log ever offers, in the order of their names.
+    """Return the distinct arms that a log offers, sorted by name.
 
-    Arms whose names are all whole numbers come in the order of the numbers.
+    If all names are whole numbers, they are sorted as numbers.
 
     Parameters
     ----------
     log : LogReader, path, or table in memory
-        What :func:`tacit.read_log` takes; is read to its end.
+        As for :func:`tacit.read_log`; is read to its end.
     **reading
         How a log that is not open yet is read: options of :func:`tacit.read_log`.
 
@@ -498,7 +501,7 @@ def arms_of(log: Any, **reading: Unpack[Reading]) -> tuple[str, ...]:
 
 
 def offered_in(log: Any) -> set[str]:
-    """Return the distinct arms that a log, or a part of one, ever offers."""
+    """Return the distinct arms that a log, or a part of one, offers."""
     names: set[str] = set()
     for chunk in selected(log, ()):
         names.update(_distinct(chunk.batch.column("arms")))
@@ -506,13 +509,14 @@ def offered_in(log: Any) -> set[str]:
 
 
 def _distinct(arms: Any) -> list[str]:
+    """Return the distinct arms of a column of lists."""
     if list_codes(arms) is not None:
         return list(arms[0].as_py())
     return list(arms.flatten().unique().to_pylist())
 
 
 def in_order(names: set[str]) -> tuple[str, ...]:
-    """Return arms in the order of their names, or of their numbers."""
+    """Return arms sorted by name, or as numbers if all names are whole numbers."""
     if all(name.isdecimal() for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
     return tuple(sorted(names))

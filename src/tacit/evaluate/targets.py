@@ -1,7 +1,7 @@
 """Target policies, whose value is to be estimated: tables of probabilities, functions, models.
 
-What every target promises; tables of numbers per arm; numbers from a function of the rows, a model or a
-classifier; last, targets by the names of a command line.
+The protocol of targets; tables of numbers per arm; numbers from a function of the rows, a model or a
+classifier; last, targets by their command-line names.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, meant
 from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, check_first, own, positions
 
-# ---- Target policies: whose value is to be estimated, as probabilities of arms row by row
+# ---- Target policies: probabilities of arms, row by row
 #
-# Anything with the methods of :class:`Target` is one.
+# Any object with the attributes and methods of :class:`Target` is a target.
 
 
 class Target(Protocol):
@@ -33,26 +33,26 @@ class Target(Protocol):
     Attributes
     ----------
     label : str
-        How results call it.
+        The policy's name in results.
     columns : frozenset of str
-        The columns of the log that it looks at.
+        The columns of the log that it reads.
     """
 
     label: str
     columns: frozenset[str]
 
     def begin(self, every: bool = False) -> Self:
-        """Return it as it is before the first row of a log; ``every`` where that will be asked for, too."""
+        """Return the target reset for a new log; ``all_arms`` if :meth:`evaluate_arms` will be called."""
 
     def shown(self, rows: LoggedRows) -> Floats:
-        """Return the probability of the arm that was shown, per row; called once per batch."""
+        """Return the probability of the arm shown, per row; called once per batch."""
 
     def every(self, rows: LoggedRows) -> Floats:
         """Return the probability of each arm, shape (rows, arms), in the order of
-        ``rows.arm.names``; called after :meth:`shown` of the same batch."""
+        ``rows.arm.names``; called after :meth:`evaluate_shown` of the same batch."""
 
     def reached(self, arms: Sequence[str]) -> list[str]:
-        """Return those of some arms that it may have shown in the rows so far, if it knows."""
+        """Return the arms that the target may have shown in the rows so far; empty if unknown."""
 
 
 class Uniform:
@@ -77,7 +77,7 @@ class Uniform:
 
 
 def offered(rows: LoggedRows) -> Booleans:
-    """Return whether each arm is on each list of offers, shape (offers, arms)."""
+    """Return whether each offer contains each arm, shape (offers, arms)."""
     found = np.zeros((len(rows.offers), len(rows.arm.names)), np.bool_)
     for offer, arms in enumerate(rows.offers):
         found[offer, arms] = True
@@ -85,7 +85,7 @@ def offered(rows: LoggedRows) -> Booleans:
 
 
 def impossible(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
-    """Return the message that a row could not have shown what the target would show there."""
+    """Return the message that the target shows an arm which a row does not offer."""
     offer = [rows.arm.names[each] for each in rows.offers[rows.offer[row]]]
     return (
         f"{rows.where(row)}: arms: the target policy shows {arm!r} with probability {probability:g}, but it "
@@ -96,7 +96,7 @@ def impossible(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
 
 
 class Restarted:
-    """What keeps something of the rows so far, and begins each log with nothing of them."""
+    """Base of targets and models with state from the rows so far, which is reset for each log."""
 
     def begin(self, every: bool = False) -> Self:
         fresh = copy.copy(self)
@@ -104,7 +104,7 @@ class Restarted:
         return fresh
 
     def _start(self) -> None:
-        """Keep nothing of any row."""
+        """Reset all state from rows."""
         raise NotImplementedError
 
 
@@ -115,22 +115,22 @@ PER = (None, "key", "placement", "position", "policy")
 
 
 class PerArm(Restarted):
-    """Numbers per arm, perhaps different ones for each key, placement or position.
+    """Fixed numbers per arm, optionally with a table for each key, placement or position.
 
     Parameters
     ----------
     numbers : dict
         From arms to numbers; with ``per``, from the values of that column to such dicts.
     per : str, optional
-        What has numbers of its own: ``key``, ``placement``, ``position``, ``policy``, or a column of
-        the log's own, such as ``device``, by the text of its values.
-    default : float or None
-        The number of arms that are not named; None makes a value of ``per`` without a table an error.
+        The column with a table for each value: ``key``, ``placement``, ``position``, ``policy``, or an
+        additional column of the log, such as ``device``, by the text of its values.
+    default : float
+        The number of arms that are not named.
 
     Raises
     ------
     InvalidValue
-        If a number is none.
+        If a number is out of range.
     """
 
     called, least, most = "numbers", -1e300, 1e300
@@ -148,6 +148,7 @@ class PerArm(Restarted):
         self._start()
 
     def _table(self, value: str, table: Any) -> dict[str, float]:
+        """Validate the numbers of one table."""
         field = f"{self.called}[{value}]" if self.per else self.called
         if not isinstance(table, Mapping):
             raise InvalidValue(field, table, f"give a dict from arms to {self.called}")
@@ -164,7 +165,7 @@ class PerArm(Restarted):
         self._values = Vocabulary()
 
     def rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
-        """Return one row of numbers per value of ``per``, and which of them each row has."""
+        """Return the tables as an array, one per value of ``per``, and the index of each row's table."""
         per = self._coded(rows)
         arms = rows.arm.names
         if self._matrix.shape[1] < len(arms):
@@ -177,6 +178,7 @@ class PerArm(Restarted):
         return self._matrix, per.codes
 
     def _coded(self, rows: LoggedRows) -> Coded:
+        """Return the column of ``per`` as codes."""
         if self.per in PER:
             return rows.coded(self.per)
         return self._values.coded(rows.chunk.batch[own(str(self.per))].cast(pa.string()))
@@ -186,7 +188,7 @@ class PerArm(Restarted):
         return [table.get(arm, self._default) for arm in arms]
 
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
-        """Refuse rows that the numbers do not fit; here, none."""
+        """Raise if the numbers do not fit a row; the base accepts all rows."""
 
     def shown(self, rows: LoggedRows) -> Floats:
         matrix, codes = self.rows(rows)
@@ -198,7 +200,7 @@ class PerArm(Restarted):
 
 
 def _text(value: Any) -> str:
-    """Return a value as a column of text has it."""
+    """Return a value as text, as in a column of text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -211,13 +213,13 @@ class Table(PerArm):
         From arms to probabilities that add to 1; with ``per``, from the values of that column
         to such dicts. Arms that are not named have probability 0.
     per : str, optional
-        What has probabilities of its own: ``key``, ``placement``, ``position``, ``policy``, or a column
-        of the log's own, such as ``device``, by the text of its values.
+        The column with a table for each value: ``key``, ``placement``, ``position``, ``policy``, or an
+        additional column of the log, such as ``device``, by the text of its values.
 
     Raises
     ------
     InvalidValue
-        If they are no probabilities.
+        If the numbers are not probabilities.
 
     Examples
     --------
@@ -229,7 +231,7 @@ class Table(PerArm):
 
     label = "table"
     slots = 0
-    """How many positions it fills, if it is one list."""
+    """Number of positions, if the table is one fixed list."""
     called, least, most = "probabilities", 0.0, 1.0
 
     def __init__(self, probabilities: Mapping[Any, Any], per: str | None = None) -> None:
@@ -244,7 +246,7 @@ class Table(PerArm):
         self._fitting: set[tuple[str, int]] = set()
 
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
-        """Refuse a row that does not offer an arm which the target would show there."""
+        """Raise UnfitLog if a row does not offer an arm that the target would show."""
         pairs = codes * len(rows.offers) + rows.offer
         if len(names) * len(rows.offers) > len(pairs):
             distinct = np.unique(pairs)
@@ -257,6 +259,7 @@ class Table(PerArm):
                 self._fitting.add((value, offer))
 
     def _check_offer(self, rows: LoggedRows, value: str, offer: int, row: int) -> None:
+        """Raise UnfitLog if there is no table for a value, or an offer lacks one of its arms."""
         if value not in self.tables:
             if self.per == "position" and "0" in self.tables:
                 check_first(rows, positions(rows))
@@ -278,7 +281,7 @@ class Table(PerArm):
 
 
 class EachArm(Restarted):
-    """Numbers of every arm in each row, worked out once for the rows at hand."""
+    """Base of functions with a number for every arm in each row, cached for the latest batch."""
 
     _latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
 
@@ -294,12 +297,12 @@ class EachArm(Restarted):
         return self._latest[1]
 
     def _evaluated(self, rows: LoggedRows) -> Floats:
-        """Return the number of each arm in each row, with columns in the order of the log's arms."""
+        """Compute the number of each arm in each row, with columns in the order of the log's arms."""
         raise NotImplementedError
 
 
 class ArmFunction(EachArm):
-    """Numbers per arm that a function gives for each batch of rows.
+    """Numbers per arm from a function of a batch of rows.
 
     Parameters
     ----------
@@ -308,13 +311,13 @@ class ArmFunction(EachArm):
     arms : sequence of str
         The arms, in the order of the array's columns.
     columns : collection of str
-        The columns of the log that the function looks at, of the schema or of the log's own, as
+        The columns of the log that the function reads, of the schema or additional ones, as
         ``["age", "device"]``.
 
     Raises
     ------
     InvalidValue
-        If the function gives something else.
+        If the function returns anything else.
     """
 
     def __init__(
@@ -329,7 +332,7 @@ class ArmFunction(EachArm):
         self.columns = frozenset(checks.names("columns", columns))
 
     def _evaluated(self, rows: LoggedRows) -> Floats:
-        """Return the function's numbers, with columns in the order of the log's arms."""
+        """Call the function and return its numbers, with columns in the order of the log's arms."""
         shape = len(rows.reward), len(self.arms)
         given = self.function(rows.batch)
         array = np.asarray(given, np.float64)
@@ -338,6 +341,7 @@ class ArmFunction(EachArm):
         return self._placed(array, rows)
 
     def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+        """Return values with columns in the order of the log's arms; 0 for missing arms."""
         place = {arm: column for column, arm in enumerate(self.arms)}
         found = np.zeros((len(given), len(rows.arm.names)))
         for code, name in enumerate(rows.arm.names):
@@ -347,7 +351,7 @@ class ArmFunction(EachArm):
 
 
 class Probabilities(ArmFunction):
-    """The probabilities that a function gives for each batch of rows.
+    """A target policy with probabilities from a function of a batch of rows.
 
     Parameters
     ----------
@@ -357,13 +361,13 @@ class Probabilities(ArmFunction):
     arms : sequence of str
         The arms, in the order of the array's columns.
     columns : collection of str
-        The columns of the log that the function looks at, of the schema or of the log's own.
+        The columns of the log that the function reads, of the schema or additional ones.
     label : str
 
     Raises
     ------
     InvalidValue
-        If the function gives something else.
+        If the function returns anything else.
     """
 
     def __init__(
@@ -385,6 +389,7 @@ class Probabilities(ArmFunction):
         return [arm for arm in arms if arm in self._reached]
 
     def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+        """Validate probabilities and return them with columns in the order of the log's arms."""
         if (given < 0).any() or (np.abs(given.sum(axis=1) - 1.0) > 1e-6).any():
             raise InvalidValue("function", given, "give probabilities that add to 1 in each row")
         found = super()._placed(given, rows)
@@ -394,7 +399,7 @@ class Probabilities(ArmFunction):
         return found
 
     def _check_offers(self, given: Floats, found: Floats, rows: LoggedRows) -> None:
-        """Refuse a probability of an arm that is not on offer."""
+        """Raise UnfitLog if an arm that is not on offer has a positive probability."""
         outside = np.where(offered(rows)[rows.offer], 0.0, found)
         if (outside > 0).any():
             row, code = np.argwhere(outside > 0)[0].tolist()
@@ -408,18 +413,18 @@ class Probabilities(ArmFunction):
 
 
 class ByClassifier(Probabilities):
-    """What a classifier in scikit-learn's manner would show, given the contexts.
+    """A target policy with the class probabilities of a scikit-learn classifier of the contexts.
 
     Parameters
     ----------
     model : object
-        With ``predict_proba(contexts)`` and ``classes_``, the arms' names.
+        A fitted model with ``predict_proba(contexts)`` and ``classes_``, the arms' names.
     label : str, optional
 
     Raises
     ------
     InvalidValue
-        If it is no such model.
+        If the model has no ``predict_proba`` or ``classes_``.
     """
 
     def __init__(self, model: Any, label: str | None = None) -> None:
@@ -440,7 +445,7 @@ def contexts(batch: Any) -> Floats:
     Raises
     ------
     UnfitLog
-        If rows have none, or contexts of different lengths.
+        If a row has no context, or contexts differ in length.
     """
     if "context" not in batch.schema.names or 0 < len(batch) == batch["context"].null_count:
         raise UnfitLog(
@@ -457,19 +462,19 @@ def contexts(batch: Any) -> Floats:
     return values.reshape(len(column), -1)
 
 
-# ---- Fixed target policies by their names, as a command line gives them
+# ---- Fixed target policies by their command-line names
 
 
 def fixed_target(text: str) -> Target | None:
-    """Return the fixed target policy of a text; None if it names none.
+    """Return the fixed target policy that a text names, or None.
 
     Parameters
     ----------
     text : str
         ``uniform``, ``always:ARM``, ``list:ARM,ARM,…`` for a fixed list, or ``table:FILE`` with a
         JSON file that holds an object from arms to probabilities, or a CSV file with the columns
-        ``arm`` and ``probability``, and perhaps one of ``key``, ``placement``, ``position``,
-        ``policy`` or a column of the log's own; in JSON such a column holds an object for each of its
+        ``arm`` and ``probability``, and optionally one of ``key``, ``placement``, ``position``,
+        ``policy`` or an additional column of the log; in JSON such a column holds an object for each of its
         values: ``{"device": {"ios": {"film": 1}}}``.
 
     Raises
@@ -507,6 +512,7 @@ def fixed_target(text: str) -> Target | None:
 
 
 def _from_file(path: Path) -> Table:
+    """Read a table of probabilities from a JSON or CSV file."""
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
@@ -522,6 +528,7 @@ def _from_file(path: Path) -> Table:
 
 
 def _from_rows(path: Path, rows: Any) -> Table:
+    """Build a table of probabilities from rows of a CSV file."""
     names, rows = rows.fieldnames or [], list(rows)
     if not rows or not {"arm", "probability"} <= set(names):
         remedy = (

@@ -1,7 +1,7 @@
-"""How a log is replayed: what is asked, windows of its rows, one pass over them.
+"""Replay of a log: its configuration, windows of rows, and a pass over them.
 
-The question (:class:`Replaying`); names made slots and keys lanes, in windows of rows
-(:class:`WindowReader`); one pass over them by a compiled loop (:class:`Pass`).
+:class:`ReplayConfig` validates the options; :class:`WindowReader` reads windows of rows, with arm indices for
+names and lanes for keys; :class:`Pass` replays the windows once, in a compiled loop.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import as_chunks
 from tacit.policies.base import NO_FEATURES, Policy, outcome_of
 
-# ---- How a log is replayed, and for which policy
+# ---- Configuration of a replay
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replaying(Options):
-    """How a log is replayed, and for which policy; every field is as for :func:`~tacit.replay`."""
+    """Validated configuration of a replay; every field is as for :func:`~tacit.replay`."""
 
     policy: Policy
     passes: AtLeastOne = 10
@@ -58,11 +58,11 @@ class Replaying(Options):
 
     @property
     def schema(self) -> Any:
-        """What the policy says of its contexts."""
+        """The policy's schema of contexts, or None."""
         return self.policy.schema
 
 
-# ---- From a log to windows: names become slots, keys become lanes
+# ---- From a log to windows: names become arm indices, keys become lanes
 
 
 class Window(NamedTuple):
@@ -73,10 +73,10 @@ class Window(NamedTuple):
     batch : Batch
         The impressions.
     logged : array of int64, shape (rows,)
-        Slot of the arm that was shown.
+        Arm index of the arm shown.
     rewards : array of float64, shape (rows,)
     segments : array of int64, shape (rows,)
-        Which segment each row is of; 0 where segments are not kept apart.
+        The segment number of each row; 0 without segments.
     """
 
     batch: Batch
@@ -86,13 +86,13 @@ class Window(NamedTuple):
 
 
 class ItemWindow(NamedTuple):
-    """A window whose slots are rows of a table of items, to be looked up stretch by stretch."""
+    """A window whose arm indices are rows of a table of items, which are looked up in parts of the window."""
 
     window: Window
     items: ItemTable
 
     def parts(self, order: Ints) -> Iterator[tuple[Window, Ints]]:
-        """Yield stretches of rows in an order, their items looked up, and the order within each."""
+        """Yield the window's rows, in this order, in parts with their item vectors, and each part's order."""
         batch = self.window.batch
         sizes = (batch.stops - batch.starts)[order]
         for part in stretches(sizes * self.items.dim):
@@ -113,7 +113,7 @@ class ItemWindow(NamedTuple):
 
 
 class WindowReader:
-    """A log as windows for a policy: names become slots, keys become lanes.
+    """Reads a log as windows for a policy: names become arm indices, keys become lanes.
 
     Parameters
     ----------
@@ -126,9 +126,9 @@ class WindowReader:
     segments : dict
         The number of each segment so far.
     rows, unanswered, reward
-        Rows given so far, those to which no feedback came, and the sum of all rewards.
+        Number of rows yielded so far, of rows without feedback, and the sum of all rewards.
     tally : array of float64, shape (4, arms)
-        What was counted of each arm, as for :func:`~tacit.evaluate.intervals.arm_in_doubt`.
+        Counts of each arm, as for :func:`~tacit.evaluate.intervals.find_suspect_arm`.
     """
 
     def __init__(self, replaying: Replaying) -> None:
@@ -152,6 +152,7 @@ class WindowReader:
             yield window if self._items is None else ItemWindow(window, self._items)
 
     def _windows(self, log: Any) -> Iterator[Window]:
+        """Yield windows of rows with arm indices."""
         size = self._replaying.window
         parts, offers, left = [], _Offers(), size
         chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
@@ -170,6 +171,7 @@ class WindowReader:
             yield _joined(parts, offers)
 
     def _check_uniform(self, chunk: Chunk) -> None:
+        """Raise UnfitLog if a propensity is not that of uniform choice."""
         propensity = chunk.batch["propensity"]
         uniform = 1.0 / lengths(chunk.batch["arms"])
         unknown = propensity.is_null().to_numpy(zero_copy_only=False)
@@ -181,6 +183,7 @@ class WindowReader:
             raise UnfitLog(_refusal(chunk, row, float(uniform[row])))
 
     def _columns(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
+        """Convert rows to columns, and count rows, rewards and arms."""
         batch = chunk.batch
         keys = zip(batch["placement"].to_pylist(), batch["key"].to_pylist(), strict=True)
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
@@ -202,6 +205,7 @@ class WindowReader:
         return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards, segments)
 
     def _segments(self, chunk: Chunk) -> Ints:
+        """Return the segment number of each row."""
         if self._replaying.by is None:
             return np.zeros(len(chunk.rows), np.int64)
         names = chunk.batch[SEGMENT].fill_null("").to_pylist()
@@ -210,7 +214,7 @@ class WindowReader:
         return np.array(found, np.int64)
 
     def _slots(self, chunk: Chunk, row: int) -> Ints:
-        """Return the slots of the arms on offer in a row."""
+        """Return the arm indices of the arms on offer in a row."""
         offered = chunk.batch["arms"][row].values
         if self._items is not None:
             times = pa.repeat(chunk.batch["timestamp"][row], len(offered))
@@ -222,10 +226,12 @@ class WindowReader:
         return np.asarray(slots.to_numpy(), np.int64)
 
     def _rows_of(self, arms: Any, times: Any, where: str) -> Ints:
+        """Return the rows of arms in the table of items."""
         assert self._items is not None
         return self._items.rows(self._items.codes(arms, where), times, where)
 
     def _contexts(self, chunk: Chunk) -> Floats:
+        """Return the contexts of rows, shape (rows, dim)."""
         dim = self._replaying.policy.context_dim
         if dim == 0:
             return np.zeros((len(chunk.rows), 0))
@@ -243,7 +249,7 @@ class WindowReader:
 
 
 class _WindowPart(NamedTuple):
-    """Rows of a window in the making."""
+    """Columns of some of a window's rows."""
 
     lanes: Ints
     starts: Ints
@@ -255,7 +261,7 @@ class _WindowPart(NamedTuple):
 
 
 class _Offers:
-    """Lists of slots one after the other, each once however many rows offer it."""
+    """Distinct lists of arm indices, concatenated."""
 
     def __init__(self) -> None:
         self._lists: list[Ints] = []
@@ -268,9 +274,9 @@ class _Offers:
         return np.concatenate(self._lists)
 
     def places(self, arms: Any, slots_of: Callable[[int], Ints], *, alone: bool = False) -> tuple[Ints, Ints]:
-        """Return where each row's list starts and stops; ``slots_of`` gives that of one row.
+        """Return where each row's list starts and stops; ``slots_of`` returns the list of a row.
 
-        Where the same arms may have other slots in another row, rows are looked at ``alone``.
+        With ``alone``, the list of each row is looked up, as the same arms may have different indices.
         """
         alike = np.arange(len(arms)) if alone else representatives(arms)
         first, which = np.unique(alike, return_inverse=True)
@@ -278,6 +284,7 @@ class _Offers:
         return places[which, 0], places[which, 1]
 
     def _place(self, slots: Ints) -> tuple[int, int]:
+        """Return start and stop of a list, adding it if new."""
         content = slots.tobytes()
         if content not in self._places:
             self._places[content] = self._size, self._size + len(slots)
@@ -287,6 +294,7 @@ class _Offers:
 
 
 def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
+    """Concatenate parts to a window."""
     columns = _WindowPart(*map(np.concatenate, zip(*parts, strict=True)))
     batch = Batch(
         columns.lanes, offers.slots, columns.starts, columns.stops, columns.contexts, NO_FEATURES, NO_FEATURES
@@ -295,6 +303,7 @@ def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
 
 
 def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
+    """Return the message that a row's propensity is missing or not uniform."""
     propensity = chunk.batch["propensity"][row].as_py()
     arms = len(chunk.batch["arms"][row])
     where = f"{chunk.where(row)}: propensity: "
@@ -313,23 +322,23 @@ def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
     )
 
 
-# ---- One pass of replay: what is learned in it, and which rows count
+# ---- One pass of replay
 
 STRIDE = 65_536
-"""Rows between two reports of progress, and between two chances to interrupt."""
+"""Rows that a compiled loop replays between two reports of progress."""
 
 
 class Matches(NamedTuple):
-    """What a pass writes into.
+    """Workspace and counts of a pass.
 
     Attributes
     ----------
     action : array of int64, shape (1,)
-        The slot that the policy chose.
+        The arm index that the policy chose.
     feedback : array of float64, shape (1,)
         The reward of the row.
     tally : array of float64, shape (segments, 2)
-        How many rows of each segment matched, and the sum of their rewards.
+        Number of matched rows of each segment, and the sum of their rewards.
     """
 
     action: Ints
@@ -340,7 +349,7 @@ class Matches(NamedTuple):
 def replay_rows(
     params: Any, state: Any, window: Window, order: Ints, rng: Generator, matches: Matches
 ) -> None:
-    """Replay rows in an order; add the number of matched rows and their rewards to a tally."""
+    """Replay rows in this order; add matched rows and their rewards to ``matches.tally``."""
     batch, (action, feedback, tally) = window.batch, matches
     for row in order:
         lane = batch.lanes[row]
@@ -357,15 +366,15 @@ def replay_rows(
 
 
 class Pass:
-    """One replay of the log: what was learned in it, its generators and its counts.
+    """One replay of the log: the policy's state, random generators and counts.
 
     Parameters
     ----------
-    replaying : Replaying
+    config : ReplayConfig
     number : int
-        The place of its draws among those of the seed.
+        Number of the pass, which selects its random streams.
     shard : int, optional
-        Which part of the keys it replays, if not all.
+        Number of the shard of keys that it replays, if not all.
     """
 
     def __init__(self, replaying: Replaying, number: int, shard: int | None = None) -> None:
@@ -373,7 +382,7 @@ class Pass:
         self.state = self.policy.init(0)
         place = (number,) if shard is None else (number, 1, shard)
         self.rng = stream("replay", replaying.seed, *place)
-        # Shuffling draws from a generator of its own, so that the policy's draws do not depend
+        # A separate generator for shuffling, so that the policy's draws do not depend
         # on it; the first pass keeps the log's order.
         self._shuffler = stream("replay, shuffling", replaying.seed, *place) if number else None
         self._matches = Matches(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 2)))
@@ -381,21 +390,21 @@ class Pass:
 
     @property
     def matched(self) -> int:
-        """The number of rows that counted."""
+        """Number of matched rows."""
         return int(self._matches.tally[:, 0].sum())
 
     @property
     def clicks(self) -> float:
-        """Sum of their rewards."""
+        """Sum of the rewards of matched rows."""
         return float(self._matches.tally[:, 1].sum())
 
     @property
     def tally(self) -> Floats:
-        """Both for each segment, shape (segments, 2)."""
+        """Number of matched rows and sum of their rewards for each segment, shape (segments, 2)."""
         return self._matches.tally
 
     def play(self, window: Window | ItemWindow, lanes: int, segments: int = 1) -> Iterator[int]:
-        """Replay a window; yield the number of rows after each stretch of it."""
+        """Replay a window; yield the number of rows of each part after its replay."""
         if lanes > self._capacity:
             self._capacity = max(lanes, 2 * self._capacity)
             self.state = copied_into(self.state, self.policy.init(self._capacity))

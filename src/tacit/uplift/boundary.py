@@ -1,9 +1,9 @@
-"""The ground of all proof: how far intervals extend, what is claimed, sums, how many decisions it takes."""
+"""Foundations of uplift: width of anytime-valid intervals, claims, sums of a holdout, sample sizes."""
 
-# 1. ``boundary``: how many standard errors, so that the interval may be looked at at any time.
-# 2. ``Interval``, ``Lift``, ``claim_of``: what is said of a difference.
-# 3. ``HoldoutSums``: all that a lift is computed from; sums, so that shards and chapters add up.
-# 4. ``decisions_needed``: how many it takes to show a difference, to be asked before an experiment begins.
+# 1. ``boundary``: half-width, in standard errors, of intervals that are valid at any time.
+# 2. ``Interval``, ``Lift``, ``claim_from_interval``: a difference and its significance.
+# 3. ``HoldoutSums``: sums from which a lift is computed; sums of shards and periods add up.
+# 4. ``decisions_needed``: the sample size that shows a difference, for planning an experiment.
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import AssumptionWarning, InvalidValue, suggesting
 
-# ---- How many standard errors an interval extends that may be looked at at any time
+# ---- Width of intervals that are valid at any time
 
 ANY_TIME = {0.9: 2.98, 0.95: 3.25, 0.99: 3.75}
-"""From the confidence to the boundary: flat over a thousandfold range of information, with 0.05
+"""From the confidence to the boundary: constant over a thousandfold range of information, with 0.05
 added for skewness."""
 
 LEAST_PROPENSITY = 2.0**-53
-"""No arm is drawn with a smaller one, as random numbers have 53 bits; sums of weights stay finite."""
+"""The least propensity of a sampled arm, as random numbers have 53 bits; sums of weights stay finite."""
 
 PLANNED = 2.548
 """The boundary at one planned look, for a confidence of 95 %."""
 
 
 def boundary(confidence: float = 0.95, comparisons: int = 1, *, planned: bool = False) -> float:
-    """Return how many standard errors an interval extends to either side.
+    """Return the half-width, in standard errors, of an interval that is valid at any time.
 
-    Many looks need wider intervals than one look (1.96 for 95 %). These hold
-    for all looks together, over a thousandfold range of information.
+    Repeated looks need wider intervals than a single one (1.96 for 95 %). These hold
+    simultaneously at all times, over a thousandfold range of information.
 
     Parameters
     ----------
     confidence : float, default 0.95
-        Probability that no look ever misleads: 0.9, 0.95 or 0.99.
+        Probability that the interval is right at all times: 0.9, 0.95 or 0.99.
     comparisons : int, default 1
-        How many intervals are to hold together; c becomes √(c² + 2 ln m).
+        Number of intervals that hold simultaneously; c becomes √(c² + 2 ln m).
     planned : bool, default False
-        Whether this is the one look that was planned before the first decision. It is sharper, and
-        the others hold as they do without it; for a confidence of 0.95.
+        Whether this is the one look that was planned before the first decision. Its interval is narrower, and
+        the intervals of other looks stay valid; for a confidence of 0.95.
 
     Raises
     ------
     InvalidValue
-        If the confidence is another one.
+        If the confidence is not one of these.
 
     References
     ----------
@@ -71,7 +71,7 @@ def boundary(confidence: float = 0.95, comparisons: int = 1, *, planned: bool = 
 
 
 def checked_share(share: float) -> float:
-    """Return the share of a control.
+    """Return the share of a control, if it is valid.
 
     Raises
     ------
@@ -83,13 +83,13 @@ def checked_share(share: float) -> float:
     return float(share)
 
 
-# ---- What is said of a lift: intervals and what they claim
+# ---- A lift: intervals and the claim that follows from them
 
 Claim = Literal["early", "undecided", "better", "worse"]
 
 
 class Interval(NamedTuple):
-    """An estimate, and what it lies between.
+    """An estimate and the bounds of its interval.
 
     Attributes
     ----------
@@ -102,15 +102,15 @@ class Interval(NamedTuple):
 
 
 class Lift(NamedTuple):
-    """What the policy earned more than the control, on average over all decisions so far.
+    """The lift of a policy over a control, on average over all decisions so far.
 
     Attributes
     ----------
     claim : str
-        ``better`` or ``worse`` if the intervals leave no doubt, else ``undecided``; ``early`` if
+        ``better`` or ``worse`` if the difference is significant, else ``undecided``; ``early`` if
         there is too little traffic for any interval.
     ratio : Interval or None
-        The policy's mean reward over the control's; None if too early, or where a ratio of
+        The policy's mean reward over the control's; None if too early, or if a ratio of
         rewards has no meaning or is not estimated.
     difference : Interval or None
         The policy's mean reward minus the control's, per decision; None if too early.
@@ -126,7 +126,7 @@ class Lift(NamedTuple):
     difference: Interval | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the lift as JSON data; None for an end that is infinite or not known."""
+        """Return the lift as JSON data; None for a bound that is infinite or unknown."""
         return {
             "claim": self.claim,
             "ratio": None if self.ratio is None else _finite(self.ratio),
@@ -140,46 +140,46 @@ def _finite(interval: Interval) -> dict[str, float | None]:
 
 
 def claim_of(low: float, high: float) -> Claim:
-    """Return what the interval of a difference claims.
+    """Return the claim that follows from the interval of a difference.
 
     Examples
     --------
-    >>> claim_of(-1.0, 2.0), claim_of(0.04, 0.4)
+    >>> claim_from_interval(-1.0, 2.0), claim_from_interval(0.04, 0.4)
     ('undecided', 'better')
     """
     return "better" if low > 0.0 else "worse" if high < 0.0 else "undecided"
 
 
-# ---- Sums over closed decisions, by group: all that the lift of a holdout is computed from
+# ---- Sums over closed decisions by group, from which the lift of a holdout is computed
 
 CONTROL, POLICY = 0, 1
 BUCKETS = 128
-"""Into so many buckets units are hashed, where decisions of one unit depend on one another."""
+"""Number of buckets of units, for the variance if decisions of one unit depend on one another."""
 
 
 class HoldoutSums(NamedTuple):
-    """What the control and the policy earned, as sums that are kept in constant time.
+    """Sums of rewards of the control and the policy, updated in constant time.
 
-    The first axis is the group: the control, then the policy. More axes behind it are experiments
-    side by side, which everything but :meth:`add` takes.
+    The first axis is the group: the control, then the policy. Additional trailing axes hold parallel
+    experiments; all methods but :meth:`add` support them.
 
     Attributes
     ----------
     counts : array of float64, shape (2, …)
-        Decisions.
+        Numbers of decisions.
     totals : array of float64, shape (2, …)
         Sums of their rewards.
     squares : array of float64, shape (2, …)
         Sums of the rewards' squares.
     buckets : array of float64, shape (3, 128, …), or None
-        Per bucket of units: decisions of the control, all decisions, all rewards. None where each
-        decision is a unit of its own.
+        Per bucket of units: decisions of the control, all decisions, all rewards. None if each
+        decision is its own unit.
 
     Notes
     -----
-    Which reward belongs to which method: see benchmarks/FORMULAS.md. Add decisions whose window is closed,
-    in the order in which they were made: clicks come before the lack of one, so that sums of what
-    has come so far are biased at every moment.
+    For the rewards that each method supports see benchmarks/FORMULAS.md. Add only decisions whose window is
+    closed, in the order in which they were made: clicks arrive before the lack of one is known, so that sums
+    over open windows are biased.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class HoldoutSums(NamedTuple):
     >>> sums.add([0, 1, 1], [0.0, 1.0, 0.5])
     >>> sums.counts, sums.totals
     (array([1., 2.]), array([0. , 1.5]))
-    >>> sums.merged(sums).squares
+    >>> sums.merge(sums).squares
     array([0. , 2.5])
     """
 
@@ -198,12 +198,12 @@ class HoldoutSums(NamedTuple):
 
     @classmethod
     def empty(cls, *, clustered: bool = False) -> HoldoutSums:
-        """Return sums of nothing.
+        """Return sums over no decisions.
 
         Parameters
         ----------
         clustered : bool, default False
-            Whether units, such as users, have several decisions, and stay in their group.
+            Whether units, such as users, have several decisions and stay in their group.
         """
         buckets = np.zeros((3, BUCKETS)) if clustered else None
         return cls(np.zeros(2), np.zeros(2), np.zeros(2), buckets)
@@ -211,21 +211,21 @@ class HoldoutSums(NamedTuple):
     def add(
         self, groups: npt.ArrayLike, rewards: npt.ArrayLike, buckets: npt.ArrayLike | None = None
     ) -> None:
-        """Add closed decisions, one after the other.
+        """Add closed decisions.
 
         Parameters
         ----------
         groups : array of int, shape (n,)
             0 for the control, 1 for the policy.
         rewards : array of float, shape (n,)
-            What the decisions earned; at least 0.
+            Rewards of the decisions; at least 0.
         buckets : array of int, shape (n,), optional
-            Of their units, from 0 to 127; where the sums are clustered.
+            Buckets of the decisions' units, from 0 to 127; required if the sums are clustered.
 
         Raises
         ------
         InvalidValue
-            If buckets are missing, or not asked for, or a group or a reward is none.
+            If buckets are missing, or the sums are not clustered, or a group or a reward is invalid.
         """
         if (buckets is None) != (self.buckets is None):
             raise InvalidValue("buckets", buckets, "give them where sums are clustered, only there")
@@ -235,7 +235,7 @@ class HoldoutSums(NamedTuple):
         if of.shape != earned.shape or not math.isfinite(earned.sum()):
             raise InvalidValue("rewards", rewards, f"give a finite number for each of {len(of)} decisions")
         of = of.astype(np.int64, copy=False)
-        # Unlike sums over the array, this gives the same bits however decisions are parted.
+        # Unlike np.sum, np.add.at gives the same bits for any batch sizes.
         np.add.at(self.counts, of, 1.0)
         np.add.at(self.totals, of, earned)
         np.add.at(self.squares, of, earned * earned)
@@ -271,7 +271,7 @@ class HoldoutSums(NamedTuple):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HoldoutSums:
-        """Return the sums that :meth:`as_dict` gave."""
+        """Return the sums from the JSON data of :meth:`as_dict`."""
         buckets = data["buckets"]
         return cls(
             np.array(data["counts"], np.float64),
@@ -281,10 +281,10 @@ class HoldoutSums(NamedTuple):
         )
 
 
-# ---- How many decisions it takes to show a difference
+# ---- Sample sizes: numbers of decisions that show a difference
 
 PER_VARIANCE = {0.8: 14.4, 0.5: 8.6}
-"""From the power to the decisions that it takes for each unit of variance."""
+"""From the power to the number of decisions for each unit of variance."""
 
 QUANTILE = {0.8: 0.842, 0.5: 0.0}
 
@@ -298,20 +298,20 @@ def decisions_needed(
     dispersion: float = 1.0,
     largest: float = 1.0,
 ) -> float:
-    """Return after how many decisions a holdout will show a lift.
+    """Return the number of decisions after which a holdout shows a lift.
 
     Parameters
     ----------
     rate : float
         Mean reward of the control, such as its click rate; above 0.
     lift : float
-        To be shown, as a share of that: 0.1 for 10 % more, −0.1 for 10 % less; above −1, not 0.
+        The lift as a share of the rate: 0.1 for 10 % more, −0.1 for 10 % less; above −1, not 0.
     share : float, default 0.1
-        Of the control, in (0, 1).
+        Share of the control, in (0, 1).
     power : float, default 0.8
-        Probability that it shows by then: 0.8 or 0.5.
+        Probability that the lift is shown by then: 0.8 or 0.5.
     dispersion : float, default 1
-        How much more rewards scatter than clicks; see :func:`dispersion`.
+        Variance of rewards relative to clicks; see :func:`dispersion`.
     largest : float, default 1
         The largest reward possible; infinite for revenue.
 
@@ -357,23 +357,23 @@ def duels_needed(
     likeness: float | None = None,
     comparisons: int = 1,
 ) -> float:
-    """Return after how many duels it shows which of two rankers is better.
+    """Return the number of duels after which the better of two rankers is shown.
 
     Parameters
     ----------
     edge : float
-        How far the probability to win, a tie counting one half, is from one half; in (0, 0.5].
+        Difference of the win probability, a tie counting one half, from one half; in (0, 0.5].
     ties : float, default 0
         Share of ties, in [0, 1).
     power : float, default 0.8
-        Probability that it shows by then: 0.8 or 0.5.
+        Probability that the better ranker is shown by then: 0.8 or 0.5.
     per_user : float, optional
-        Duels of a user, as a duel sees them: Σm²/Σm over users with m of them; at least 1.
+        Mean number of duels of a duel's user: Σm²/Σm over users with m duels; at least 1.
     likeness : float, optional
-        The correlation of two duels of a user, in [0, 1]: 0 where tastes do not differ, so that a
-        user is no more than so many duels. Without both, each duel is of a user of its own.
+        The correlation of two duels of a user, in [0, 1]: 0 if users do not differ in taste.
+        Without both, each duel is of another user.
     comparisons : int, default 1
-        One less than there are rankers, of which the best one is to be found.
+        Number of rankers minus one, if the best of several is to be found.
 
     Raises
     ------
@@ -407,19 +407,19 @@ def duels_needed(
 def searches_needed(
     difference: float, deviation: float, *, power: float = 0.8, comparisons: int = 1
 ) -> float:
-    """Return after how many interleaved searches a difference of credit shows.
+    """Return the number of interleaved searches after which a difference of credit is shown.
 
     Parameters
     ----------
     difference : float
         Of the mean credit per search; not 0.
     deviation : float
-        The standard deviation of a search's difference, times the square root of what
-        :attr:`PairSums.dispersion` says; at least 0.
+        The standard deviation of a search's difference, times the square root of
+        :attr:`PairSums.dispersion`; at least 0.
     power : float, default 0.8
-        Probability that it shows by then: 0.8 or 0.5.
+        Probability that the difference is shown by then: 0.8 or 0.5.
     comparisons : int, default 1
-        How many are to show together.
+        Number of differences that are shown simultaneously.
 
     Raises
     ------
@@ -444,6 +444,7 @@ def searches_needed(
 
 
 def _per_variance(power: float) -> float:
+    """Return the number of decisions per unit of variance for a power."""
     if power not in PER_VARIANCE:
         raise InvalidValue("power", power, f"give one of {list(PER_VARIANCE)}")
     return PER_VARIANCE[power]

@@ -1,9 +1,9 @@
-"""The lift of a holdout: a ratio that may be looked at at any time, and the difference with it.
+"""The lift of a holdout: ratio and difference of mean rewards, with intervals valid at any time.
 
-Everything is computed from :class:`HoldoutSums`, for one experiment or many side by side. The
-functions follow benchmarks/FORMULAS.md, whose names they use: n and R are the decisions and rewards of
-control (0) and policy (1), q(ρ) is the share of rewards that a ratio ρ gives the policy, and ψ is
-the dispersion of the rewards, pooled over both groups: small holdouts break on their own.
+Everything is computed from :class:`HoldoutSums`, for one experiment or many in parallel. The
+functions follow benchmarks/FORMULAS.md and its notation: n and R are the decisions and rewards of
+control (0) and policy (1), q(ρ) is the policy's share of rewards under a ratio ρ, and ψ is
+the dispersion of the rewards, pooled over both groups, as a small control is too unreliable alone.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from tacit.uplift.boundary import (
 from tacit.uplift.traffic import independent_counts, share_evidence
 
 SURE = math.log(1e6)
-"""Logarithm of the evidence at which a share is not that of the control."""
+"""Log evidence at which the control's share is declared wrong."""
 
 ENOUGH = 5.0
 """The least information, in expected rewards of a balanced holdout, for an interval."""
 
 WIDEST = 40.0
-"""Logarithms of ratios further out than this are taken for zero and infinity."""
+"""Log ratios beyond this are treated as zero and infinity."""
 
 STEPS = 64
 
 
 Chapters = HoldoutSums | Sequence[HoldoutSums]
-"""Sums of one holdout, or of several in a row, whose shares, units or controls differ."""
+"""Sums of one holdout, or of consecutive periods with different shares, units or controls."""
 
 
 class _Standard(NamedTuple):
-    """Chapters made one experiment: the rates of each group, weighed by all decisions of a chapter.
+    """Periods pooled to one experiment: rates of each group, weighted by a period's decisions.
 
-    The first axis of arrays is that of the chapters.
+    The first axis of arrays is the period.
     """
 
     n0: Floats
@@ -64,7 +64,7 @@ class _Standard(NamedTuple):
 
     @classmethod
     def of(cls, chapters: Chapters, largest: float) -> _Standard:
-        """Return chapters put together; those without decisions weigh nothing."""
+        """Pool periods; a period without decisions has weight 0."""
         each = _listed(chapters)
         n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in each), strict=True))
         decisions = n.sum(axis=1)
@@ -82,7 +82,7 @@ class _Standard(NamedTuple):
         return self._mean(self.r0 / self.n0), self._mean(self.r1 / self.n1)
 
     def control(self, ratio: Floats) -> Floats:
-        """Return the mean reward of the control in each chapter, given a ratio."""
+        """Return the mean reward of the control in each period, given a ratio."""
         return np.asarray((self.r0 + self.r1) / (ratio * self.n1 + self.n0))
 
     def _mean(self, each: Floats) -> Floats:
@@ -96,13 +96,13 @@ class _Standard(NamedTuple):
         return np.asarray(np.where(np.isinf(ratio), all_of_policy, at))
 
     def excess(self, log_ratio: Floats, c: float) -> Floats:
-        """Return D(ρ) − c²·φ(ρ): above 0, the ratio is refuted."""
+        """Return D(ρ) − c²·φ(ρ); the ratio is outside of the interval if it is positive."""
         ratio = np.exp(log_ratio)
         mean0 = self.control(ratio)
         mean1 = ratio * mean0
         square = self.weights**2 * self.dispersion
         vary0, vary1 = square * mean0 / self.n0, square * mean1 / self.n1
-        # So many decisions and rewards of one experiment say as much.
+        # Decisions and rewards of a single experiment with the same information.
         n0 = self._mean(mean0) / vary0.sum(axis=0)
         n1 = self._mean(mean1) / vary1.sum(axis=0)
         rate0, rate1 = self.rates
@@ -121,10 +121,10 @@ def _listed(chapters: Chapters) -> Sequence[HoldoutSums]:
 
 
 def _likeness(chapters: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
-    """Return how much more all chapters scatter than if their units were not the same; 1 at least.
+    """Return the variance over all periods relative to periods with independent units; at least 1.
 
-    Units that stay in their group do so from chapter to chapter: who is the control's at a
-    share of 5 % is so at one of 10 %, too.
+    Units that stay in their group do so across periods: a unit in the control at a
+    share of 5 % is also in it at 10 %.
     """
     sticky = [i for i, sums in enumerate(chapters) if sums.buckets is not None]
     if len(sticky) < 2:
@@ -141,7 +141,7 @@ def _likeness(chapters: Sequence[HoldoutSums], shares: Floats, largest: float) -
 
 
 def _between(sums: HoldoutSums) -> Floats:
-    """Return by how much the rewards of each bucket exceed what its decisions let expect."""
+    """Return the rewards of each bucket minus their expectation, decisions times mean reward."""
     assert sums.buckets is not None
     _, decisions, rewards = sums.buckets
     mean = sums.totals.sum(axis=0) / np.maximum(sums.counts.sum(axis=0), 1)
@@ -155,7 +155,7 @@ def _part(rewards: Floats, of: Floats, log_share: Floats) -> Floats:
 
 
 def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
-    """Return ψ: how much more rewards scatter than clicks of the same mean; 1 for clicks.
+    """Return ψ: the variance of rewards relative to clicks of the same mean; 1 for clicks.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
 
 
 def _scatter(sums: HoldoutSums, largest: float) -> Floats:
-    """Return the sum of squares about the mean, of both groups together."""
+    """Return the sum of squares of rewards about the mean, of both groups together."""
     (n0, n1), (r0, r1), (rr0, rr1) = sums.counts, sums.totals, sums.squares
     scatter = rr0 + rr1 - (r0 + r1) * ((r0 + r1) / np.maximum(n0 + n1, 1))
     if sums.buckets is not None:
@@ -186,18 +186,18 @@ def _scatter(sums: HoldoutSums, largest: float) -> Floats:
         own0 = (rr0 - r0 * r0 / np.maximum(n0, 1)) / some0 * r1
         own1 = (rr1 - r1 * r1 / np.maximum(n1, 1)) / some1 * r0
         scatter = np.maximum(scatter, own0 + own1)
-    # Rounding must not make what is zero negative.
+    # Rounding must not make a zero negative.
     return np.asarray(np.maximum(scatter, 0.0))
 
 
 def enough(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
-    """Whether there is traffic enough for an interval; until then it is too early.
+    """True if there is enough traffic for an interval.
 
     Parameters
     ----------
     sums : HoldoutSums
     share : float
-        Of the control, as it was configured; in (0, 1).
+        Configured share of the control; in (0, 1).
     largest : float, default 1
         The largest reward possible; infinite for revenue.
 
@@ -205,7 +205,7 @@ def enough(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
     --------
     >>> sums = HoldoutSums.empty()
     >>> sums.add([0, 1] * 100, [0, 0, 1, 0] * 50)
-    >>> bool(enough(sums, share=0.5)), bool(enough(sums, share=0.05))
+    >>> bool(has_enough_data(sums, share=0.5)), bool(has_enough_data(sums, share=0.05))
     (True, False)
     """
     n, r, rr = (np.sum(each, axis=0) for each in sums[:3])
@@ -213,18 +213,18 @@ def enough(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
         information = np.where(rr > 0, r * r / np.where(rr > 0, rr, 1.0), 0.0)
     if not math.isinf(largest):
         information = np.minimum(information, n - r / largest)
-    # Rewards that are all the same say nothing of their scatter.
+    # Equal rewards do not show their variance.
     known = (sums.counts[CONTROL] > 0) & (sums.counts[POLICY] > 0) & (n * rr > r * r * (1 + 1e-9))
     return np.asarray(known & (information * share * (1 - share) >= ENOUGH))
 
 
 def refuted(sums: Chapters, c: float, *, ratio: float = 1.0, largest: float = 1.0) -> Booleans:
-    """Whether the interval leaves out a ratio.
+    """True if the interval excludes a ratio.
 
     Parameters
     ----------
     sums : HoldoutSums, or sequence of HoldoutSums
-        With :func:`enough` traffic; of several chapters, each.
+        Each period :func:`has_enough_data`.
     c : float
         From :func:`boundary`.
     ratio : float, default 1
@@ -240,7 +240,7 @@ def ratio_ends(sums: Chapters, c: float, *, largest: float = 1.0) -> tuple[Float
     Parameters
     ----------
     sums : HoldoutSums, or sequence of HoldoutSums
-        With :func:`enough` traffic; of several chapters, each.
+        Each period :func:`has_enough_data`.
     c : float
         From :func:`boundary`.
     largest : float, default 1
@@ -276,15 +276,16 @@ def ratio_ends(sums: Chapters, c: float, *, largest: float = 1.0) -> tuple[Float
 
 
 def difference_at(sums: Chapters, ratio: Floats) -> Floats:
-    """Return the difference of mean rewards that a ratio means for the rewards there are.
+    """Return the difference of mean rewards that corresponds to a ratio, given the rewards so far.
 
-    Both have the same sign always, so that no two verdicts can contradict each other.
+    The difference always has the sign of the log ratio, so that both verdicts agree.
 
     Examples
     --------
     >>> sums = HoldoutSums.empty()
     >>> sums.add([0, 1] * 1000, [0, 0, 1, 0, 0, 1, 0, 1] * 250)
-    >>> [round(float(difference_at(sums, np.array(ratio))), 3) for ratio in (0.0, 1.0, 2.0, np.inf)]
+    >>> ratios = map(np.array, (0.0, 1.0, 2.0, np.inf))
+    >>> [round(float(difference_from_ratio(sums, ratio)), 3) for ratio in ratios]
     [-0.75, 0.0, 0.25, 0.75]
     """
     return _Standard.of(sums, math.inf).difference(ratio)
@@ -299,23 +300,23 @@ def holdout_lift(
     largest: float = 1.0,
     planned: bool = False,
 ) -> Lift:
-    """Return what the policy earned more than the control, in intervals that hold at any time.
+    """Return the lift of the policy over the control, with intervals valid at any time.
 
     The lift is the average over all decisions so far. The policy may learn and drift meanwhile;
-    the coin that makes a decision the control's must not depend on it. Where its share, its unit or
-    the control has changed, give the sums of each chapter: rewards per decision are then weighed by
-    the decisions of their chapters, of those that have traffic enough for an interval of their own.
+    the random assignment to the control must not depend on it. If the control's share or unit or the
+    control itself has changed, give the sums of each period: mean rewards are then weighted by
+    the decisions of the periods, omitting periods with too little traffic for their own interval.
 
     Parameters
     ----------
     sums : HoldoutSums, or sequence of HoldoutSums
-        Of closed decisions, in the order in which they were made; of each chapter.
+        Of closed decisions, in the order in which they were made; one for each period.
     share : float, or sequence of float
-        Of the control, as it was configured; in (0, 1); in each chapter.
+        Configured share of the control, in (0, 1); one for each period.
     confidence : float, default 0.95
-        Probability that no look at the interval ever misleads: 0.9, 0.95 or 0.99.
+        Probability that the interval is right at all times: 0.9, 0.95 or 0.99.
     comparisons : int, default 1
-        How many intervals are to hold together.
+        Number of intervals that hold simultaneously.
     largest : float, default 1
         The largest reward possible; infinite for revenue, which may be any amount.
     planned : bool, default False
@@ -324,7 +325,7 @@ def holdout_lift(
     Returns
     -------
     Lift
-        Its claim is ``early`` until there is traffic enough.
+        Its claim is ``early`` until there is enough traffic.
 
     Raises
     ------
@@ -334,11 +335,11 @@ def holdout_lift(
     Warns
     -----
     AssumptionWarning
-        If the control's share of the decisions is far from the one given.
+        If the control's share of the decisions is far from the configured one.
 
     References
     ----------
-    See benchmarks/FORMULAS.md, and benchmarks/PROOF.md for how often it errs.
+    See benchmarks/FORMULAS.md, and benchmarks/PROOF.md for error rates.
 
     Examples
     --------
@@ -354,7 +355,7 @@ def holdout_lift(
         if (earned := chapter.totals.sum() / max(1.0, chapter.counts.sum())) > largest * (1 + 1e-9):
             remedy = f"the control and the policy earned {earned:.3g} a decision; give the largest reward"
             raise InvalidValue("largest", largest, remedy)
-    # Of chapters, the service says so itself.
+    # With several periods, the service reports mismatches itself.
     for one in [sums] if isinstance(sums, HoldoutSums) else ():
         if share_evidence(independent_counts(one), shares[0]) > SURE:
             doubt = f"share: Do not trust this: the control has {one.counts[CONTROL] / one.counts.sum():.3g} "

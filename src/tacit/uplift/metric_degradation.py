@@ -1,12 +1,12 @@
-"""Which arms do harm: a metric of each arm against that of one arm, weighed by propensities.
+"""Detect arms that degrade a metric: compare each arm's metric with a baseline arm's, by propensities.
 
-Each arm is held against the baseline over the decisions that could show both, so that arms may come
-and go, and requests may offer some of them. A decision that showed the arm A with the propensity q scores
-±(w/q)·(x − m): x is its amount, m the mean amount of the decisions before, + for the arm, − for the
-baseline. Its mean is w times the difference of both arms' amounts, whatever w and m are that were known
-before the draw. So w is pr/(p + r), where p and r are how likely both were to be shown as far as that was
-known: by the propensity of what was shown last for the key, and by how often the others were lately. A
-weight of 1/q alone, which a policy that has learned makes huge, would hide all harm.
+Each arm is compared with the baseline over the decisions that offer both, so that arms may be added
+and removed, and requests may offer some of them. A decision that showed the arm A with the propensity q has
+the score ±(w/q)·(x − m): x is its amount, m the mean amount of the earlier decisions, + for the arm, − for
+the baseline. Its mean is w times the difference of both arms' mean amounts, for any w and m that are
+determined before the draw. w is pr/(p + r), where p and r are predictions of both arms' propensities:
+from the propensity of the last arm shown for the key, and from recent frequencies of the others. A
+weight of 1/q alone, which is huge for a policy that has learned, would make intervals too wide.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, boundary
 from tacit.uplift.propensity_lift import ENOUGH
 
 BLOCK = 64
-"""How often arms were shown is taken into the weights each time after so many decisions."""
+"""Number of decisions between two updates of the arms' frequencies."""
 KEPT = 1 - 1 / 200
-"""What counts of what was shown of a key, after one more decision."""
+"""Decay of a key's frequencies with each decision."""
 PRIOR = 0.5
-"""As if each arm had been shown so often."""
+"""Pseudo-count of each arm."""
 BUCKETS = 512
-"""Keys are hashed into so many; those of one bucket share a weight."""
+"""Number of buckets of keys; keys of one bucket share weights."""
 LEAST = 1e-4
-"""What arms are taken for likely to be shown, at least, that were not shown last."""
+"""Least predicted probability of all arms but the last one shown, together."""
 N, TOTAL, SQUARE, WEIGHT, D, DD, GG = range(7)
 ARRAYS = "sums", "known", "fresh", "last"
 
 
 def buckets_of(keys: Sequence[str]) -> Ints:
-    """Return the buckets of keys: how often arms are shown differs by key."""
+    """Return the bucket of each key, for frequencies by key."""
     return np.array([zlib.crc32(key.encode()) % BUCKETS for key in keys], np.int64)
 
 
 class HarmSums:
-    """Sums of a metric for each arm against the baseline, kept in constant time.
+    """Sums of a metric for each arm against the baseline, updated in constant time.
 
     Parameters
     ----------
@@ -51,27 +51,29 @@ class HarmSums:
     Attributes
     ----------
     sums : array of float64, shape (7, arms)
-        Of the decisions that could show both: how many, their amounts, and squares of these; then weights,
-        scores, squares of these, and squares of w/q. Of the baseline nothing.
+        Over the decisions that offer both arms: number, sums of amounts, and of their squares; then of
+        weights, of scores, of their squares, and of squares of w/q. 0 for the baseline.
     known, fresh : array of float64, shape (512, arms)
-        How often each arm was shown lately in each bucket of keys, before this block of decisions and in it.
+        Decayed frequency of each arm in each bucket of keys, before this block of decisions and in it.
     last : array of float64, shape (2, 512)
-        The arm that was shown last in each, and its propensity.
+        The last arm shown in each bucket, and its propensity.
     seen : int
-        Decisions.
+        Number of decisions.
 
     Notes
     -----
-    The intervals of :func:`~tacit.uplift.boundary` hold at any time, and :func:`comparisons_of` says how
-    wide they are so that those of all arms hold together. See benchmarks/GUARDRAIL.md for how often it errs.
+    The intervals of :func:`~tacit.uplift.boundary` are valid at any time, and with the counts of
+    :func:`count_comparisons` those of all arms hold simultaneously. See benchmarks/GUARDRAIL.md for error
+    rates.
 
     Examples
     --------
-    >>> sums, shown = HarmSums(arms=2), np.arange(8000) % 2
+    >>> sums, shown = DegradationSums(arms=2), np.arange(8000) % 2
     >>> returned = shown * (np.arange(8000) % 10 == 1)
     >>> sums.add(shown, returned, np.full(8000, 0.5), np.ones((8000, 2), bool), baseline=0)
-    >>> harms = sums.harms(margin=0.02, better="less", comparisons=comparisons_of(2, begun=2))
-    >>> {arm: round(harm.estimate, 2) for arm, harm in harms.items()}
+    >>> comparisons = count_comparisons(2, initial=2)
+    >>> found = sums.find_degradations(margin=0.02, better="less", comparisons=comparisons)
+    >>> {arm: round(interval.estimate, 2) for arm, interval in found.items()}
     {1: 0.2}
     """
 
@@ -82,7 +84,7 @@ class HarmSums:
         self.seen = 0
 
     def reach(self, arms: int) -> None:
-        """Have room for so many arms, at least as many as there were."""
+        """Grow the arrays to this number of arms."""
         new = ((0, 0), (0, arms - self.sums.shape[1]))
         self.sums, self.known, self.fresh = (
             np.pad(each, new) for each in (self.sums, self.known, self.fresh)
@@ -97,7 +99,7 @@ class HarmSums:
         baseline: int,
         buckets: Ints | None = None,
     ) -> None:
-        """Add closed decisions, one after the other, in the order in which they were made.
+        """Add closed decisions in the order in which they were made.
 
         Parameters
         ----------
@@ -106,13 +108,13 @@ class HarmSums:
         amounts : array of float, shape (n,)
             Of the metric.
         propensities : array of float, shape (n,)
-            With what probability each was shown; in (0, 1].
+            Probability of each arm shown; in (0, 1].
         offered : array of bool, shape (n, arms)
-            Which arms each could show.
+            Which arms were on offer in each decision.
         baseline : int
-            The arm that the others are held against.
+            The arm that the others are compared with.
         buckets : array of int, shape (n,), optional
-            Of their keys (:func:`buckets_of`); by default there is one key.
+            Buckets of the keys (:func:`hash_keys`); by default there is one key.
         """
         arms: Ints = np.asarray(shown, np.int64)
         places: Ints = np.zeros_like(arms) if buckets is None else buckets
@@ -132,7 +134,10 @@ class HarmSums:
                 self.fresh = np.zeros_like(self.fresh)
 
     def _last(self, arms: Ints, q: Floats, places: Ints) -> Floats:
-        """Return what was shown before each decision in its bucket, and its propensity; note them."""
+        """Return the last arm shown before each decision in its bucket, and its propensity.
+
+        Also updates ``last``.
+        """
         order = np.argsort(places, kind="stable")
         sorted_places, own = places[order], np.array([arms, q])[:, order]
         before = np.hstack([np.zeros((2, 1)), own[:, :-1]])
@@ -145,7 +150,7 @@ class HarmSums:
         return found
 
     def _likely(self, places: Ints, last: Floats) -> Floats:
-        """Return how likely each arm was to be shown, as far as that was known before the draw."""
+        """Predict each arm's propensity from data before the decision."""
         lately = self.known[places] + PRIOR
         rows, shown = np.arange(len(places)), last[0].astype(np.int64)
         known = last[1] > 0
@@ -157,6 +162,7 @@ class HarmSums:
         return np.asarray(likely, np.float64)
 
     def _add(self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats) -> None:
+        """Add the scores of a block of decisions, given the predicted propensities ``p``."""
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
         weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))
@@ -175,7 +181,7 @@ class HarmSums:
         comparisons: Sequence[int],
         confidence: float = 0.95,
     ) -> dict[int, Interval]:
-        """Return the arms whose metric is worse than the baseline's by more than a margin, without doubt.
+        """Return the arms whose metric is significantly worse than the baseline's by more than a margin.
 
         Parameters
         ----------
@@ -184,19 +190,19 @@ class HarmSums:
         better : str
             Whether ``more`` of the metric is better, or ``less``.
         comparisons : sequence of int
-            Of each arm, as :func:`comparisons_of` says.
+            Of each arm, from :func:`count_comparisons`.
         confidence : float, default 0.95
-            Probability that no arm is ever named wrongly: 0.9, 0.95 or 0.99.
+            Probability that no arm is ever reported wrongly: 0.9, 0.95 or 0.99.
 
         Returns
         -------
         dict of int to Interval
-            Of each such arm, by how much its metric exceeds the baseline's.
+            From each such arm to its metric minus the baseline's, per decision.
         """
         n, total, square, weight, d, dd, gg = self.sums
         known = (weight > 0) & (gg > 0) & (square > 0)
         n, weight = np.maximum(n, 1), np.where(known, weight, 1.0)
-        # So many rewards of one arm against the other say as much.
+        # The information, as a number of amounts in an unweighted comparison.
         enough = known & (total**2 * weight**2 >= ENOUGH * n * square * gg)
         variance = np.maximum(square / n - (total / n) ** 2, 0.0)
         spread = np.sqrt(np.maximum(np.maximum(dd - d * d / n, 0.0), variance * gg))
@@ -215,7 +221,7 @@ class HarmSums:
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> HarmSums:
-        """Return the sums that :meth:`saved` gave."""
+        """Return the sums from the JSON data of :meth:`as_dict`."""
         made = cls(len(saved["sums"][0]))
         for name in ARRAYS:
             setattr(made, name, np.array(saved[name], np.float64))
@@ -224,7 +230,7 @@ class HarmSums:
 
 
 def _running(before: Floats, *rows: npt.ArrayLike) -> Floats:
-    """Return running sums from the first row on: the same bits however decisions are parted."""
+    """Return running sums of rows, so that the bits do not depend on batch sizes."""
     each = np.empty((len(rows), len(np.asarray(rows[0])) + 1, before.shape[1]))
     each[:, 0] = before
     for sums, row in zip(each, rows, strict=True):
@@ -233,21 +239,21 @@ def _running(before: Floats, *rows: npt.ArrayLike) -> Floats:
 
 
 def comparisons_of(arms: int, begun: int) -> list[int]:
-    """Return among how many comparisons each arm's counts, so that all of them hold together.
+    """Return the number of comparisons for each arm's interval, so that all hold simultaneously.
 
-    An arm of the beginning has the K-th part of the error, K of them K − 1 parts without the baseline;
-    the j-th arm, if it came later, 1/(j(j + 1)), which is 1/K for all that may ever come.
+    Each of K initial arms has a K-th of the error, so the K − 1 arms besides the baseline have (K − 1)/K;
+    the j-th arm, if it was added later, has 1/(j(j + 1)), in total 1/K for any number of later arms.
 
     Parameters
     ----------
     arms : int
-        All that there ever were.
-    begun : int
-        How many there were in the beginning, the baseline one of them.
+        Number of all arms, including removed ones.
+    initial : int
+        Number of arms at the beginning, including the baseline.
 
     Examples
     --------
-    >>> comparisons_of(5, begun=3)
+    >>> count_comparisons(5, initial=3)
     [3, 3, 3, 12, 20]
     """
     return [begun if arm < begun else arm * (arm + 1) for arm in range(arms)]

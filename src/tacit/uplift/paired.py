@@ -1,9 +1,9 @@
-"""Preferences from paired comparisons: interleaved lists, of which both rankers are a part.
+"""Preferences from paired comparisons of two rankers by interleaved lists.
 
-Every search gives a difference of credit, the left ranker's minus the right one's. Its mean is
-followed over all searches, those without clicks and those on which the rankers agree included, by
-sums that are kept in constant time. Searches of one user or session depend on one another, so
-that the variance is at least that between buckets of units.
+Every search has a difference of credit, the left ranker's minus the right one's. Its mean is
+estimated over all searches, including searches without clicks and with equal rankings, from
+sums that are updated in constant time. Searches of one user or session depend on one another, so
+the variance is at least that between buckets of units.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ DECIDED = 20.0
 """The least sum of squared differences, in units of their mean size, for an interval."""
 
 UNITS = 8.0
-"""The least number of buckets between which the evidence is spread, for an interval."""
+"""The least effective number of buckets of units with a difference, for an interval."""
 
 
 def bucket_of(unit: str) -> int:
-    """Return the bucket of a user, a session, or a search that is its own unit; from 0 to 127.
+    """Return the bucket, from 0 to 127, of a unit: a user, a session or a search.
 
     Examples
     --------
-    >>> bucket_of("user 1"), bucket_of("user 2")
+    >>> hash_unit("user 1"), hash_unit("user 2")
     (43, 37)
     """
     digest = hashlib.blake2b(unit.encode(), digest_size=8).digest()
@@ -40,17 +40,16 @@ def bucket_of(unit: str) -> int:
 
 
 class PairSums(NamedTuple):
-    """What searches said of two rankers, as sums.
+    """Sums over searches for a pair of rankers.
 
-    More axes behind those below are experiments side by side, which everything but :meth:`add`
-    takes.
+    Additional trailing axes hold parallel experiments; all methods but :meth:`add` support them.
 
     Attributes
     ----------
     sums : array of float64, shape (4, …)
-        Searches; differences of credit; their sizes; their squares.
+        Number of searches; sums of differences of credit, of their absolute values, of their squares.
     buckets : array of float64, shape (2, 128, …)
-        Per bucket of units: searches, and differences.
+        Per bucket of units: number of searches, and sum of differences.
 
     Examples
     --------
@@ -65,23 +64,23 @@ class PairSums(NamedTuple):
 
     @classmethod
     def empty(cls) -> PairSums:
-        """Return sums of nothing."""
+        """Return sums over no searches."""
         return cls(np.zeros(4), np.zeros((2, BUCKETS)))
 
     def add(self, differences: npt.ArrayLike, units: Sequence[str]) -> None:
-        """Add searches, one after the other.
+        """Add searches.
 
         Parameters
         ----------
         differences : array of float, shape (n,)
-            The left ranker's credit minus the right one's; 0 where nothing was clicked, where
-            both earned the same, and where both lists are the same.
+            The left ranker's credit minus the right one's; 0 without clicks, with equal credit, and
+            with equal rankings.
         units : sequence of str
-            Whose the searches are: the user, the session, or the search itself.
+            The unit of each search: the user, the session, or the search itself.
         """
         d = np.asarray(differences, np.float64)
         places: Ints = np.array([bucket_of(unit) for unit in units], np.int64)
-        # Unlike sums over the array, this gives the same bits however searches are parted.
+        # Unlike np.sum, np.add.at gives the same bits for any batch sizes.
         for row, amount in enumerate((np.ones_like(d), d, np.abs(d), d * d)):
             np.add.at(self.sums, np.full(len(d), row), amount)
         np.add.at(self.buckets[0], places, 1.0)
@@ -99,7 +98,7 @@ class PairSums(NamedTuple):
 
     @property
     def searches(self) -> Floats:
-        """How many searches there are."""
+        """Number of searches."""
         return np.asarray(self.sums[0])
 
     @property
@@ -109,7 +108,7 @@ class PairSums(NamedTuple):
 
     @property
     def _apart(self) -> tuple[Floats, Floats]:
-        """The sum of squares about the mean: of searches, and between buckets."""
+        """Sums of squares about the mean: of searches, and between buckets."""
         within = self.sums[3] - self.sums[1] * self.mean
         between = np.sum((self.buckets[1] - self.mean * self.buckets[0]) ** 2, axis=0)
         return np.maximum(within, 0.0), BUCKETS / (BUCKETS - 1) * between
@@ -121,16 +120,16 @@ class PairSums(NamedTuple):
 
     @property
     def dispersion(self) -> Floats:
-        """How much more the mean scatters than if searches were independent; at least 1.
+        """Variance of the mean relative to independent searches (the design effect); at least 1.
 
-        One user's searches are alike, so that they say less than as many users' would.
+        Searches of a user are correlated, so they are less informative than searches of as many users.
         """
         within, between = self._apart
         return np.asarray(np.maximum(between / np.where(within > 0, within, 1.0), 1.0))
 
     @property
     def enough(self) -> Booleans:
-        """Whether there are clicks and units enough for an interval; until then it is too early."""
+        """True if there are enough clicks and units for an interval."""
         _, _, size, square = self.sums
         squares = self.buckets[1] ** 2
         spread = squares.sum(axis=0) ** 2 / np.maximum((squares**2).sum(axis=0), 1e-300)
@@ -139,36 +138,36 @@ class PairSums(NamedTuple):
 
     @property
     def score(self) -> Floats:
-        """The mean difference over its standard error; 0 where it is too early."""
+        """The mean difference over its standard error; 0 without enough data."""
         error = self.error
         known = self.enough & (error > 0)
         return np.asarray(np.where(known, self.mean / np.where(known, error, 1.0), 0.0))
 
 
 def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -> Lift:
-    """Return which of two rankers is preferred, to be looked at whenever one likes.
+    """Return the preference between two rankers, valid at any time.
 
     Parameters
     ----------
     sums : PairSums
     confidence : float, default 0.95
-        Probability that no look ever misleads: 0.9, 0.95 or 0.99.
+        Probability that the interval is right at all times: 0.9, 0.95 or 0.99.
     comparisons : int, default 1
-        How many such statements are to hold together.
+        Number of preferences that hold simultaneously.
 
     Returns
     -------
     Lift
-        Its claim is ``better`` where the left ranker is; the difference is of credit per search.
+        Its claim is ``better`` if the left ranker is better; the difference is of credit per search.
 
     Raises
     ------
     InvalidValue
-        If the confidence is another one.
+        If the confidence is not one of these.
 
     References
     ----------
-    The boundary of benchmarks/FORMULAS.md; how often it errs, and for which users, docs/interleaving.md.
+    The boundary of benchmarks/FORMULAS.md; error rates in docs/interleaving.md.
 
     Examples
     --------
@@ -187,10 +186,9 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
 
 
 def chance_of_score(score: float) -> float:
-    """Return the probability, at most, that a score ever gets so far from 0 without a difference.
+    """Return the anytime-valid p-value of a score: a bound on ever exceeding it without a difference.
 
-    It is a p-value that holds at every look, by the formula that the boundaries of several
-    comparisons come from: c² grows by 2 ln m.
+    It inverts the formula of boundaries for m comparisons: c² grows by 2 ln m.
 
     Examples
     --------
@@ -202,14 +200,14 @@ def chance_of_score(score: float) -> float:
 
 
 def discoveries(chances: Sequence[float], share: float = 0.05) -> list[bool]:
-    """Return which of several segments differ, with few false ones among them.
+    """Return which segments differ significantly, with a bounded false discovery rate.
 
     Parameters
     ----------
     chances : sequence of float
         A p-value for each segment, such as :func:`chance_of_score`.
     share : float, default 0.05
-        Of what is returned, so much is false at most, on average; in (0, 1].
+        False discovery rate; in (0, 1].
 
     Raises
     ------

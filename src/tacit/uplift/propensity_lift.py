@@ -1,8 +1,8 @@
-"""Lift without a holdout: what was shown, weighed by the chances with which it was.
+"""Lift without a holdout, from logged propensities.
 
-A decision that showed arm A with the propensity q scores coef·(r − m), where coef compares what
-the policy would have shown with what a control would have, over q, and m is the mean reward of
-the decisions before. Its mean is the difference between the two, whatever m is.
+A decision that showed arm A with the propensity q has the score coef·(r − m), where coef is the policy's
+probability of A minus the control's, over q, and m is the mean reward of the earlier decisions.
+The mean score estimates the difference of mean rewards between the two, for any m.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ ENOUGH = 10.0
 """The least information, in rewards over the mean square of coef, for an interval."""
 
 UNEVEN = 0.01
-"""So far apart, as a share, may chances be that are called even: a third may be written as 0.33."""
+"""Relative tolerance of equal probabilities: a third may be written as 0.33."""
 
 CHANCE = 4.0
-"""By how many standard errors an average may miss what it should be, at whichever look."""
+"""Standard errors by which a mean may deviate from its expectation, at any time."""
 
 
 class Scores(NamedTuple):
-    """Sums of one comparison.
+    """Sums of scores for one comparison.
 
     Attributes
     ----------
     n : array of float64
-        Decisions.
+        Number of decisions.
     total, square : array of float64
         Sums of their rewards, and of the rewards' squares.
     d, dd : array of float64
         Sums of the scores, and of their squares.
     gg, g : array of float64
-        Sums of coef² and of coef. Those of coef average 0 where all that the control shows could be shown.
+        Sums of coef² and of coef. The mean of coef is 0 if every arm of the control could be shown.
     """
 
     n: Any
@@ -53,22 +53,22 @@ class Scores(NamedTuple):
 
     @property
     def enough(self) -> Booleans:
-        """Whether there is traffic enough for an interval."""
+        """True if there is enough traffic for an interval."""
         square, gg = (np.where(self.square > 0, self.square, 1.0), np.where(self.gg > 0, self.gg, 1.0))
         information = self.total * self.total / square * self.n / gg
         return np.asarray((self.square > 0) & (self.gg > 0) & (information >= ENOUGH))
 
     @property
     def even(self) -> bool:
-        """Whether what was shown was as likely as the control shows it: then there is nothing to compare."""
+        """True if policy and control have the same propensities, so that there is nothing to compare."""
         return bool(self.n and self.gg <= UNEVEN * UNEVEN * self.n)
 
     @property
     def covered(self) -> bool:
-        """Whether all that the control shows could be shown: coefs average 0, but for chance and rounding.
+        """True if every arm of the control could be shown: the mean of coef is 0 within error.
 
-        Where an arm that was on offer is as good as never shown to somebody, its weight is missing from the
-        average, and what it would have earned from the comparison.
+        If an arm on offer is practically never shown in some decisions, its weight is missing from the
+        mean of coef, and its reward from the comparison.
         """
         if not self.n:
             return True
@@ -76,10 +76,10 @@ class Scores(NamedTuple):
         return bool(mean <= UNEVEN + CHANCE * np.sqrt(max(self.gg / self.n - mean * mean, 0.0) / self.n))
 
     def ends(self, c: float) -> tuple[Floats, Floats]:
-        """Return the ends of the interval of the difference.
+        """Return the ends of the interval of the difference, of half-width ``c`` standard errors.
 
-        The variance is at least that of scores whose rewards do not depend on what was shown:
-        what was realised alone understates it where weights are heavy.
+        The variance is at least that of scores whose rewards are independent of the arms shown:
+        the empirical variance alone is too small if weights are heavy.
         """
         n = np.maximum(self.n, 1)
         variance = np.maximum(self.square / n - (self.total / n) ** 2, 0.0)
@@ -88,22 +88,22 @@ class Scores(NamedTuple):
         return np.asarray(self.d / n - radius), np.asarray(self.d / n + radius)
 
     def lift(self, confidence: float = 0.95, comparisons: int = 1) -> Lift:
-        """Return the difference of mean rewards, in an interval that holds at any time.
+        """Return the difference of mean rewards, with an interval valid at any time.
 
-        A ratio is not estimated. The interval is right in the limit of much traffic; where a
-        guarantee is demanded, see the ``anytime`` intervals of ``tacit.off_policy``.
+        A ratio is not estimated. The interval is asymptotic; for a
+        guarantee, see the ``anytime`` intervals of ``tacit.off_policy``.
 
         Parameters
         ----------
         confidence : float, default 0.95
             0.9, 0.95 or 0.99.
         comparisons : int, default 1
-            How many intervals are to hold together.
+            Number of intervals that hold simultaneously.
 
         Raises
         ------
         InvalidValue
-            If the confidence is another one.
+            If the confidence is not one of these.
         """
         c = boundary(confidence, comparisons)
         if not self.enough or self.even:
@@ -114,22 +114,22 @@ class Scores(NamedTuple):
 
 
 class ScoreSums(NamedTuple):
-    """Sums for all comparisons that logged propensities allow, kept in constant time.
+    """Sums for comparisons of the policy with arms and with uniform choice, updated in constant time.
 
     Attributes
     ----------
     overall : array of float64, shape (3,)
-        Decisions, rewards, squares of rewards.
+        Number of decisions, sum of rewards, sum of their squares.
     policy, uniform : array of float64, shape (3,) and (4,)
-        Of the policy's own value, and of its difference from arms drawn uniformly: scores, their
-        squares, and coef²; of the latter coef, too.
+        For the policy's value, and for its difference from uniform choice: sums of scores, of their
+        squares, and of coef²; for the latter also of coef.
     arms : array of float64, shape (5, arms)
-        Of each arm's value: scores, their squares, coef²; then the products of the arm's and the
-        policy's scores, and of their coefs.
+        For each arm's value: sums of scores, of their squares, and of coef²; then of the products of the
+        arm's and the policy's scores, and of their coefs.
 
     Notes
     -----
-    See benchmarks/FORMULAS.md. Propensities must have a floor, such as an exploration floor or a share of
+    See benchmarks/FORMULAS.md. Propensities must have a lower bound, from an exploration floor or a share of
     uniform decisions; the smaller they are, the wider the intervals.
 
     Examples
@@ -137,7 +137,7 @@ class ScoreSums(NamedTuple):
     >>> sums = ScoreSums.empty(arms=2)
     >>> shown = np.arange(4000) % 2
     >>> sums.add(shown, shown * (np.arange(4000) % 3 == 0), np.full(4000, 0.5))
-    >>> lift = sums.between(1, 0).lift()
+    >>> lift = sums.compare_arms(1, 0).lift()
     >>> lift.claim, round(lift.difference.estimate, 2)
     ('better', 0.33)
     """
@@ -149,7 +149,7 @@ class ScoreSums(NamedTuple):
 
     @classmethod
     def empty(cls, arms: int) -> ScoreSums:
-        """Return sums of nothing, for a number of arms."""
+        """Return sums over no decisions, for this number of arms."""
         return cls(np.zeros(3), np.zeros(3), np.zeros(4), np.zeros((5, arms)))
 
     def add(
@@ -160,7 +160,7 @@ class ScoreSums(NamedTuple):
         policy: npt.ArrayLike | None = None,
         offered: npt.ArrayLike | None = None,
     ) -> None:
-        """Add closed decisions, one after the other, in the order in which they were made.
+        """Add closed decisions in the order in which they were made.
 
         Parameters
         ----------
@@ -168,12 +168,11 @@ class ScoreSums(NamedTuple):
             The arms shown.
         rewards : array of float, shape (n,)
         propensities : array of float, shape (n,)
-            With what probability each was shown; in (0, 1].
+            Probability of each arm shown; in (0, 1].
         policy : array of float, shape (n,), optional
-            With what probability the policy alone would have shown it, where a holdout took part
-            in the propensity.
+            Probability of each arm shown under the policy alone, if the propensity includes a holdout.
         offered : array of int, shape (n,), optional
-            How many arms there were to show; all by default.
+            Number of arms on offer; all by default.
 
         Raises
         ------
@@ -195,25 +194,25 @@ class ScoreSums(NamedTuple):
         np.add.at(self.arms, (ROWS, arms), kept)
 
     def _means_before(self, rewards: Floats) -> Floats:
-        """Return the mean reward before each decision; count them all."""
+        """Return the mean reward before each decision; add all decisions to ``overall``."""
         ones = np.ones_like(rewards)
         running = _running(self.overall, ones, rewards, rewards * rewards)
         self.overall[:] = running[:, -1]
         return np.asarray(running[1, :-1] / np.maximum(running[0, :-1], 1))
 
     def over_uniform(self) -> Scores:
-        """Return the comparison of the policy with arms drawn uniformly."""
+        """Return the comparison of the policy with uniform choice."""
         return self._scores(self.uniform)
 
     def over(self, arm: int) -> Scores:
-        """Return the comparison of the policy with one arm, which was always to be had."""
+        """Return the comparison of the policy with one arm, which must always have been on offer."""
         d, dd, gg, products, coefs = self.arms[:, arm]
         own = self.policy
         compared = own[0] - d, own[1] + dd - 2 * products, own[2] + gg - 2 * coefs
         return self._scores(compared)
 
     def between(self, arm: int, other: int) -> Scores:
-        """Return the comparison of two arms, which were always to be had."""
+        """Return the comparison of two arms, which must always have been on offer."""
         (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
         return self._scores((d - d2, dd + dd2, gg + gg2))
 
@@ -230,20 +229,21 @@ class ScoreSums(NamedTuple):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ScoreSums:
-        """Return the sums that :meth:`as_dict` gave."""
+        """Return the sums from the JSON data of :meth:`as_dict`."""
         made = cls(*(np.array(data[name], np.float64) for name in cls._fields))
-        # The first 0.3 had no sum of coef.
+        # Data from the first 0.3 release lacks the sum of coef.
         return made._replace(uniform=np.append(made.uniform, np.zeros(4 - len(made.uniform))))
 
 
 def _add(sums: Floats, coef: Floats, apart: Floats) -> None:
+    """Add the scores of decisions, coef times deviation from the mean, to sums."""
     score = coef * apart
     columns = score, score * score, coef * coef, coef
     sums[:] = _running(sums, *columns[: len(sums)])[:, -1]
 
 
 def _running(before: Floats, *columns: Floats) -> Floats:
-    """Return running sums of columns, from the left: the same bits however they are parted."""
+    """Return running sums of columns, left to right, so that the bits do not depend on batch sizes."""
     each = np.empty((len(columns), len(columns[0]) + 1))
     each[:, 0] = before
     each[:, 1:] = columns
@@ -251,16 +251,16 @@ def _running(before: Floats, *columns: Floats) -> Floats:
 
 
 class Winner(NamedTuple):
-    """Which arm is best, if that can be said.
+    """The best arm, if it is significantly better.
 
     Attributes
     ----------
     leader : int
         The arm with the best estimate.
     declared : bool
-        Whether it beats every other one, without doubt.
+        True if it significantly beats every other arm.
     behind : list of Interval
-        By how much each of the arms earns less than the leader, per decision; the leader's own is 0.
+        Leader's mean reward per decision minus each arm's; 0 for the leader.
     """
 
     leader: int
@@ -269,29 +269,30 @@ class Winner(NamedTuple):
 
 
 def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None = None) -> Winner | None:
-    """Return which arm is best, on average over all decisions so far.
+    """Return the best arm on average over all decisions so far.
 
-    The means may drift together, as they do over a day: counts of clicks would then declare false
-    winners, propensities do not. Where the arms drift apart, it is said of these decisions alone.
+    The arms' means may drift together, as over a day: click counts could then declare a false
+    winner, this weighting by propensities does not. If arms drift apart, the result is about these
+    decisions only.
 
     Parameters
     ----------
     sums : ScoreSums
         Of decisions that could show every one of these arms.
     confidence : float, default 0.95
-        Probability that no look ever declares a false winner: 0.9, 0.95 or 0.99.
+        Probability that no false winner is ever declared: 0.9, 0.95 or 0.99.
     arms : sequence of int, optional
-        Those to compare; all by default.
+        Arms to compare; all by default.
 
     Returns
     -------
     Winner or None
-        None if there is but one arm, or too little traffic.
+        None if there is only one arm, or too little traffic.
 
     Raises
     ------
     InvalidValue
-        If the confidence is another one.
+        If the confidence is not one of these.
 
     References
     ----------

@@ -1,8 +1,7 @@
-"""Guardrails, and what is said of a lift in words: the same on the page, over HTTP, in a terminal."""
+"""Guardrails, and sentences on a lift for the page, the HTTP API and the terminal."""
 
-# 1. ``guarded``: whether a metric was harmed.
-# 2. A sentence a function, for lift, planner, time, traffic, winner and guardrail; each says what to do
-#    where it can.
+# 1. ``guardrail_status``: whether a metric got worse.
+# 2. Sentences on lift, planning, dates, traffic, winner and guardrails, with a remedy if there is one.
 # 3. Numbers in words.
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ Safety = Literal["early", "harm", "safe", "unknown"]
 def guarded(
     lift: Lift, margin: float = 0.0, *, better: Literal["more", "less"] = "more", span: float = 1.0
 ) -> Safety:
-    """Return whether a metric was harmed.
+    """Return whether a guardrail metric got worse than the control's.
 
     Parameters
     ----------
     lift : Lift
-        Of the metric; where m metrics are watched, of ``comparisons=m``.
+        Of the metric; with m guardrail metrics, computed with ``comparisons=m``.
     margin : float, default 0
-        How much worse it may be, as a share of the control's; in [0, 1). Without a ratio, as a
+        Tolerated degradation, as a share of the control's metric; in [0, 1). Without a ratio, as a
         share of the ``span``.
     better : str, default "more"
-        Whether ``more`` of it is better or ``less``.
+        Whether ``more`` of the metric is better or ``less``.
     span : float, default 1
-        From the least amount to the largest, where there is a difference only.
+        The largest amount minus the least, used if there is a difference only.
 
     Returns
     -------
     str
-        ``harm`` if it is worse without doubt, ``safe`` if it is not worse than the margin, else
+        ``harm`` if it is significantly worse, ``safe`` if it is not worse by more than the margin, else
         ``unknown``; ``early`` if there is too little traffic.
 
     Raises
@@ -55,9 +54,9 @@ def guarded(
     Examples
     --------
     >>> from tacit.uplift import Interval
-    >>> guarded(Lift("undecided", Interval(1.0, 0.99, 1.01)), margin=0.02)
+    >>> guardrail_status(Lift("undecided", Interval(1.0, 0.99, 1.01)), margin=0.02)
     'safe'
-    >>> guarded(Lift("worse", Interval(0.9, 0.85, 0.95)), margin=0.02)
+    >>> guardrail_status(Lift("worse", Interval(0.9, 0.85, 0.95)), margin=0.02)
     'harm'
     """
     margin = checks.number("margin", margin, 0.0, 1.0)
@@ -74,7 +73,7 @@ def guarded(
     return "safe" if kept else "unknown"
 
 
-# ---- What is said of a lift in words: the same ones on the page, over HTTP and on the command line
+# ---- Sentences on a lift, for the page, the HTTP API and the command line
 
 ANY_TIME = "You may look at this at any time."
 EARLY = "Too early: the control has had too little traffic."
@@ -89,16 +88,16 @@ def lift_sentence(
     who: str = "Learning",
     whom: str = "the control",
 ) -> str:
-    """Return what a lift claims.
+    """Return a sentence on a lift, with its estimate and interval.
 
     Parameters
     ----------
     lift : Lift
     days : float, optional
-        In how many a lift of ``shown`` would show, 4 times in 5, at today's traffic.
+        Number of days until a lift of ``shown`` is shown, with a power of 0.8, at today's traffic.
     shown : float, default 0.1
     who, whom : str, optional
-        What earned that, and what it is compared with.
+        Names of the policy and of the control.
 
     Examples
     --------
@@ -133,7 +132,7 @@ def lift_sentence(
 
 
 def planner_sentence(days: float, shown: float = 0.1) -> str:
-    """Return when a lift would show.
+    """Return a sentence on the time until a lift is shown, for a running experiment.
 
     Examples
     --------
@@ -148,18 +147,18 @@ def planner_sentence(days: float, shown: float = 0.1) -> str:
 
 
 def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, share: float = 0.1) -> str:
-    """Return when a lift would show, for who has not begun.
+    """Return a sentence on the time until a lift is shown, for an experiment that has not begun.
 
     Parameters
     ----------
     decisions : float
-        That it takes, of both groups.
+        Number of decisions needed, of both groups.
     days : float or None
-        In which these come, if that is known.
+        Number of days with so many decisions, if known.
     shown : float, default 0.1
         The lift.
     share : float, default 0.1
-        Of the control.
+        Share of the control.
 
     Examples
     --------
@@ -176,13 +175,14 @@ def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, shar
 
 
 def _when(days: float) -> str:
+    """Return a number of days in words."""
     if days < 1:
         return "less than a day"
     return "about a day" if days < 1.5 else f"about {_rounded(days)} days"
 
 
 def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
-    """Return since when the average is, and what changed last meanwhile.
+    """Return a sentence on the beginning of the period that a lift covers, and on the last change in it.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
 
 
 def day(moment: datetime, now: datetime) -> str:
-    """Return a day in words, with its year where that is not this one.
+    """Return a date in words, with its year unless it is the current one.
 
     Examples
     --------
@@ -206,14 +206,14 @@ def day(moment: datetime, now: datetime) -> str:
 
 
 def counted_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
-    """Return when a lift was worked out, from how much, and what does not count yet.
+    """Return a sentence on the time of a lift's computation, its decisions, and the pending ones.
 
     Examples
     --------
     >>> noon = datetime(2026, 5, 3, 12)
-    >>> counted_sentence(noon, 8000)
+    >>> count_sentence(noon, 8000)
     'As of 3 May 12:00:00 (UTC), over 8,000 decisions.'
-    >>> print(counted_sentence(noon, 8000, 20, noon.replace(minute=5)))
+    >>> print(count_sentence(noon, 8000, 20, noon.replace(minute=5)))
     As of 3 May 12:00:00 (UTC), over 8,000 decisions.
     20 decisions do not count yet, as windows are open until 12:05:00 (UTC).
     """
@@ -222,7 +222,7 @@ def counted_sentence(now: datetime, decisions: int, pending: int = 0, closes: da
 
 
 def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return how many decisions do not count yet, and until when windows are open."""
+    """Return a sentence on the number of pending decisions, and the time at which their windows close."""
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
         return f"{decisions} not count yet, as nobody has activated them."
@@ -230,14 +230,14 @@ def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
 
 
 def unclosed_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return what to say while no decision counts.
+    """Return a sentence for a lift without closed decisions.
 
     Examples
     --------
     >>> noon = datetime(2026, 5, 3, 12)
-    >>> unclosed_sentence(20, noon, noon.replace(minute=5))
+    >>> no_decision_sentence(20, noon, noon.replace(minute=5))
     "Too early: no decision's window has closed yet (20 are open until 12:05:00 (UTC))."
-    >>> unclosed_sentence(0, noon, None)
+    >>> no_decision_sentence(0, noon, None)
     'Too early: no decision counts yet.'
     """
     if not pending:
@@ -248,19 +248,20 @@ def unclosed_sentence(pending: int, now: datetime, closes: datetime | None) -> s
 
 
 def _clock(moment: datetime, now: datetime) -> str:
+    """Return a time in words, with its date unless it is today's."""
     on = "" if moment.date() == now.date() else f"{day(moment, now)} "
     return f"{on}{moment:%H:%M:%S} (UTC)"
 
 
 def mismatch_sentence(what: str, share: float, expected: float) -> str:
-    """Return what to say where the control does not have its share of the traffic.
+    """Return a warning that the control does not have its share of the traffic.
 
     Parameters
     ----------
     what : str
         ``decisions``, ``activations`` or ``feedback``.
     share, expected : float
-        That it has, and that it should have.
+        The control's observed and configured share.
 
     Examples
     --------
@@ -273,11 +274,11 @@ def mismatch_sentence(what: str, share: float, expected: float) -> str:
 
 
 def left_out_sentence(shards: int) -> str:
-    """Return what to say where shards do not count yet.
+    """Return a sentence on shards that are not included yet.
 
     Examples
     --------
-    >>> left_out_sentence(1)
+    >>> missing_shards_sentence(1)
     'This leaves out 1 shard, which has not begun with this holdout yet.'
     """
     which = "1 shard, which has" if shards == 1 else f"{shards} shards, which have"
@@ -285,11 +286,11 @@ def left_out_sentence(shards: int) -> str:
 
 
 def corrected_sentence(rewards: int) -> str:
-    """Return what to say where rewards took the place of a default after their windows.
+    """Return a sentence on rewards that arrived after their windows and so are not included.
 
     Examples
     --------
-    >>> corrected_sentence(376)
+    >>> late_rewards_sentence(376)
     'This leaves out rewards that came after the window: 376 so far; a longer attribution_window counts them.'
     """
     which = f"rewards that came after the window: {rewards:,} so far"
@@ -297,7 +298,7 @@ def corrected_sentence(rewards: int) -> str:
 
 
 def one_unit_sentence(decisions: float, unit: str) -> str:
-    """Return what to say where all decisions belong to one user or one session.
+    """Return a warning that all decisions belong to one user or one session.
 
     Examples
     --------
@@ -337,7 +338,7 @@ EVEN = (
 
 
 def winner_sentence(arm: str | None) -> str:
-    """Return which arm is best.
+    """Return a sentence on the best arm, or on none.
 
     Examples
     --------
@@ -363,7 +364,7 @@ NO_WINNER = (
 
 
 def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
-    """Return whether a metric was harmed.
+    """Return a sentence on the status of a guardrail metric.
 
     Examples
     --------
@@ -381,7 +382,7 @@ def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
 
 
 def difference_sentence(lift: Lift) -> str:
-    """Return by how much a metric differs, in its own unit; nothing where that is not known.
+    """Return a sentence on the difference of a metric, in its unit, or "" if it is unknown.
 
     Examples
     --------
@@ -400,15 +401,15 @@ def difference_sentence(lift: Lift) -> str:
 def harm_sentence(
     metric: str, arm: int | str | None, against: int | str | None, harm: tuple[float, float, float]
 ) -> str:
-    """Return which harm is proved.
+    """Return a sentence on a significant degradation of a metric.
 
     Parameters
     ----------
     metric : str
     arm, against : int, str or None
-        The arm that does harm, and the one that it is held against; None for the policy, and the control.
+        The arm with the worse metric and the baseline arm; None for the policy and the control.
     harm : (float, float, float)
-        By how much the metric exceeds the other's per decision: the estimate and what it lies between.
+        Difference of the metric per decision, arm minus baseline: estimate and bounds.
 
     Examples
     --------
@@ -427,7 +428,7 @@ def harm_sentence(
 
 
 def percent(share: float) -> str:
-    """Return a share in words.
+    """Return a share as a percentage.
 
     Examples
     --------
@@ -449,7 +450,7 @@ def per_decision(amount: float) -> str:
 
 
 def _rounded(x: float) -> str:
-    """Return two digits that matter, or all before the point."""
+    """Return a number with two significant digits, or all digits before the point."""
     if abs(x) >= 9.95:
         return f"{x:.0f}"
     return f"{x:.2g}"

@@ -1,7 +1,7 @@
-"""Whether an experiment's traffic is what it should be.
+"""Checks of an experiment's traffic: shares of the groups, and propensities against frequencies.
 
-Shares of the holdout, and propensities against frequencies: both are e-values, evidence that exceeds
-100 with a probability of at most 1 %, at any time, if all is as it should be.
+Both compute e-values: evidence that exceeds 100 with a probability of at most 1 %, at any time, if the
+traffic is right.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ ALARM = math.log(100.0)
 """Logarithm of the evidence at which there is an alarm."""
 
 WEIGHT = 1e4
-"""κ: how many decisions the guess of other shares is worth."""
+"""κ: the concentration of the Dirichlet prior over other shares, in decisions."""
 
 RATES = 2.0 ** (-np.arange(12) / 2)
-"""λ: on so much difference per decision the evidence against propensities bets."""
+"""λ: sizes of the bets against propensities."""
 
 
 def share_evidence(counts: Sequence[float], share: float) -> float:
-    """Return the logarithm of the evidence that groups do not have the shares that they should.
+    """Return the log of the evidence for a sample ratio mismatch: groups with wrong shares.
 
-    A sample ratio mismatch: some of the control's decisions, activations or feedback are lost, or
+    Some of the control's or policy's decisions, activations or feedback are then lost, or
     counted twice. Above ``ALARM``, do not trust the lift.
 
     Parameters
@@ -38,7 +38,7 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
     counts : sequence of float
         Decisions of the control, and of the policy.
     share : float
-        That the control should have, in (0, 1).
+        Configured share of the control, in (0, 1).
 
     References
     ----------
@@ -60,10 +60,10 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
 
 
 def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
-    """Return the decisions of control and policy, as if each were a unit of its own.
+    """Return the numbers of decisions of control and policy, divided by the design effect of units.
 
-    Where units stay in their group, their decisions say less about shares: both counts are
-    divided by how much more the control's share scatters over buckets of units.
+    If units stay in their group, their decisions are less informative about shares: both counts are
+    divided by the variance of the control's share over buckets of units, relative to independence.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
 
 
 class PropensitySums(NamedTuple):
-    """How often an arm was shown against how often it should have been.
+    """Sums for a test of propensities against the frequency of one arm per decision.
 
     Attributes
     ----------
     sums : array of float64, shape (2,)
-        D, the times it was shown more often than its propensities say, and V, their variance.
+        D, the observed minus the expected number of times the arm was shown, and V, its variance.
 
     Examples
     --------
@@ -100,26 +100,26 @@ class PropensitySums(NamedTuple):
 
     @classmethod
     def empty(cls) -> PropensitySums:
-        """Return sums of nothing."""
+        """Return sums over no decisions."""
         return cls(np.zeros(2))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike) -> None:
-        """Add decisions, one after the other.
+        """Add decisions.
 
         Parameters
         ----------
         shown : array of bool, shape (n,)
-            Whether the arm that is watched was shown: one chosen before the draw, such as that of
+            Whether the tested arm was shown: an arm that is selected before the draw, such as that of
             the highest propensity.
         propensities : array of float, shape (n,)
-            With what probability it should have been.
+            The tested arm's logged probability.
         """
         q = np.asarray(propensities, np.float64)
         np.add.at(self.sums, np.zeros(len(q), np.int64), np.asarray(shown, np.float64) - q)
         np.add.at(self.sums, np.ones(len(q), np.int64), q * (1 - q))
 
     def evidence(self) -> float:
-        """Return the logarithm of the evidence that the propensities are not the true ones.
+        """Return the log of the evidence that the propensities are wrong.
 
         References
         ----------
@@ -139,25 +139,25 @@ class PropensitySums(NamedTuple):
 
 
 BETS = RATES[1::2]
-"""λ < 1: on so many times more than its propensities say the evidence bets that an arm is shown."""
+"""λ < 1: sizes of the bets that an arm is shown more often than its propensities say."""
 
 
 class FrequencySums(NamedTuple):
-    """How often each arm was shown against how often it should have been, by its propensities.
+    """Sums for a test of propensities against the frequencies of all arms.
 
-    Unlike :class:`PropensitySums` this needs the propensity of what was shown alone, which is what
-    a log has. An arm that is shown too seldom is one in whose place others are shown too often.
+    Unlike :class:`PropensitySums`, this needs only the propensity of the arm shown, as in a
+    log. An arm that is shown too seldom is detected because others are shown too often.
 
     Attributes
     ----------
     logs : array of float64, shape (arms, 6)
-        Of each arm and each λ, the sum of ln(1 + λ(1/q − 1)) − ln(1 − λ) over the decisions that
+        For each arm and each λ, the sum of ln(1 + λ(1/q − 1)) − ln(1 − λ) over the decisions that
         showed it, with the propensity q.
     offered : array of float64, shape (arms,)
-        Decisions that could show it.
+        Number of decisions that could show the arm.
     whole : array of float64, shape (6,)
-        Of each λ, the sum of ln(1 + λ(1/(nq) − 1)) over all decisions, of n arms each: arms that
-        are likely to be shown, whichever these are, must not be shown less often.
+        For each λ, the sum of ln(1 + λ(1/(nq) − 1)) over all decisions, with n arms on offer: detects
+        that likely arms, whichever they are, are shown less often than their propensities.
 
     Examples
     --------
@@ -175,20 +175,20 @@ class FrequencySums(NamedTuple):
 
     @classmethod
     def empty(cls, arms: int) -> FrequencySums:
-        """Return sums of nothing."""
+        """Return sums over no decisions."""
         return cls(np.zeros((arms, len(BETS))), np.zeros(arms), np.zeros(len(BETS)))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike, offers: Sequence[Ints]) -> None:
-        """Add decisions, one after the other.
+        """Add decisions.
 
         Parameters
         ----------
         shown : array of int, shape (n,)
             The arms shown.
         propensities : array of float, shape (n,)
-            With what probability each was shown; in (0, 1].
+            Probability of each arm shown; in (0, 1].
         offers : sequence of array of int
-            The arms that each could show.
+            The arms on offer in each decision.
         """
         arms = np.asarray(shown, np.int64)
         q = np.maximum(np.asarray(propensities, np.float64), LEAST_PROPENSITY)
@@ -197,17 +197,17 @@ class FrequencySums(NamedTuple):
         sizes = np.array(list(map(len, offers)), np.float64)
         of_all = np.log1p(BETS * (1 / (sizes * q)[:, None] - 1))
         self.whole[:] = np.add.accumulate(np.vstack([self.whole, of_all]))[-1]
-        # Most often all offers are one and the same.
+        # Usually all offers are the same object, so count objects.
         distinct = {id(offer): offer for offer in offers}
         for name, times in Counter(map(id, offers)).items():
             self.offered[distinct[name]] += times
 
     def evidence(self) -> float:
-        """Return the logarithm of the evidence that the propensities are not the true ones.
+        """Return the log of the evidence that the propensities are wrong.
 
         References
         ----------
-        For each arm a, 1[A = a]/q − 1 has the mean 0, or less where a cannot be shown at all, so
+        For each arm a, 1[A = a]/q − 1 has the mean 0, or less if a cannot be shown at all, so
         that Π(1 + λ(1[A = a]/q − 1)) is a nonnegative supermartingale: it exceeds 100 with a
         probability of at most 1 % (Ville). So is Π(1 + λ(1/(nq) − 1)), n the arms on offer. This is
         the mean over all of these and over λ = 2^(−j/2), j = 1, 3 … 11; see also Waudby-Smith,

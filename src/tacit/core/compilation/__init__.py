@@ -1,1 +1,1 @@
-"""Compilation: how kernels are compiled, what is said meanwhile, and why it failed."""
+"""Compilation of kernels: compiler settings, cache, progress notices and error messages."""

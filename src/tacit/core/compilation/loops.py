@@ -1,4 +1,4 @@
-"""How numba compiles a loop whose kernels are inlined, and where the loop is kept."""
+"""numba's compilation of loops with inlined kernels, and the cache of compiled loops."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ from tacit.core import dispatch
 from tacit.core.code_key import reached
 from tacit.core.compilation import notice
 
-# ---- Whether a loop makes arrays, found out before it is compiled: then it has to count references
+# ---- Detecting whether a loop creates arrays, before it is compiled: then it must count references
 #
-# Otherwise it would be tried without counting first, and everything up to the first array that it
-# makes would be compiled twice: a quarter of the time of ``Thompson``'s first decision.
+# Without this, every loop would first be compiled without counting, and everything up to the first array
+# that it creates would be compiled twice: a quarter of the time of ``Thompson``'s first decision.
 
 MAKERS = {"arange", "array", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
-"""Functions of NumPy with which kernels make arrays."""
+"""Functions of NumPy with which kernels create arrays."""
 
 
 def makes_arrays(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> bool:
-    """Whether a loop surely makes arrays, if no branch of it is left out for a ``None``.
+    """True if a loop certainly creates arrays, provided that no argument is None, which prunes branches.
 
     Parameters
     ----------
     loop : function
-        What is to be compiled.
+        The loop to compile.
     parts : sequence of type
-        The parts whose ``Params`` it is called with, and those within them.
+        The parts whose ``Params`` it is called with, and the parts nested in them.
     generics : functions
-        What is resolved by the type of ``Params``.
+        The functions that are resolved by the type of ``Params``.
     """
     functions = list(reached(loop, parts, generics))
-    # It calls propensity for few parts, and that is found out only by its types.
+    # It calls propensity for few parts only, depending on types.
     if dispatch.learned_propensity in functions:
         return False
     kernels = {getattr(part, generic.__name__, None) for part in parts for generic in generics}
-    compiled = kernels.union(dispatch.helpers, [loop])  # others are known to numba in its own way
+    compiled = kernels.union(dispatch.helpers, [loop])  # numba has its own implementation of others
     return any(function in compiled and _makes_an_array(function) for function in functions)
 
 
 def _makes_an_array(function: FunctionType) -> bool:
-    """Whether a function has ``np.empty`` or the like in it."""
+    """True if a function uses ``np.empty`` or another of the :data:`ARRAY_FUNCTIONS`."""
     if MAKERS.isdisjoint(function.__code__.co_names):
         return False
     of_numpy = False
@@ -75,32 +75,32 @@ def _makes_an_array(function: FunctionType) -> bool:
 
 # ---- How kernels are compiled: linked into the loops that call them, and optimised there
 #
-# numba optimises every function for itself, and makes machine code of it, before it is linked into
-# its callers, which are optimised whole again: most of the time of a compilation. No kernel is ever
-# called from outside of a loop.
+# numba optimises every function on its own and generates its machine code, before linking it into
+# its callers, which are optimised again as a whole: most of the time of a compilation. This is unnecessary for
+# kernels, which are only called in loops.
 
 
 class _NoCode:
-    """Stands for a code generator that has no machine code of a function."""
+    """Replaces the code generator of functions without machine code."""
 
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
-        """Leave it to the loop's own code, which has the same name for it."""
+        """Do nothing: the loop's code defines the environment under the same name."""
 
 
 class InlinedLibrary(JITCodeLibrary):
-    """Code that is only ever linked into other code."""
+    """Code that is only linked into other code."""
 
     level: int
-    """How much of it is optimised, from 0 to 3."""
+    """Level of optimisation, from 0 to 3."""
 
     @property
     def codegen(self) -> Any:
-        """What would have the machine code."""
+        """A replacement for the code generator, as there is no machine code."""
         return _NoCode
 
     def _optimize_functions(self, module: Any) -> None:
-        # The loop optimises all once more.
+        # Only function by function: the loop is optimised again as a whole.
         module.data_layout = self._codegen._data_layout
         for function in module.functions:
             passes, builder = self._codegen._function_pass_manager(opt=self.level)
@@ -118,40 +118,40 @@ class KernelCompiler(CompilerBase):
     """numba's compiler, for kernels."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return the passes of any function."""
+        """Return numba's default passes, with a library of inlined code."""
         codegen = self.state.targetctx.codegen()
         self.state.library = InlinedLibrary(codegen, "kernel")  # type: ignore[no-untyped-call]
-        # Where references are counted, more makes no loop faster.
+        # With reference counting, a higher level makes no loop faster.
         self.state.library.level = 1 if self.state.flags.nrt else 3
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]  # type: ignore[no-untyped-call]
 
 
 def set_environments(loop: Any) -> None:
-    """Tell a loop's machine code where the environments of its kernels are.
+    """Set the addresses of the kernels' environments in a loop's machine code.
 
     Parameters
     ----------
     loop : CompileResult
-        Just compiled.
+        A newly compiled loop.
     """
     codegen = loop.target_context.codegen()
     for environment in loop._find_referenced_environments():
         codegen.set_env(environment.env_name, environment)
 
 
-# ---- How a loop is handed the generator that it draws from: by the address that NumPy lends
+# ---- Passing a generator to a loop, by the addresses in NumPy's capsule
 #
-# numba has ctypes find each of a generator's functions, which takes 5 µs at every call of a loop, and
-# takes a reference to the generator, which a loop that counts no references never gives back.
+# numba looks up each of a generator's functions with ctypes, which takes 5 µs at every call of a loop, and
+# takes a reference to the generator, which a loop without reference counting never releases.
 
 
 ADDRESS, CHARACTERS = ir.IntType(64), ir.IntType(8).as_pointer()
 FIELDS = "state_address", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_double"
-"""The beginning of NumPy's ``bitgen_t``, in numba's names."""
+"""The first fields of NumPy's ``bitgen_t``, with numba's names."""
 
 
 def _lent(typ: Any, generator: Any, c: Any) -> NativeValue:
-    """Return a generator as compiled code sees it; the caller holds it meanwhile."""
+    """Return numba's record of a generator without a reference; the caller holds the generator."""
     builder, api = c.builder, c.pyapi
     failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
     lent = cgutils.create_struct_proxy(typ)(c.context, builder)
@@ -184,11 +184,11 @@ def _lent(typ: Any, generator: Any, c: Any) -> NativeValue:
 
 
 class LoopCompiler(Compiler):
-    """numba's compiler, for loops that are lent their generators; others' code is left as it is."""
+    """numba's compiler for loops, with :func:`_unbox_generator` for their generators only."""
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a loop."""
-        import numba.core.boxing  # noqa: F401  has numba's own way known, to be put back
+        import numba.core.boxing  # noqa: F401  registers numba's own unboxing, which is restored below
 
         known = _unboxers.functions
         before = known[types.NumPyRandomGeneratorType]
@@ -199,14 +199,14 @@ class LoopCompiler(Compiler):
             known[types.NumPyRandomGeneratorType] = before
 
 
-# ---- How a loop that counts references hands on the named tuples that it is called with: by their address
+# ---- Passing named tuples by address in a loop that counts references
 #
-# Piece by piece, each call of a kernel would hand on some hundred words, count a reference to each array, and
-# be a third of what is compiled.
+# By value, each call of a kernel would pass some hundred words, count a reference to each array, and be a
+# third of the compiled code.
 
 
 class Held(types.NamedTuple):
-    """The type of a named tuple that is known by its address."""
+    """The type of a named tuple that is passed by address."""
 
     def __init__(self, whole: Any) -> None:
         super().__init__(map(held, whole.types), whole.instance_class)  # type: ignore[no-untyped-call]
@@ -214,13 +214,13 @@ class Held(types.NamedTuple):
 
 
 def held(kind: Any) -> Any:
-    """Return the type by which a loop that counts references knows what is of a type."""
+    """Return the type by which a loop that counts references passes values of this type."""
     return Held(kind) if type(kind) is types.NamedTuple else kind
 
 
 @register_model(Held)
 class _Address(PrimitiveModel):
-    """An address as compiled code has it."""
+    """Data model of an address in compiled code."""
 
     def __init__(self, manager: Any, kind: Held) -> None:
         super().__init__(manager, kind, CHARACTERS)  # type: ignore[no-untyped-call]
@@ -229,13 +229,13 @@ class _Address(PrimitiveModel):
     def from_argument(self, builder: Any, value: Any) -> Any:
         if "alwaysinline" in builder.function.attributes:
             return value
-        # A loop has its own copy, which LLVM takes apart when it has inlined the kernels.
+        # A loop makes a local copy, which LLVM splits into scalars after inlining the kernels.
         whole = builder.load(builder.bitcast(value, self.there.as_pointer()))
         return builder.bitcast(cgutils.alloca_once_value(builder, whole), CHARACTERS)
 
 
 def _member(context: Any, builder: Any, kind: Held, address: Any, index: int) -> Any:
-    """Return what a named tuple holds there."""
+    """Return the member of a named tuple at an index."""
     there = context.data_model_manager[kind].there
     offset = ADDRESS(there.get_element_offset(context.target_data, index))
     place = builder.gep(address, [offset], inbounds=True)
@@ -262,7 +262,7 @@ def _unbox_held(kind: Held, given: Any, c: Any) -> NativeValue:
     address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, native.value), CHARACTERS)
 
     def release() -> None:
-        """Give back the references of the arrays: numba finds none in an address."""
+        """Release the references to the arrays, which numba cannot find behind an address."""
         if native.cleanup is not None:
             native.cleanup()
         if c.context.enable_nrt:
@@ -271,17 +271,17 @@ def _unbox_held(kind: Held, given: Any, c: Any) -> NativeValue:
     return NativeValue(address, native.is_error, release)  # type: ignore[no-untyped-call]
 
 
-# ---- Where compiled loops are kept
+# ---- The cache of compiled loops
 #
-# A platform wheel brings what numba keeps in its cache, compiled for no processor in particular. Its
-# index is a pickle: it is read from inside of the installed package only, which is code anyway.
+# A platform wheel includes numba's cache files, compiled for a baseline processor. Their
+# index is a pickle: it is only read from inside of the installed package, which is code anyway.
 
 
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = PACKAGE / "compiled"
-"""What came with the package; only a platform wheel has it."""
+"""Compiled code of the package; only a platform wheel has it."""
 SHIPPED_FOR = {"x86_64": "x86-64-v3"}.get(platform.machine(), "generic")
-"""The processor that shipped code is made for, by LLVM's name. Without the vectors of x86-64-v3
+"""The processor that shipped code is compiled for, by LLVM's name. Without the vectors of x86-64-v3
 (2013) an integrated propensity takes 1.5 times as long."""
 NEEDS = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"), "generic": ()}
 
@@ -290,8 +290,8 @@ NEEDS = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"), 
 def cache_root() -> Path:
     """Return the folder of compiled code.
 
-    ``TACIT_CACHE_DIR`` if set; else in the user's cache folder, so that nothing is left where the package
-    is installed. What is there is named by what it was compiled from: checkouts share it.
+    ``TACIT_CACHE_DIR`` if set; else in the user's cache folder, so that nothing is written where the package
+    is installed. Its folders are named by code keys, so several checkouts can share it.
     """
     chosen = os.environ.get("TACIT_CACHE_DIR")
     if chosen:
@@ -303,18 +303,18 @@ def cache_root() -> Path:
 
 @cache
 def shipped_runs_here() -> bool:
-    """Whether this machine's processor has all that shipped code needs."""
+    """True if this machine's processor can run the shipped code."""
     has = llvm.get_host_cpu_features()
     return all(has.get(feature) for feature in NEEDS[SHIPPED_FOR])
 
 
 def is_noted(key: str, name: str) -> bool:
-    """Whether something was noted of a loop, by its key."""
+    """True if :func:`note` was called with this name for the loop with this key."""
     return any((root / key / name).exists() for root in (SHIPPED, cache_root()))
 
 
 def note(key: str, name: str) -> None:
-    """Note something of a loop, for later processes."""
+    """Write an empty file for a loop, as a flag for later processes."""
     folder = cache_root() / key
     with _kept_if_possible():
         folder.mkdir(parents=True, exist_ok=True)
@@ -323,7 +323,7 @@ def note(key: str, name: str) -> None:
 
 @contextmanager
 def _kept_if_possible() -> Iterator[None]:
-    """Go on without keeping what cannot be written: it runs all the same."""
+    """Ignore errors of writing to the cache, with a notice: the loop can run without it."""
     try:
         yield
     except OSError as error:
@@ -338,9 +338,9 @@ class LoopCache(caching.FunctionCache):
     function : function
         The loop.
     key : str
-        Of all the code that it can reach.
+        The loop's code key.
     variant : str
-        How it was compiled.
+        Name of the compiler options.
     """
 
     def __init__(self, function: Callable[..., Any], key: str, variant: str) -> None:
@@ -356,20 +356,20 @@ class LoopCache(caching.FunctionCache):
         return _index_key(sig, codegen.magic_tuple())
 
     def close(self) -> None:
-        """Let other processes go on that wait for what was compiled."""
+        """Release the lock, so that processes waiting for the compiled loop continue."""
         self._turns.close()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         found = self._found(sig, target_context)
         if found is None:
             notice.compiling()
-            # One process compiles it, and those that want it meanwhile take what it has made.
+            # One process compiles the loop; others wait and load the result.
             if self._takes_turns(_index_key(sig, target_context.codegen().magic_tuple())):
                 found = self._found(sig, target_context)
         return found
 
     def _takes_turns(self, index_key: Any) -> bool:
-        """Wait for a process that compiles the same; whether that could be."""
+        """Wait for any process that compiles the same loop; return False if the lock cannot be written."""
         import filelock
 
         name = hashlib.sha256(repr(index_key).encode()).hexdigest()[:20]
@@ -380,8 +380,9 @@ class LoopCache(caching.FunctionCache):
         return False
 
     def _found(self, sig: Any, target_context: Any) -> Any:
-        # numba would first learn all rules by which code is made. What is made already needs but
-        # the functions that it calls.
+        """Return the loop for these types from the shipped code or the cache, or None."""
+        # numba would first load all its compilation rules. Compiled code only needs the functions
+        # that it calls.
         rtsys.initialize(target_context)  # type: ignore[no-untyped-call]
         try:
             with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
@@ -389,10 +390,11 @@ class LoopCache(caching.FunctionCache):
                     sig, target_context
                 )
         except (AttributeError, ImportError):
-            # It was compiled for classes that have moved since.
+            # It was compiled for classes that have been moved or renamed since.
             return None
 
     def _load_shipped(self, sig: Any, target_context: Any) -> Any:
+        """Return the loop for these types from the shipped code, or None."""
         triple, *_ = target_context.codegen().magic_tuple()
         stored = self._shipped.load(_index_key(sig, (triple, SHIPPED_FOR, "")))
         if stored is None or not shipped_runs_here():
@@ -401,7 +403,7 @@ class LoopCache(caching.FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         set_environments(data)
-        # It brings asyncio along, which those who find all compiled do not need.
+        # filelock imports asyncio, which is not needed if all loops are cached.
         import filelock
 
         with _kept_if_possible():
@@ -411,16 +413,17 @@ class LoopCache(caching.FunctionCache):
 
 
 def _index_key(sig: Any, target: tuple[str, str, str]) -> Any:
-    # The folder stands for the code. Types go by their names, so that a class which is defined
-    # anew in every process, at a prompt or in a notebook, finds what was compiled for it.
+    """Return the key of a loop in numba's index."""
+    # The folder identifies the code. Types are identified by name, so that a class that is defined
+    # again in every process, at a prompt or in a notebook, finds its compiled code.
     return tuple(map(str, sig)), target
 
 
 class _Entries(caching.CompileResultCacheImpl):
-    """Keeps of a loop what calling it takes: machine code, and the name by which to call it.
+    """Stores only a loop's machine code and the name of its entry point.
 
-    numba would keep its intermediate code as well, for other code to be linked with it, which is
-    three quarters of the whole; and a listing of its types.
+    numba would also store its intermediate code, for linking with other code, which is
+    three quarters of the size; and a listing of its types.
     """
 
     def reduce(self, cres: Any) -> Any:
@@ -433,8 +436,9 @@ class _Entries(caching.CompileResultCacheImpl):
 
 
 def _at(folder: Path) -> type[caching._CacheLocator]:
+    """Return a locator class of numba's cache for a folder."""
     class Locator(caching._CacheLocator):
-        """Keeps a loop in a folder."""
+        """Locates the cache of a loop in a folder."""
 
         def get_cache_path(self) -> str:
             return str(folder)

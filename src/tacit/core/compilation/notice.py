@@ -1,7 +1,7 @@
-"""What is said of a compilation: that it runs, how long it took, and why numba cannot compile a kernel.
+"""Notices of compilations, and explanations of numba's errors.
 
-Lines on standard error while something compiles; then numba's errors, of which the cause is found among its
-frames and said in one line, with the remedy.
+A line on standard error while a loop compiles, with the time it took; then errors of numba, whose cause is
+located in its frames and explained in one line, with the remedy.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tacit.core import dispatch
 from tacit.errors import KernelError
 
 PATIENCE = 1.0
-"""Seconds for which nothing is said."""
+"""Seconds before a notice."""
 
 Say = Callable[[str], None]
 
 _compiling: ContextVar[Notice | None] = ContextVar("compiling", default=None)
 _line = threading.Lock()
-"""Held by the thread that has begun a line."""
+"""Held by the thread with an unfinished line."""
 _unkept: dict[str, bool] = {}
-"""What there is to say of code that cannot be kept, and whether it was said."""
+"""Warnings that code cannot be cached, and whether each was written."""
 
 
 def on_stderr(text: str) -> None:
-    """Write a piece of a line; where nobody can read it, say nothing."""
+    """Write a piece of a line to standard error; do nothing if that is closed."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -46,7 +46,7 @@ def on_stderr(text: str) -> None:
 
 
 say: Say = on_stderr
-"""Where notices go; a service logs its own lines."""
+"""Output of notices; a service replaces it by its log."""
 
 
 class Notice:
@@ -57,7 +57,7 @@ class Notice:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """Tell of it from a second on."""
+        """Start the timer of the notice."""
         if self._timer is None:
             self.began = time.monotonic()
             self._timer = threading.Timer(PATIENCE, self._begin_line)
@@ -65,12 +65,13 @@ class Notice:
             self._timer.start()
 
     def _begin_line(self) -> None:
+        """Write the beginning of the line, unless another thread has an unfinished one."""
         if not silenced() and _line.acquire(blocking=False):
             self._has_line = True
             say(f"tacit: compiling {self.what}, once; it is kept …")
 
     def end(self) -> None:
-        """Tell how long it took."""
+        """Write the time that the compilation took, if a notice was due."""
         if self._timer is None:
             return
         self._timer.cancel()
@@ -80,18 +81,18 @@ class Notice:
             say(f" {seconds:.1f} s\n")
             _line.release()
         elif seconds > PATIENCE and not silenced():
-            # Another thread's line was open all the time.
+            # Another thread's line was unfinished all the time.
             say(f"tacit: compiled {self.what} in {seconds:.1f} s\n")
 
 
 def silenced() -> bool:
-    """Whether nothing shall be said."""
+    """True if the environment variable ``TACIT_QUIET`` suppresses notices."""
     return os.environ.get("TACIT_QUIET", "") not in ("", "0")
 
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """Tell of what is compiled within, if anything is."""
+    """Write notices of compilations in the ``with`` block; ``what`` names the loop."""
     notice = Notice(what)
     token = _compiling.set(notice)
     try:
@@ -103,14 +104,14 @@ def telling(what: str) -> Iterator[None]:
 
 
 def compiling() -> None:
-    """Note that what is asked for was not found in the cache, and is compiled now."""
+    """Start the current notice, as the loop is not in the cache and is compiled now."""
     notice = _compiling.get()
     if notice is not None:
         notice.begin()
 
 
 def not_kept(folder: Path, error: OSError) -> None:
-    """Note that what is compiled cannot be kept: it is said once, when this line has ended."""
+    """Add a warning that code cannot be cached; it is written once, after the current line."""
     _unkept.setdefault(
         f"tacit: what is compiled cannot be kept in {folder} ({error.strerror}), so every "
         "process compiles it anew; set TACIT_CACHE_DIR to a folder that can be written to\n",
@@ -119,6 +120,7 @@ def not_kept(folder: Path, error: OSError) -> None:
 
 
 def _tell_what_is_not_kept() -> None:
+    """Write the warnings that code cannot be cached, each once."""
     for text, was_said in list(_unkept.items()):
         if not was_said and not silenced():
             _unkept[text] = True
@@ -126,7 +128,7 @@ def _tell_what_is_not_kept() -> None:
                 say(text)
 
 
-# ---- What numba says of a kernel that it cannot compile, in one line: where, what, and the remedy
+# ---- numba's errors on a kernel, explained in one line: location, cause and remedy
 
 PACKAGE = str(Path(__file__).parents[2])
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -139,21 +141,21 @@ RNG = "NumPyRandomGeneratorType"
 
 
 class Place(NamedTuple):
-    """A line of code; of unknown number, 0."""
+    """A line of code; 0 if its number is unknown."""
 
     file: str
     line: int
 
 
 def explained(error: Exception, loop: Callable[..., Any], parts: Sequence[type]) -> KernelError:
-    """Return what is wrong with a kernel that numba could not compile.
+    """Return an error that explains why numba could not compile a kernel.
 
     Parameters
     ----------
     error : Exception
-        What the compiler raised.
+        The compiler's error.
     loop : function
-        What was compiled.
+        The compiled loop.
     parts : sequence of type
         The parts whose kernels it runs.
     """
@@ -168,7 +170,7 @@ def explained(error: Exception, loop: Callable[..., Any], parts: Sequence[type])
 
 
 def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callable[..., Any]]:
-    """Yield every function that numba may have been busy with."""
+    """Yield every function that numba may have been compiling."""
     for part in parts:
         for generic in part.kernels:
             kernel = getattr(part, generic.__name__, None)
@@ -179,7 +181,7 @@ def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callabl
 
 
 def _cause(head: list[str]) -> str:
-    """Return the innermost of the errors that lead down to the cause."""
+    """Return the innermost error of numba's chain of errors."""
     begins = [i for i, line in enumerate(head) if "Failed in nopython mode pipeline" in line]
     lines = head[begins[-1] + 1 :] if begins else head
     lines = [line for line in lines if line and not line.startswith("- Resolution failure")]
@@ -200,7 +202,7 @@ def _place(
     traceback: TracebackType | None,
     kernels: Iterable[Callable[..., Any]],
 ) -> Place | None:
-    """Return where the cause stands, as far as numba says it."""
+    """Return the location of the cause, if numba's message or traceback has it."""
     end = next((i for i in range(head, len(lines)) if "During: Pass" in lines[i]), head)
     for pattern in (DURING, RAISED_FROM, FRAME):
         for line in lines[: end + 1]:
@@ -215,12 +217,12 @@ def _place(
 
 
 def _absolute(file: str) -> str:
-    """Return a file's full path; a prompt's and a cell's names stay what they are."""
+    """Return a file's full path; names of a prompt or a notebook's cell are returned unchanged."""
     return os.path.abspath(file) if os.path.exists(file) else file
 
 
 def _where_named(name: str, function: str | None, kernels: Iterable[Callable[..., Any]]) -> Place | None:
-    """Return the first line of a function that has a name."""
+    """Return the first line of a kernel that uses a name; ``function`` restricts it to that kernel."""
     for kernel in kernels:
         if function in (None, kernel.__name__) and name in kernel.__code__.co_names:
             line = 0
@@ -232,7 +234,7 @@ def _where_named(name: str, function: str | None, kernels: Iterable[Callable[...
 
 
 def _in_frames(traceback: TracebackType | None) -> Place | None:
-    """Return the place that numba was busy with when it raised."""
+    """Return the location that numba was compiling when it raised, from the frames of its traceback."""
     found = None
     while traceback is not None:
         for name in ("inst", "self", "func_id"):
@@ -254,7 +256,7 @@ def _ours(place: Place) -> bool:
 def _blamed(
     place: Place | None, cause: str, way_up: list[str], kernels: list[Callable[..., Any]]
 ) -> tuple[Place, str]:
-    """Return the kernel of another's that a line of ours calls, and what it must have returned."""
+    """Return the location of a user's kernel that the package's failing line calls, and the cause."""
     called = [] if place is None else re.findall(r"(\w+)\(", _source(place))
     called += [found["name"] for line in way_up for found in [CALLEE.search(line)] if found]
     for kernel in kernels:
@@ -284,7 +286,7 @@ def _name(place: Place, kernels: Iterable[Callable[..., Any]]) -> str:
 
 
 def _plain(cause: str, place: Place, parts: Sequence[Any]) -> str:
-    """Return a cause in words for people, with the remedy where there is one."""
+    """Return a cause in plain words, with the remedy if there is one."""
     source = _source(place)
     quoted = f"`{source}`: " if source and not source.startswith(("@", "def ")) else ""
     lacking = re.match(r"Unknown attribute '(\w+)' of type (.+)", cause)

@@ -1,4 +1,4 @@
-"""Who wins: preferences estimated from a log of duels, and when it is safe to stop."""
+"""Preferences between rankers, estimated from a log of duels, with a safe stopping rule."""
 
 from typing import TYPE_CHECKING
 

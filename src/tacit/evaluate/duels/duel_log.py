@@ -1,7 +1,7 @@
-"""From files of interleaved impressions to a report; and what would be if two arms always met."""
+"""Read logs of duels, and estimate the counterfactual win rate of one arm against another."""
 
-# 1. ``read_duels``: rows of a log, or interleaved impressions with their clicks, become duels and a report.
-# 2. ``always``: how often one arm would win if two always met, by the propensities with which they did.
+# 1. ``read_duels``: read rows with outcomes, or interleaved impressions with clicks, and report preferences.
+# 2. ``always``: the win rate of an arm if all duels were of one pair, weighted by inverse propensities.
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def read_duels(
     Parameters
     ----------
     log : path, or table in memory
-        Parquet, CSV, JSON lines or what :func:`tacit.read_log` takes from memory, with the columns
-        ``left`` and ``right`` (the rankers' names) and either ``outcome`` (1 the left one won, 0
-        the right one, 0.5 a tie, or between) or ``interleaved`` (JSON of
-        :meth:`Interleaved.as_dict`) and ``clicks`` (a JSON list of positions from 0); a row that
-        has an outcome needs nothing else. Others are ignored.
+        Parquet, CSV, JSON lines or a table in memory as for :func:`tacit.read_log`, with the columns
+        ``left`` and ``right`` (the rankers' names) and either ``outcome`` (1 if the left one won, 0
+        if the right one did, 0.5 for a tie, or between) or ``interleaved`` (JSON of
+        :meth:`Interleaved.as_dict`) and ``clicks`` (a JSON list of positions from 0). An outcome
+        takes precedence; other columns are ignored.
     format : {"parquet", "csv", "json"}, optional
-        By default the suffix says it.
+        By default from the suffix.
     columns : dict, optional
-        From these columns to the names that the file has for them.
+        From these columns to the file's names of them.
     strict : bool, default False
-        Whether to stop at the first row that is wrong, instead of counting it.
+        Whether to stop at the first invalid row, instead of counting it.
     confidence : float, default 0.95
         Of the report, in (0, 1).
 
@@ -63,12 +63,12 @@ def read_duels(
     -------
     report : DuelReport
     rows : LogReport
-        What became of the rows.
+        Counts of valid and rejected rows.
 
     Raises
     ------
     LogError
-        If the file cannot be read, a column is missing or no duel of two rankers is in it.
+        If the file cannot be read, lacks a column, or has no duel of two rankers.
     InvalidValue
         If an option is wrong.
     """
@@ -88,7 +88,7 @@ def read_duels(
 
 
 def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
-    """Yield left, right, outcome and, where known, the number of clicks of each valid row."""
+    """Yield the duel of each valid row: left, right, outcome and the number of clicks, if known."""
     path, present = file.path, file.names
     by_credits, users, back = False, set[str](), ""
     theirs = {name: renamed.get(name, name) for name in COLUMNS}
@@ -120,7 +120,7 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
 
 
 def doubt_rows(rankers: Sequence[str], rows: LogReport) -> None:
-    """Warn of rankers whose names differ by capitals alone, and of outcomes and clicks that are none."""
+    """Warn if rankers' names differ only in case, and of rows rejected for their outcome, team or clicks."""
     alike = Counter(name.casefold() for name in rankers)
     if several := [name for name in rankers if alike[name.casefold()] > 1]:
         doubt = f"rankers: {', '.join(map(repr, several))} differ by capitals alone, and count apart"
@@ -136,13 +136,13 @@ def doubt_rows(rankers: Sequence[str], rows: LogReport) -> None:
 
 
 def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
-    """Yield the number of each row of a file with its cells; of a malformed one with what stands there.
+    """Yield the number of each row of a file with its cells, or with the raw text of a malformed row.
 
     Parameters
     ----------
     file : LogFile
     names : mapping of str to str
-        From the names that cells get to the file's columns.
+        From the names of cells to the file's columns.
     """
     import pyarrow as pa
 
@@ -158,27 +158,27 @@ def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]
 
 
 def needs_credits(interleaved: Any) -> bool:
-    """Whether a list is one of which only mean credits are fair."""
+    """True if a list's interleaving method is fair only if mean credits are compared."""
     text = interleaved if isinstance(interleaved, str) else str(interleaved)
     return "Optimized" in text or "DebiasedBalanced" in text
 
 
-# ---- What would be if two arms always met: their duels in a log, weighed by how likely each was
+# ---- The counterfactual win rate of a pair: its duels in a log, weighted by inverse propensities
 
 
 class Always(NamedTuple):
-    """How often an arm would win if it always met another one; a tie counts one half.
+    """The estimated win rate of an arm if all duels were against one other arm; a tie counts one half.
 
     Attributes
     ----------
     value : float
-        Importance-weighted: unbiased, but not bound to [low, high], nor to [0, 1].
+        Importance-weighted: unbiased, but not confined to [low, high], nor to [0, 1].
     low, high : float
-        Cover the true value at all times at once, so that one may look whenever one likes.
+        Confidence sequence: valid at any time.
     met : int
-        Duels of the two that the log has.
+        Number of duels of the two arms in the log.
     duels : int
-        Rows of the log.
+        Number of rows of the log.
     """
 
     value: float
@@ -195,26 +195,26 @@ def always(
     *,
     confidence: float = CONFIDENCE,
 ) -> Always:
-    """Return how often ``first`` would win if it always met ``second``, on a side that a coin decides.
+    """Estimate how often ``first`` would win if all duels were against ``second``, on random sides.
 
-    Counting how often it won will not do: a policy goes on with duels that went one way, and shows a pair
-    to some keys more often than to others. Each duel of the two counts by the inverse of its probability,
-    which needs no assumption but that this is what is logged. The interval is wide where a policy has
-    hardly shown the two, and shows it: it asks nothing of the weights.
+    The observed share of wins is biased: a policy chooses duels by earlier outcomes, and shows a pair
+    to some keys more often than to others. Here each duel of the two is weighted by its inverse propensity,
+    which only assumes that propensities are logged correctly. The interval is valid for any weights; it is
+    wide if the policy hardly showed the two.
 
     Parameters
     ----------
     duels : iterable of (left, right, outcome, propensity)
-        All of the log, of all pairs: the outcome is 1.0 where the left one won, 0.0 where the right one
-        did, 0.5 for a tie, or between; the propensity that of ``decision``.
+        All duels of the log, of all pairs: the outcome is 1.0 if the left one won, 0.0 if the right one
+        did, 0.5 for a tie, or between; the propensity is the decision's.
     first, second : arm
-        As the log names them; different ones.
+        Two different arms, as in the log.
     confidence : float, default 0.95
 
     Raises
     ------
     InvalidValue
-        If the two are one, an outcome or a propensity is missing or out of its range, or there is no row.
+        If the arms are equal, an outcome or a propensity is missing or out of its range, or there is no row.
 
     References
     ----------

@@ -1,9 +1,9 @@
-"""What duels say of rankers: evidence valid at all times, estimates, who is out, whether it is enough."""
+"""Report on duels of rankers: anytime-valid evidence, preferences, eliminated rankers, a stopping rule."""
 
-# 1. ``log_evidence``, ``safe_interval``: a mixture over means, a supermartingale, so that it may be looked
-#    at at any time.
-# 2. ``DuelReport``: preferences, who is out, whether it is safe to stop, and how much is missing otherwise.
-# 3. ``counted``, ``preferences``: from single duels to the report.
+# 1. ``log_evidence``, ``safe_interval``: a mixture over means, which is a supermartingale and so valid at any
+#    time.
+# 2. ``DuelReport``: preferences, eliminated rankers, whether it is safe to stop, or the missing duels.
+# 3. ``build_report``, ``preferences``: from single duels to the report.
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from tacit.plots import COLOURS, Plotted, Rung, ladder
 
 
 def log_evidence(score: float, plays: float, mean: float) -> float:
-    """Return the logarithm of the evidence that outcomes in [0, 1] have another mean.
+    """Return the log of the evidence that outcomes in [0, 1] have another mean than ``mean``.
 
-    It is the likelihood under a Beta(1/2, 1/2) mixture of means over that under ``mean``: a
-    supermartingale if ``mean`` is true, so that it ever exceeds log(1/α) with probability at most
-    α, however long one goes on and whenever one looks.
+    The evidence is the likelihood under a Beta(1/2, 1/2) mixture of means over that under ``mean``: a
+    supermartingale if ``mean`` is true, so that its log ever exceeds log(1/α) with probability at most
+    α, at any time.
 
     Parameters
     ----------
     score : float
         Sum of the outcomes.
     plays : float
-        How many there are.
+        Number of outcomes.
     mean : float
         In [0, 1].
 
@@ -64,16 +64,16 @@ def log_evidence(score: float, plays: float, mean: float) -> float:
 
 
 def safe_interval(score: float, plays: float, alpha: float) -> tuple[float, float]:
-    """Return all means against which there never was enough evidence, at any time so far.
+    """Return the interval of means with log evidence below log(1/alpha): it is valid at any time.
 
     Parameters
     ----------
     score : float
         Sum of outcomes in [0, 1].
     plays : float
-        How many there are.
+        Number of outcomes.
     alpha : float
-        The probability, at most, that the interval ever excludes the true mean.
+        Largest probability that the interval ever excludes the true mean.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def safe_interval(score: float, plays: float, alpha: float) -> tuple[float, floa
     return ends[0], ends[1]
 
 
-# ---- What duels say of rankers: estimates, who is out, and whether it is safe to stop
+# ---- The report: estimates, eliminated rankers, and whether it is safe to stop
 
 FAR = 10**12
 STANDINGS = (
@@ -115,7 +115,7 @@ AGAINST = (
 
 
 class Pair(NamedTuple):
-    """What duels of two rankers say, from the first one's side.
+    """The comparison of two rankers by their duels, from the first one's side.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Pair(NamedTuple):
     low, high : float
         Wilson's interval: for this pair alone, if the number of duels was fixed beforehand.
     safe_low, safe_high : float
-        Holds for all pairs at once and at all times: to be looked at whenever one likes.
+        Simultaneous interval for all pairs, valid at any time.
     """
 
     first: str
@@ -141,25 +141,25 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class DuelReport(Tabulated, Plotted):
-    """Estimated preferences between rankers, who is out, and whether it is safe to stop.
+    """Estimated preferences between rankers, with eliminated rankers and a safe stopping rule.
 
-    Outcomes of a pair must be independent with a constant mean; which pair is shown next may
-    depend on all that came before, and so may the time to look at the report. Everything that it
-    decides rests on evidence that is valid at all times and for all pairs at once: with
-    probability ``confidence`` nothing that it ever says is wrong.
+    Outcomes of a pair must be independent with a constant mean; the choice of the next pair and
+    the time of the report may depend on all earlier outcomes. All decisions are based on
+    evidence that is valid at any time and for all pairs simultaneously: with
+    probability ``confidence`` none is ever wrong.
 
     Parameters
     ----------
     names : sequence of str
         The rankers' names.
     plays : array, shape (rankers, rankers)
-        How many duels each pair had; symmetric.
+        Number of duels of each pair; symmetric.
     scores : array, shape (rankers, rankers)
         The sum of the outcomes of the first ranker against the second: 1 a win, 0.5 a tie.
     confidence : float, default 0.95
         In (0, 1).
     ties, unclicked : int
-        How many duels were ties, and how many lists had no click, where the log tells.
+        Number of duels that were ties, and number of lists known to have no click.
 
     Raises
     ------
@@ -204,12 +204,12 @@ class DuelReport(Tabulated, Plotted):
 
     @property
     def alpha(self) -> float:
-        """The error probability that each pair may have, so that all together are safe."""
+        """The error probability of each pair, by Bonferroni's correction."""
         pairs = len(self.names) * (len(self.names) - 1) // 2
         return (1.0 - self.confidence) / pairs
 
     def pair(self, first: int, second: int) -> Pair:
-        """Return what duels of two rankers, by their places in ``names``, say."""
+        """Return the comparison of two rankers, by their indices in ``names``."""
         plays, score = float(self.plays[first, second]), float(self.scores[first, second])
         estimate = score / plays if plays else math.nan
         return Pair(
@@ -223,7 +223,7 @@ class DuelReport(Tabulated, Plotted):
 
     @cached_property
     def estimates(self) -> Floats:
-        """The estimated probability that the first beats the second: 1/2 against itself."""
+        """Matrix of estimated probabilities that the first (row) beats the second; 1/2 on the diagonal."""
         estimates = np.divide(
             self.scores, self.plays, out=np.full(self.plays.shape, np.nan), where=self.plays > 0
         )
@@ -232,7 +232,7 @@ class DuelReport(Tabulated, Plotted):
 
     @cached_property
     def beats(self) -> Any:
-        """Whether the first certainly beats the second; an array of bool."""
+        """Matrix of bool: whether the first (row) significantly beats the second."""
         count = len(self.names)
         found = np.zeros((count, count), np.bool_)
         for first in range(count):
@@ -244,45 +244,45 @@ class DuelReport(Tabulated, Plotted):
 
     @property
     def out(self) -> tuple[str, ...]:
-        """The rankers that certainly lose to some other one, and so cannot be the best."""
+        """The eliminated rankers, which significantly lose to another one."""
         lost = self.beats.any(axis=0)
         return tuple(name for name, beaten in zip(self.names, lost, strict=True) if beaten)
 
     @property
     def winner(self) -> str | None:
-        """The ranker that certainly beats every other one (the Condorcet winner), or None."""
+        """The ranker that significantly beats every other one (the Condorcet winner), or None."""
         wins = self.beats.sum(axis=1)
         best = int(wins.argmax())
         return self.names[best] if wins[best] == len(self.names) - 1 else None
 
     @property
     def leader(self) -> int:
-        """The place of the ranker that looks best now: beats most, with the highest mean."""
+        """Index of the ranker with the best estimates so far: it beats most others, then highest mean."""
         known = np.where(np.isnan(self.estimates), 0.5, self.estimates)
         return int(np.lexsort((known.mean(axis=1), (known > 0.5).sum(axis=1)))[-1])
 
     @property
     def left(self) -> tuple[str, ...]:
-        """The rankers that are not out."""
+        """The rankers that are not eliminated."""
         return tuple(name for name in self.names if name not in self.out)
 
     @property
     def safe_to_stop(self) -> bool:
-        """Whether the best ranker is known, provided that there is one that beats all others."""
+        """True if the best ranker is known, assuming that one beats all others."""
         return self.winner is not None or len(self.left) == 1
 
     def still_needed(self, second: int) -> int | None:
-        """Return how many more duels of the leader with a ranker would decide, at this estimate.
+        """Return how many more duels would decide between the leader and a ranker, at the present estimate.
 
         Parameters
         ----------
         second : int
-            The other ranker's place in ``names``.
+            The other ranker's index in ``names``.
 
         Returns
         -------
         int or None
-            0 if it is decided; None if there is no estimate, or no difference to find.
+            0 if it is decided; None if there is no estimate, or no difference in it.
         """
         first = self.leader
         if self.beats[first, second] or self.beats[second, first]:
@@ -305,7 +305,7 @@ class DuelReport(Tabulated, Plotted):
 
     @property
     def verdict(self) -> str:
-        """Who wins, or what is missing, as a sentence."""
+        """A sentence with the winner, or with the number of missing duels."""
         sure = f"with confidence {self.confidence:g}"
         if self.winner is not None:
             return f"Safe to stop: {self.winner} beats every other ranker, {sure}."
@@ -359,12 +359,12 @@ class DuelReport(Tabulated, Plotted):
         return "\n\n".join([counts, *tables, self.verdict])
 
     def _order(self) -> list[int]:
-        """Return the rankers' places, the best first."""
+        """Return the rankers' indices, best first."""
         mean = np.nan_to_num(self.estimates, nan=0.5).mean(axis=1)
         return list(np.argsort(-mean, kind="stable").tolist())
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per ranker, the best first."""
+        """Return one flat dict per ranker, best first."""
         lost, won = self.beats.sum(axis=0).tolist(), self.beats.sum(axis=1).tolist()
         found = []
         for i in self._order():
@@ -381,6 +381,7 @@ class DuelReport(Tabulated, Plotted):
         return found
 
     def _against_the_leader(self) -> str:
+        """Return the table of the leader's comparisons."""
         rows = [
             self.pair(self.leader, i)._asdict() | {"needed": self.still_needed(i)}
             for i in self._order()
@@ -390,7 +391,7 @@ class DuelReport(Tabulated, Plotted):
 
     @property
     def height(self) -> float:
-        """How high its figure is."""
+        """Height of the figure in inches."""
         return 1.5 + 0.28 * (len(self.names) - 1)
 
     def draw(self, ax: Any) -> None:
@@ -422,11 +423,11 @@ class DuelReport(Tabulated, Plotted):
 # ---- From single duels to a report
 
 Duel = tuple[str, str, float, int | None]
-"""Left, right, outcome and, where it is known, the number of clicks."""
+"""Left, right, outcome and the number of clicks, if known."""
 
 
 def counted(duels: Iterable[Duel], confidence: float) -> DuelReport:
-    """Return the report of duels; those of a ranker with itself tell nothing.
+    """Return the report of duels; duels of a ranker with itself are ignored.
 
     Raises
     ------
@@ -460,7 +461,7 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     Raises
     ------
     InvalidValue
-        If it is no duel; names the column.
+        If the row is not a valid duel; names the column.
     """
     left, right = checks.ranker("left", cells["left"]), checks.ranker("right", cells["right"])
     clicks = cells.get("clicks")
@@ -468,7 +469,7 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     if clicks is not None and not isinstance(clicks, list):
         raise InvalidValue("clicks", clicks, "give a list of positions")
     if clicks is not None:
-        # What else was done is for who counts credit.
+        # Other actions count only in evaluation by credit.
         clicks = [_position(action) for action in clicks if _is_click(action)]
     outcome = cells.get("outcome")
     if outcome is None:
@@ -484,12 +485,12 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
 
 
 def outcome_of(value: Any) -> float:
-    """Return an outcome, as a table may give it.
+    """Return an outcome of a table, which may be text, as a number in [0, 1].
 
     Raises
     ------
     InvalidValue
-        If it is none.
+        If it is not such a number.
     """
     try:
         return checks.number("outcome", checks.amount("outcome", value), 0.0, 1.0)
@@ -518,7 +519,7 @@ def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95)
     Raises
     ------
     InvalidValue
-        If a duel is not of that form, or there are fewer than two rankers.
+        If a duel does not have this form, or there are fewer than two rankers.
 
     Examples
     --------

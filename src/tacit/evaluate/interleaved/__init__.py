@@ -1,4 +1,4 @@
-"""Interleaved searches as logs have them: credit, preferences at any time, and segments."""
+"""Evaluation of logs of interleaved searches: credit, preferences valid at any time, and segments."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""From files to searches, and from searches to a report."""
+"""Compare rankers from files of interleaved searches."""
 
-# 1. ``read_searches``: rows, answers of search engines, UBI events or tacit's own log become searches.
-# 2. ``_take``: what one record says; records of a search may come in any order and apart.
-# 3. ``read_interleaved``: searches are folded and reported.
+# 1. ``read_searches``: read rows, responses of search engines, UBI events or tacit's own log of duels.
+# 2. ``_add_record``: add one record to its search; the records of a search may be in any order.
+# 3. ``read_interleaved``: credit the searches and report.
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tacit.logs.reader import check_columns, file_at, no_column, reading, unname
 from tacit.logs.rows import MALFORMED, NO_ROWS, Example, LogReport
 from tacit.logs.ubi_records import CLICK, EXAMINED, event_of, is_event, records_in
 
-# ---- From files to searches: rows, search engines' answers, UBI events, or tacit's own log
+# ---- From files to searches: rows, search engines' responses, UBI events, or tacit's own log
 
 
 def read_searches(
@@ -56,24 +56,24 @@ def read_searches(
     Parameters
     ----------
     paths : sequence of path, or of RemoteFile
-        Parquet, CSV or JSON lines. See docs/interleaving.md for what they may hold.
+        Parquet, CSV or JSON lines. See docs/interleaving.md for their records.
     columns : Columns
     format : {"parquet", "csv", "json"}, optional
-        By default the suffix says it.
+        By default from the suffix.
     strict : bool, default False
-        Whether to stop at the first row that is wrong, instead of counting it.
+        Whether to stop at the first invalid row, instead of counting it.
 
     Returns
     -------
-    assembly : Assembly
-        Its searches can be asked for once all is read.
+    assembler : SearchAssembler
+        Has all searches.
     rows : LogReport
-        What became of the rows.
+        Counts of valid and rejected rows.
 
     Raises
     ------
     LogError
-        If a file cannot be read, or tells nothing of interleaved searches.
+        If a file cannot be read, or has no interleaved searches.
     """
     assembly, rows = Assembly(), LogReport()
     absent, names = {*columns.by, *([columns.unit] if columns.unit else [])}, dict[str, None]()
@@ -103,13 +103,14 @@ def read_searches(
 
 
 def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
+    """Raise LogError that a column of ``unit`` or ``by`` is missing or empty."""
     option = "unit" if name == columns.unit else "by"
     lacks = f"{option}: no row has anything in {name!r}" if name in names else no_column(option, name, names)
     raise LogError(f"{lacks}; give one of these" + f": {', '.join(names)}" * (name in names))
 
 
 def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> None:
-    """Refuse a table whose columns do not tell searches, saying what lacks of what it comes near to."""
+    """Raise LogError if a table lacks columns of searches; the message has the missing and similar names."""
     named = columns.renamed
     theirs = {ours: named.get(ours, ours) for ours in (*ROW, *PAIR, *named)}
     lacking = {ours: name for ours, name in theirs.items() if name not in names}
@@ -123,9 +124,9 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
             f"{', '.join(map(repr, names))}; name those that are called otherwise, such as with "
             "columns={'search': 'query_id'} (--column search=query_id)"
         )
-    own = "interleaved" in names  # a row of tacit's own log, which tells all but who met
+    own = "interleaved" in names  # tacit's own log of duels, which has all but the rankers
     absent = [] if not (rows and pairs) else pairs if own or len(pairs) < len(PAIR) else rows
-    # Where no column says so a row is a click; one that is called nearly so would make every row one.
+    # Without a column "click" every row is a click, which is wrong if that column is only misspelled.
     unclicked = "click" in lacking and not {"action", named.get("action")} & {*names} and pairs and not own
     if unclicked and (absent or get_close_matches("click", names, 1)):
         absent = [*absent, "click"]
@@ -138,7 +139,7 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
 
 
 def tells_pairs(path: File, format: str | None = None, renamed: Any = None) -> bool:
-    """Whether a file is tacit's own log of duels, with a pair of rankers in each row."""
+    """True if a file is tacit's own log of duels, with a pair of rankers in each row."""
     return {(renamed or {}).get(side, side) for side in PAIR} <= set(file_at(path, format).names)
 
 
@@ -160,12 +161,14 @@ def _records(
 
 
 def _renamed(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
+    """Return a record with additional fields under tacit's names of columns."""
     if not columns.renamed:
         return record
     return {**record, **{ours: record.get(theirs) for ours, theirs in columns.renamed.items()}}
 
 
 def _of_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a table with the columns of searches."""
     file = file_at(path, format)
     present = file.names
     wanted = {*ROW, *MORE, *OWN, *columns.units, *columns.by, *columns.renamed.values()}
@@ -182,7 +185,7 @@ def _of_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, 
 
 
 def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Columns) -> None:
-    """Note what a record says."""
+    """Add a record to its search."""
     owner = next((found(record, name) for name in columns.units if found(record, name)), None)
     unit = None if owner is None else text("unit", owner)
     segments = {name: found(record, name) for name in columns.by}
@@ -198,7 +201,7 @@ def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Co
         for place, hit in enumerate(hits):
             assembly.show(search, place, hit.id, hit.team)
     elif record.get("query_id") is not None and "team" not in record:
-        # A query of UBI: it tells whose the search is, and that there was one.
+        # A UBI query: it has the unit and the segments of the search.
         search = text("query_id", record["query_id"])
     else:
         search = _row(assembly, record)
@@ -209,6 +212,7 @@ def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Co
 
 
 def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
+    """Add a UBI event, an action or an examined result; return the id of its search."""
     event = event_of(record)
     team = team_of_event(record)
     name = event.objects[0] if event.objects else None
@@ -224,6 +228,7 @@ def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
 
 
 def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
+    """Add a row with a result and its clicks; return the id of its search."""
     search = text("search", record.get("search"))
     position = checks.amount("position", record.get("position"))
     team, item = record.get("team"), record.get("item")
@@ -245,14 +250,14 @@ def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
 # ---- From files of interleaved searches to a report
 
 NEARLY_ALL = 0.9
-"""No readers click so large a share of what they are shown."""
+"""Share of clicked results above which the log must lack rows without a click."""
 FEW = 9
-"""As many values or fewer tell kinds of users apart, and no users."""
+"""Most values of a column that is a segment of users rather than an id of users."""
 BESIDES = "; that which says whose a search is goes with unit= (--unit), one of segments with by= (--by)"
 
 
 def searched(columns: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return what the columns of a log of searches are called, if it has such.
+    """Return the renamed columns of a log of searches, if they are valid.
 
     Raises
     ------
@@ -282,39 +287,39 @@ def read_interleaved(
     ----------
     paths : path, or sequence of them
         Files, folders or patterns of Parquet, CSV or JSON lines: rows of (search, team, position,
-        click), answers of OpenSearch, Elasticsearch or Solr with UBI events, or tacit's own log of
+        click), responses of OpenSearch, Elasticsearch or Solr with UBI events, or tacit's own log of
         duels; see docs/interleaving.md.
     rule : CreditRule, optional
-        What actions are worth; by default a click 1.
+        Credit of actions; by default 1 for a click.
     unit : str, optional
-        The column or field that says whose a search is, such as a user or session.
+        The column or field with the user or session of a search.
     by : sequence of str
         Columns or fields of segments, such as the market.
     wins : bool, default False
         Whether a search counts 1 for its winner, in place of its difference of credit.
     depth : int, optional
-        So many places from the top earn credit.
+        Number of positions from the top that earn credit.
     confidence : float, default 0.95
         0.9, 0.95 or 0.99.
     false_share : float, default 0.05
-        Of the segments that are found, so much is wrong at most, on average.
+        False discovery rate among the segments reported as different.
     columns : dict, optional
-        From our names of columns to the file's.
+        From tacit's names of columns to the file's.
     format : {"parquet", "csv", "json"}, optional
-        By default the suffix says it.
+        By default from the suffix.
     strict : bool, default False
-        Whether to stop at the first row that is wrong, instead of counting it.
+        Whether to stop at the first invalid row, instead of counting it.
 
     Returns
     -------
     report : InterleavedReport
     rows : LogReport
-        What became of the rows.
+        Counts of valid and rejected rows.
 
     Raises
     ------
     LogError
-        If a file cannot be read, or there are no two rankers in it.
+        If a file cannot be read, or the files have fewer than two rankers.
     InvalidValue
         If an option is wrong.
     """
@@ -355,7 +360,7 @@ def read_interleaved(
 
 
 def _refuse_unmixed(searches: Sequence[Search]) -> None:
-    """Refuse searches that show the results of one ranker each; a list of one result can show no more."""
+    """Raise LogError if every search with several results shows results of one ranker only."""
     given = [search.shown.memory.get("teams") or () for search in searches]
     mixed = [len({*teams} - {None}) > 1 for teams in given if len(teams) - teams.count(None) > 1]
     if len(mixed) >= SURELY and not any(mixed):
@@ -368,7 +373,10 @@ def _refuse_unmixed(searches: Sequence[Search]) -> None:
 
 
 def _backed(search: Search) -> int:
-    """Return 1 if the first item that differs is of its own ranker's list, -1 if of the other's, else 0."""
+    """Return 1 if the item shown where the rankings first differ is from its own team's ranking.
+
+    -1 if it is from the other ranking, 0 if this cannot be decided.
+    """
     teams = search.shown.memory.get("teams") or ()
     pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
     at = next((at for at, (left, right) in pairs if left != right), len(teams))
@@ -380,7 +388,7 @@ def _backed(search: Search) -> int:
 
 
 def _copied(unclicked: Mapping[bool, int]) -> str:
-    """Return what is doubted of results without a click, those that were known and those that were new."""
+    """Return a warning if most rows without a click repeat another row, else ""."""
     copies = unclicked[True]
     if copies < max(SURELY, NEARLY_ALL * unclicked[False]):
         return ""
@@ -389,7 +397,7 @@ def _copied(unclicked: Mapping[bool, int]) -> str:
 
 
 def _unowned(owners: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return which column may say whose searches are, if any has values that come back."""
+    """Return a warning that names a column which may hold the units of the searches, else ""."""
     for name, given in owners.items():
         values = len(set(map(str, given.values())))
         if FEW < values < len(given):
@@ -401,7 +409,7 @@ def _unowned(owners: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _doubted(searches: Sequence[Search]) -> str:
-    """Return what is doubted of many searches, taken together."""
+    """Return a warning if the searches together suggest an error in the data, else ""."""
     if len(searches) < SURELY:
         return ""
     results, clicks = sum(len(search.shown.items) for search in searches), sum(map(clicked, searches))

@@ -1,10 +1,11 @@
-"""From searches to sums of credit, and what these say of rankers: preferences, segments, a figure."""
+"""Sums of credit over interleaved searches, and the report on rankers: preferences, segments, a figure."""
 
-# 1. ``Fold``: searches come one after the other and are credited by the rule, per pair and segment;
-#    ``_settle`` adds what has gathered in one go; ``found`` is what all of them said so far, as sums.
-# 2. ``Comparison`` and ``Segment``: what searches say of two rankers, in all and by segment.
-# 3. ``InterleavedReport``: preferences at any time, segments with few false ones, warnings, the verdict.
-# 4. Words and numbers of the table and the figure.
+# 1. ``SearchAccumulator``: credits searches one by one, per pair of rankers and segment;
+#    ``_settle`` adds pending differences in one batch; ``compute_sums`` returns the sums so far.
+# 2. ``Comparison`` and ``Segment``: the comparison of two rankers over all searches and by segment.
+# 3. ``InterleavedReport``: preferences valid at any time, segments with a bounded false discovery rate,
+#    warnings, the verdict.
+# 4. Formatting of tables and the figure.
 
 from __future__ import annotations
 
@@ -35,21 +36,21 @@ AT_ONCE = 10_000
 
 @dataclass
 class PairTallies:
-    """What searches said of each pair of rankers.
+    """Sums over searches for each pair of rankers.
 
     Attributes
     ----------
     sums : dict
-        Per pair, its names in ascending order: differences of credit.
+        From each pair, with its names sorted, to the sums of its differences of credit.
     wins : dict
-        Per pair the searches that the first one won, the second one won, and all others.
+        From each pair to the number of searches that the first ranker won, the second one won, and ties.
     """
 
     sums: dict[Pair, PairSums] = field(default_factory=dict)
     wins: dict[Pair, Floats] = field(default_factory=dict)
 
     def add(self, pair: Pair, differences: Sequence[float], units: Sequence[str]) -> None:
-        """Add searches of a pair."""
+        """Add differences of credit between a pair of rankers, with the unit of each search."""
         d = np.asarray(differences, np.float64)
         self.sums.setdefault(pair, PairSums.empty()).add(d, units)
         count = self.wins.setdefault(pair, np.zeros(3))
@@ -58,7 +59,7 @@ class PairTallies:
 
 @dataclass
 class Folded:
-    """All that a report of interleaved searches is computed from.
+    """Sums over interleaved searches, from which a report is computed.
 
     Attributes
     ----------
@@ -66,22 +67,22 @@ class Folded:
     tally : PairTallies
         Over all searches.
     segments : dict
-        Per name of a segment and its value, the tally of its searches.
+        From names of segments to their values to the tallies of their searches.
     places, leads : PairTallies
-        For how many places each ranker had more than the other, and whose item stood first: both
-        should be even.
-    searches, clicked, alike : int
-        How many there were, had an action that counts, and had equal lists.
+        Differences of the number of positions that each ranker had, and of having the first one: both
+        have mean 0 under a fair draft.
+    searches, clicked, equal_lists : int
+        Number of searches, of searches with a credited action, and of searches with equal rankings.
     units : int
-        Users or sessions.
+        Number of users or sessions.
     credited : Counter
-        Actions that counted, by kind.
+        Number of credited actions, by kind.
     uncredited : Counter
-        Those that could not be, by reason.
-    others : Counter
-        Those of kinds that are worth nothing.
+        Number of actions that could not be credited, by reason.
+    worthless : Counter
+        Number of actions without credit under the rule, by kind.
     methods : Counter
-        By which methods lists were made.
+        Number of lists, by interleaving method.
     """
 
     rankers: tuple[str, ...] = ()
@@ -100,19 +101,19 @@ class Folded:
 
 
 class Fold:
-    """Takes in searches one after the other, and says at any time what they said so far.
+    """Accumulates searches one by one; the sums so far are available at any time.
 
     Parameters
     ----------
     rule : CreditRule
     by : sequence of str
-        The segments to tell apart.
+        Names of the segments.
     wins : bool, default False
         Whether a search counts 1 for its winner, in place of its difference of credit.
     depth : int, optional
-        So many places from the top earn credit; by default all.
+        Number of positions from the top that earn credit; by default all.
     most_units : float, default infinity
-        So many units are counted, which are kept by name.
+        Most units that are counted; their names are held in memory.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Fold:
         self._waiting: dict[Any, tuple[list[float], list[str]]] = {}
 
     def add(self, search: Search) -> None:
-        """Take in a search."""
+        """Add a search."""
         _count(self._found, search, self._rule, self._depth)
         if len(self._units) < self._most_units:
             self._units.add(search.unit)
@@ -143,13 +144,14 @@ class Fold:
             self._settle()
 
     def found(self, rankers: Sequence[str]) -> Folded:
-        """Return the sums over all searches so far, of these rankers in this order."""
+        """Return the sums over all searches so far, with these rankers in this order."""
         self._settle()
         self._found.rankers = tuple(rankers)
         self._found.units = len(self._units)
         return self._found
 
     def _settle(self) -> None:
+        """Add all pending differences to the tallies."""
         for (where, *key), (amounts, units) in self._waiting.items():
             if where == "segments":
                 name, value, pair = key
@@ -161,6 +163,7 @@ class Fold:
 
 
 def _count(found: Folded, search: Search, rule: CreditRule, depth: int | None) -> None:
+    """Count a search, its interleaving method and its actions."""
     found.searches += 1
     found.methods[search.shown.method] += 1
     alike = search.alike
@@ -178,7 +181,7 @@ def _count(found: Folded, search: Search, rule: CreditRule, depth: int | None) -
 def _differences(
     search: Search, rule: CreditRule, by: Sequence[str], wins: bool, depth: int | None
 ) -> Iterable[tuple[Any, float]]:
-    """Yield what a search adds, each with where it belongs."""
+    """Yield the differences that a search adds, each with the key of its tally."""
     actions = [a for a in search.actions if depth is None or a.position < depth]
     credits = rule.credits(search.shown, actions, search.rankings)
     teams = search.shown.memory.get("teams")
@@ -189,7 +192,7 @@ def _differences(
         pair = search.rankers[first], search.rankers[second]
         if pair[0] == pair[1]:
             continue
-        # Rankers that agree on all that was shown cannot differ.
+        # Equal rankings cannot earn different credit.
         difference = 0.0 if search.alike else credits[first] - credits[second]
         if wins:
             difference = float(np.sign(difference))
@@ -204,12 +207,12 @@ def _differences(
 
 
 def checked_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditRule:
-    """Return the rule to use.
+    """Return the rule to use, by default a new ``CreditRule``.
 
     Raises
     ------
     InvalidValue
-        If it asks for what no search has.
+        If it credits actions that no search has, or needs rankings and a search has none.
     """
     if rule is None:
         rule = CreditRule()
@@ -222,7 +225,7 @@ def checked_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditR
 
 
 def _refuse_unmet(rule: CreditRule, met: set[str]) -> None:
-    """Refuse worth of an action that nobody did, if it looks like another one or is all there is."""
+    """Raise if the rule credits a missing action, and that looks misspelled or is all it credits."""
     unmet = [kind for kind in rule.worth if kind not in met]
     free = met - set(rule.worth)
     for kind in unmet:
@@ -232,10 +235,10 @@ def _refuse_unmet(rule: CreditRule, met: set[str]) -> None:
             raise InvalidValue(f"worth.{kind}", rule.worth[kind], remedy)
 
 
-# ---- What interleaved searches say of rankers: preferences, segments, warnings, and the verdict
+# ---- The report: preferences, segments, warnings, and the verdict
 
 UNEVEN = 0.01
-"""How uneven the draft may be, in places per search, before it is said."""
+"""Difference in positions per search above which a draft is reported as uneven."""
 UNTRUSTED = "Do not trust this"
 
 COLUMNS = (
@@ -249,23 +252,23 @@ COLUMNS = (
 
 
 class Comparison(NamedTuple):
-    """What searches say of two rankers.
+    """The comparison of two rankers.
 
     Attributes
     ----------
     first, second : str
     searches : int
     won, lost : int
-        Searches on which the first one earned more, and less.
+        Number of searches on which the first one earned more, and less.
     lift : Lift
-        The first one's credit per search minus the second's, to be looked at at any time.
+        The first one's credit per search minus the second's, valid at any time.
     chance : float
-        The p-value that holds at any time.
+        The p-value, valid at any time.
     dispersion : float
-        How much more the mean scatters than if all searches were independent.
+        Variance of the mean, relative to independent searches.
     needed : int or None
-        How many more searches would show it, 4 times in 5, at the present estimate; 0 if it is
-        shown, None if nothing is known.
+        Number of additional searches until the difference is shown with a power of 0.8, at the present
+        estimate; 0 if it is shown, None if unknown.
     """
 
     first: str
@@ -283,13 +286,13 @@ class Comparison(NamedTuple):
         return {**self._asdict(), "lift": self.lift.as_dict()}
 
     def row(self) -> dict[str, Any]:
-        """Return it as a flat dict, None for what is not known yet."""
+        """Return the comparison as a flat dict, with None for unknown values."""
         found = self._asdict() | {"lift": self.lift.claim}
         ends = self.lift.difference or (None, None, None)
         return found | dict(zip(("difference", "low", "high"), ends, strict=True))
 
     def texts(self) -> dict[str, Any]:
-        """Return :meth:`row` with the difference and its p-value as texts besides."""
+        """Return :meth:`row` with the difference and its p-value added as text."""
         if self.lift.difference is None:
             return self.row() | {"said": "too early" if self.won + self.lost else "none so far", "p": None}
         p = "<0.0001" if self.chance < 1e-4 else f"{self.chance:.4f}"
@@ -297,7 +300,7 @@ class Comparison(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What the searches of a segment say of two rankers; ``found`` if they surely differ there."""
+    """The comparison of two rankers in a segment; ``found`` if they are found to differ there."""
 
     name: str
     value: str
@@ -309,7 +312,7 @@ class Segment(NamedTuple):
         return {**self._asdict(), "comparison": self.comparison.as_dict()}
 
     def texts(self) -> dict[str, Any]:
-        """Return :meth:`Comparison.texts` with whose they are, and whether the rankers differ there."""
+        """Return :meth:`Comparison.texts` with the segment, and "yes" if the rankers differ there."""
         differs = "yes" if self.found else ""
         return {"name": self.name, "value": self.value, **self.comparison.texts(), "differs": differs}
 
@@ -318,9 +321,9 @@ class Segment(NamedTuple):
 class InterleavedReport(Tabulated, Plotted):
     """Preferences between rankers, from searches that showed interleaved lists.
 
-    Look at it whenever you like and stop when it says so: with the probability ``confidence``
-    nothing that its verdict ever says is wrong, also where searches of a user are alike. It is
-    right in the limit of many users; there is no verdict before there are some.
+    You may look at it at any time and stop when it has a verdict: with probability ``confidence``
+    no verdict is ever wrong, even if searches of a user are correlated. This holds
+    asymptotically, for many users; with few users there is no verdict.
 
     Parameters
     ----------
@@ -328,7 +331,7 @@ class InterleavedReport(Tabulated, Plotted):
     confidence : float, default 0.95
         0.9, 0.95 or 0.99.
     false_share : float, default 0.05
-        Of the segments that it finds, so much is wrong at most, on average.
+        False discovery rate among the segments reported as different.
 
     Raises
     ------
@@ -353,7 +356,7 @@ class InterleavedReport(Tabulated, Plotted):
         return self.folded.rankers
 
     def between(self, first: str, second: str, tally: PairTallies | None = None) -> Comparison:
-        """Return what is known of two rankers."""
+        """Return the comparison of two rankers, by default over all searches."""
         given = self.folded.tally if tally is None else tally
         turned = (first, second) not in given.sums
         pair: Pair = (second, first) if turned else (first, second)
@@ -361,7 +364,7 @@ class InterleavedReport(Tabulated, Plotted):
         won, lost, _ = given.wins.get(pair, [0, 0, 0])
         if turned:
             sums, won, lost = sums.turned(), lost, won
-        # A ranker that is no best one must not seem so against any of the others.
+        # The winner must beat every other ranker, so these comparisons hold simultaneously.
         comparisons = 1 if tally is not None else len(self.rankers) - 1
         lift = preference(sums, self.confidence, comparisons)
         return Comparison(
@@ -378,14 +381,16 @@ class InterleavedReport(Tabulated, Plotted):
 
     @cached_property
     def leader(self) -> str:
-        """The ranker that looks best now."""
+        """The ranker with the best estimates so far."""
         return max(self.rankers, key=lambda name: self._standing(name))
 
     def _standing(self, name: str) -> tuple[float, float]:
+        """Return the number of rankers that a ranker beats on average, and its total difference of credit."""
         estimates = [self._estimate(name, ranker) for ranker in self.rankers if ranker != name]
         return sum(estimate > 0 for estimate in estimates), sum(estimates)
 
     def _estimate(self, first: str, second: str) -> float:
+        """Return the mean difference of credit between two rankers."""
         sums = self.folded.tally.sums
         if (first, second) in sums:
             return float(sums[first, second].mean)
@@ -402,13 +407,13 @@ class InterleavedReport(Tabulated, Plotted):
 
     @property
     def winner(self) -> str | None:
-        """The ranker that is better than every other one, without doubt; or None."""
+        """The ranker that is significantly better than every other one, or None."""
         sure = all(each.lift.claim == "better" for each in self.comparisons)
         return self.leader if sure else None
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """What segments say of the leader and its closest rival."""
+        """The comparison of the leader with its closest rival in each segment."""
         rival = self.comparisons[0].second
         found = []
         for name, values in self.folded.segments.items():
@@ -421,7 +426,7 @@ class InterleavedReport(Tabulated, Plotted):
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What keeps the verdict from being trusted."""
+        """Reasons not to trust the verdict."""
         said = []
         for what, tally in (("places", self.folded.places), ("first places", self.folded.leads)):
             for pair, sums in tally.sums.items():
@@ -444,13 +449,13 @@ class InterleavedReport(Tabulated, Plotted):
 
     @property
     def early(self) -> bool:
-        """Whether there is too little traffic to tell the rankers apart."""
+        """True if there are too few searches or users for any comparison."""
         claims = {each.lift.claim for each in self.comparisons} - {"better"}
         return self.winner is None and claims == {"early"}
 
     @property
     def verdict(self) -> str:
-        """Who wins, or what is missing, as a sentence."""
+        """A sentence with the winner, or with the reason for none."""
         if any(said.startswith(UNTRUSTED) for said in self.warnings):
             return f"No verdict: {self.leader} leads, but the draft was uneven. Mend it, and begin anew."
         if self.winner is not None:
@@ -524,6 +529,7 @@ class InterleavedReport(Tabulated, Plotted):
         return "\n\n".join([*parts, *self.warnings, self.verdict])
 
     def _counts(self) -> str:
+        """Return lines with the numbers of searches, users and actions."""
         all_ = self.folded
         lines = [
             f"{all_.searches:,} searches of {all_.units:,} units, {all_.clicked:,} with an action "
@@ -539,11 +545,11 @@ class InterleavedReport(Tabulated, Plotted):
 
     @property
     def height(self) -> float:
-        """How high its figure is."""
+        """Height of the figure in inches."""
         return 1.7 + 0.3 * (len(self.comparisons) + len(self.segments))
 
     def draw(self, ax: Any) -> None:
-        """Draw the leader against the others, and the segments below."""
+        """Draw the leader's comparisons with the others, and the segments below."""
         rows = [(each.second, each.lift, True) for each in self.comparisons]
         rows += [(f"{each.name} {each.value}", each.comparison.lift, each.found) for each in self.segments]
         if self.segments:
@@ -556,6 +562,7 @@ class InterleavedReport(Tabulated, Plotted):
 
 
 def _rung(name: str, lift: Lift, sure: bool) -> Rung:
+    """Return a row of the figure: the estimate and interval of one comparison."""
     if lift.difference is None:
         return Rung(name, None)
     estimate, low, high = lift.difference
@@ -565,6 +572,7 @@ def _rung(name: str, lift: Lift, sure: bool) -> Rung:
 
 
 def _needed(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
+    """Return the number of additional searches that show a difference; 0 if it is shown, None if unknown."""
     if lift.claim in ("better", "worse"):
         return 0
     mean, n = float(sums.mean), float(sums.searches)

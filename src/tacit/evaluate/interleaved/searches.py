@@ -1,10 +1,9 @@
-"""Searches with interleaved lists, from any log: tacit's own, or what search engines answer."""
+"""Searches with interleaved lists, from tacit's own log of duels or from responses of search engines."""
 
-# 1. ``Search`` and ``Assembly``: a search is put together from whatever tells of it.
-# 2. A row of tacit's own log of duels is a whole search.
-# 3. Results of OpenSearch, Elasticsearch and Solr; events of UBI; attributes that say which ranker gave an
-#    item.
-# 4. ``Columns``: which columns serve as what.
+# 1. ``Search`` and ``SearchAssembler``: assemble searches from rows, results and events.
+# 2. Parse a row of tacit's own log of duels, which is a whole search.
+# 3. Parse results of OpenSearch, Elasticsearch and Solr, and UBI events, with the ranker (team) of each item.
+# 4. ``Columns``: names of the columns to read.
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from tacit.interleaving import Action, Interleaved, credited
 from tacit.interleaving.base import ranking
 from tacit.logs.ubi_records import CLICK
 
-# ---- Searches with interleaved lists, put together from what any log tells of them
+# ---- Searches with interleaved lists, assembled from records of a log
 
 UNKNOWN_SEARCH = "unknown-search"
 NOT_SHOWN = "not-shown"
@@ -35,21 +34,21 @@ REASONS = {
 
 
 class Search(NamedTuple):
-    """A search, the list that it showed, and what was done to it.
+    """A search with the list that it showed and the actions on it.
 
     Attributes
     ----------
     id : str
     unit : str
-        Whose it is: a user, a session, or the search itself.
+        The user or session of the search, or else the search itself.
     segments : dict
-        What else is known of it, such as its market.
+        Values of its segments, such as its market.
     rankers : tuple of str
-        Who took part, in the order of the list's parts.
+        The competing rankers, in the order of their numbers in the list.
     shown : Interleaved
     actions : list of Action
     rankings : tuple of lists, or None
-        What the rankers had given, where it is known.
+        The rankers' original lists, if known.
     """
 
     id: str
@@ -62,7 +61,7 @@ class Search(NamedTuple):
 
     @property
     def alike(self) -> bool | None:
-        """Whether the rankers agree on all that was shown; None where it is not known."""
+        """True if all rankings equal each other down to the length shown; None if they are unknown."""
         if self.rankings is None:
             return None
         first, *others = (list(given)[: len(self.shown.items)] for given in self.rankings)
@@ -70,13 +69,13 @@ class Search(NamedTuple):
 
 
 def clicked(search: Search) -> int:
-    """Return to how many results of a search something was done; a tie is none."""
+    """Return the number of results with an action of an amount above 0.5 (a tie has 0.5)."""
     return len({done.position for done in search.actions if done.amount > 0.5})
 
 
 @dataclass
 class _Draft:
-    """What is known of a search so far."""
+    """The records of a search so far."""
 
     items: dict[Any, tuple[Any, str | None]] = field(default_factory=dict)
     done: list[tuple[str, float, Any, Any, str | None]] = field(default_factory=list)
@@ -86,17 +85,17 @@ class _Draft:
 
 
 class Assembly:
-    """Puts searches together from rows, results and events, which may come in any order.
+    """Assembles searches from rows, results and events, which may come in any order.
 
     Examples
     --------
-    >>> assembly = Assembly()
-    >>> assembly.show("1", 0, "a", "old"), assembly.show("1", 1, "b", "new")
+    >>> assembler = SearchAssembler()
+    >>> assembler.add_result("1", 0, "a", "old"), assembler.add_result("1", 1, "b", "new")
     (False, False)
-    >>> assembly.act("1", item="b")
-    >>> assembly.act("1", item="z")
-    >>> [search] = assembly.searches()
-    >>> search.rankers, search.actions[0].position, assembly.uncredited
+    >>> assembler.add_action("1", item="b")
+    >>> assembler.add_action("1", item="z")
+    >>> [search] = assembler.searches()
+    >>> search.rankers, search.actions[0].position, assembler.uncredited
     (('new', 'old'), 1, Counter({'not-shown': 1}))
     """
 
@@ -105,20 +104,20 @@ class Assembly:
         self.uncredited: Counter[str] = Counter()
         """Actions that cannot be credited, by reason."""
         self.torn: dict[str, str] = {}
-        """Of what is so of whole searches, such as ``unit``, a search in which it varies."""
+        """Attributes that must be constant within a search, such as ``unit``, with an example that varies."""
         self.unclicked: Counter[bool] = Counter()
-        """Rows of results without a click: those that are new, and those that another row tells of."""
+        """Number of rows of results without a click: new results (False) and repeated ones (True)."""
 
         self.owners: dict[str, dict[str, Any]] = {}
-        """What columns say that may tell whose a search is, of each search, where no unit is known."""
+        """Columns that may hold the unit, with their value for each search without a known unit."""
 
     def show(self, search: str, position: Any, item: Any = None, team: str | None = None) -> bool:
-        """Note what a search showed at a position, and which ranker gave it; return whether it was known.
+        """Add an item at a position of a search, and its ranker; return True if it was already there.
 
         Raises
         ------
         InvalidValue
-            If something else was shown there, or another ranker gave it.
+            If the position has another item or ranker.
         """
         items = self._drafts.setdefault(search, _Draft()).items
         before = items.get(position)
@@ -140,12 +139,12 @@ class Assembly:
         item: Any = None,
         team: str | None = None,
     ) -> None:
-        """Note what was done in a search; by position or item, or with the ranker who gave it."""
+        """Add an action in a search, on a position or an item; ``team`` is the item's ranker, if known."""
         draft = self._drafts.setdefault(search, _Draft())
         draft.done.append((kind, amount, position, item, team))
 
     def tell(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> None:
-        """Note whose a search is, and what else is known of it; what came first counts."""
+        """Add the unit and the segments of a search; earlier values take precedence."""
         draft = self._drafts.setdefault(search, _Draft())
         draft.unit = draft.unit or unit
         given = {name: str(value) for name, value in segments.items() if value is not None}
@@ -158,12 +157,12 @@ class Assembly:
                 self.torn[name] = f"{search!r} is of {before!r} and of {value!r}"
 
     def take(self, search: Search) -> None:
-        """Note a search that is whole already.
+        """Add a complete search.
 
         Raises
         ------
         InvalidValue
-            If there is one of that id.
+            If there is already a search with this id.
         """
         draft = self._drafts.setdefault(search.id, _Draft())
         if draft.whole is not None or draft.items:
@@ -172,7 +171,7 @@ class Assembly:
 
     @property
     def rankers(self) -> list[str]:
-        """All rankers that are named, in order."""
+        """The names of all rankers, sorted."""
         names = {team for draft in self._drafts.values() for _, team in draft.items.values()}
         names |= {done[4] for draft in self._drafts.values() for done in draft.done}
         for draft in self._drafts.values():
@@ -180,7 +179,7 @@ class Assembly:
         return sorted(name for name in names if name is not None)
 
     def searches(self) -> Iterator[Search]:
-        """Yield the searches in the order in which they were first met."""
+        """Yield the searches in the order of their first records."""
         names = self.rankers
         for id, draft in self._drafts.items():
             search = self._assembled(id, draft, names)
@@ -188,6 +187,7 @@ class Assembly:
                 yield search
 
     def _assembled(self, id: str, draft: _Draft, names: list[str]) -> Search | None:
+        """Return the search of a draft, or None if it shows no items; count actions without credit."""
         if draft.whole is not None:
             whole = draft.whole
             segments = {**whole.segments, **draft.segments}
@@ -199,7 +199,7 @@ class Assembly:
         for kind, amount, position, item, team in draft.done:
             at = of_item.get(item) if item is not None else places.get(position)
             if at is None and team is not None:
-                # The event itself says who gave the item.
+                # The event itself names the item's ranker.
                 at = of_item[item] = len(items)
                 items.append((item, team))
             if at is None:
@@ -219,7 +219,7 @@ class Assembly:
 
 
 def text(field: str, value: Any) -> str:
-    """Return a name that a log gives as text or as a number.
+    """Return a name of a log, which may be text or a number, as text.
 
     Raises
     ------
@@ -231,18 +231,18 @@ def text(field: str, value: Any) -> str:
     return checks.name(field, value)
 
 
-# ---- Searches as tacit's own log of duels tells them
+# ---- Searches from rows of tacit's own log of duels
 
 
 def own_search(record: Mapping[str, Any], where: str) -> Search:
-    """Return the search that a row of tacit's own log tells; ``where`` names one without an id.
+    """Return the search of a row of tacit's own log of duels; ``where`` is the id of a row without one.
 
-    It is no path: what a log says must not depend on where it lies.
+    ``where`` must not depend on the path of the file, so that results do not.
 
     Raises
     ------
     InvalidValue
-        If it tells none.
+        If the row is not a valid search.
     """
     left, right = (checks.ranker(side, text(side, record[side])) for side in ("left", "right"))
     rankers = left, right
@@ -262,7 +262,7 @@ def own_search(record: Mapping[str, Any], where: str) -> Search:
         if not isinstance(clicks, list):
             raise InvalidValue("clicks", clicks, "give a list of positions")
         actions = [_action(click, len(shown.items)) for click in clicks]
-        # The method must know its list again.
+        # Raises if the interleaving method could not have made this list.
         credited(shown, sorted({action.position for action in actions}))
         if record.get("rankings") is not None:
             rankings = _rankings(checks.parsed("rankings", record["rankings"]), rankers)
@@ -270,7 +270,7 @@ def own_search(record: Mapping[str, Any], where: str) -> Search:
 
 
 def _action(click: Any, positions: int) -> Action:
-    """Return a click as the log gives it: a position, or an object with its kind."""
+    """Return the action of a click in the log: a position, or an object with position and kind."""
     if isinstance(click, Mapping):
         place = checks.integer("clicks", click.get("position"), 0, positions - 1)
         kind = text("clicks.action", click.get("action", CLICK))
@@ -279,6 +279,7 @@ def _action(click: Any, positions: int) -> Action:
 
 
 def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
+    """Return the left and the right ranker's list from a list or an object."""
     if isinstance(given, Mapping):
         given = [given.get(name) for name in rankers]
     if not isinstance(given, list) or len(given) != 2 or not all(isinstance(g, list) for g in given):
@@ -286,15 +287,15 @@ def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
     return tuple(ranking("rankings", each) for each in given)
 
 
-# ---- What search engines answer: result lists of OpenSearch, Elasticsearch and Solr, and UBI
+# ---- Responses of search engines: result lists of OpenSearch, Elasticsearch and Solr, and UBI events
 #
 # - OpenSearch, ``POST _plugins/_search_relevance/ab_tests/{id}/_search`` (Search Relevance
 #   Workbench, merged in July 2026): ``hits``, each with ``_search_configuration_id``.
-# - OpenSearch and Elasticsearch, ``_search``: ``hits.hits``, each with ``_id``; who gave a hit stands
+# - OpenSearch and Elasticsearch, ``_search``: ``hits.hits``, each with ``_id``; the ranker of a hit is
 #   in ``_search_configuration_id``, ``search_config`` or ``team``, of the hit or its ``fields``.
 # - Solr 8.8 and later with ``fl=id,[interleaving]``: ``response.docs``, each with
 #   ``[interleaving]``, the model that picked it.
-# - UBI 1.3 events; who gave the object stands in ``search_config`` of the object or of the
+# - UBI 1.3 events; the ranker of the object is in ``search_config`` of the object or of the
 #   attributes (as Chorus for OpenSearch sends it), or in ``tacit.team``.
 
 TEAMS = ("_search_configuration_id", "search_config", "_search_configuration", "team")
@@ -306,34 +307,34 @@ OWNER = re.compile(
     r"(_?(id|uid|no|nr|key|hash|number|name))?",
     re.IGNORECASE,
 )
-"""What a column is called that may say whose a search is."""
+"""Names of columns that may hold the unit of a search."""
 
 
 class Hit(NamedTuple):
-    """A result, and who gave it, if the answer says it."""
+    """A result, and its ranker, if the response has it."""
 
     id: str
     team: str | None
 
 
 def is_result(record: Mapping[str, Any]) -> bool:
-    """Whether a record is what a search engine answered."""
+    """True if a record is a search engine's response."""
     return "hits" in record or isinstance(record.get("response"), dict)
 
 
 def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
-    """Return the results of an answer of OpenSearch, Elasticsearch or Solr, in their order.
+    """Return the results of a response of OpenSearch, Elasticsearch or Solr, in their order.
 
     Parameters
     ----------
     answer : dict
     key : str, optional
-        In which field of a Solr document its id stands; by default ``id``.
+        The field of a Solr document's id; by default ``id``.
 
     Raises
     ------
     InvalidValue
-        If it is no such answer.
+        If the answer has no list of results with ids.
 
     Examples
     --------
@@ -354,12 +355,14 @@ def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
 
 
 def _listed(field: str, value: Any) -> Sequence[Mapping[str, Any]]:
+    """Return a value if it is a list of objects; else raise InvalidValue."""
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
         raise InvalidValue(field, value, "give the list of results of a search engine's answer")
     return value
 
 
 def _hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
+    """Parse a result with its id and its ranker."""
     if hit.get(key) is None:
         remedy = f"every result needs its id; say its field, hits_of(answer, key={next(iter(hit), None)!r})"
         raise InvalidValue(f"{field}.{key}", None, remedy)
@@ -368,7 +371,7 @@ def _hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
 
 
 def team_of(attributes: Mapping[str, Any]) -> str | None:
-    """Return who gave an item, as its attributes say it; None if they do not."""
+    """Return the ranker of an item from its attributes, or None."""
     for name in TEAMS:
         value = attributes.get(name)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -378,7 +381,7 @@ def team_of(attributes: Mapping[str, Any]) -> str | None:
 
 
 def team_of_event(record: Mapping[str, Any]) -> str | None:
-    """Return who gave the object of a UBI event."""
+    """Return the ranker of a UBI event's object, or None."""
     attributes = _inner(record, "event_attributes")
     ours = _inner(attributes, "tacit")
     of_object = _inner(attributes, "object")
@@ -386,12 +389,12 @@ def team_of_event(record: Mapping[str, Any]) -> str | None:
 
 
 def id_of(record: Mapping[str, Any]) -> str:
-    """Return the search that an answer belongs to.
+    """Return the id of the search that a response belongs to.
 
     Raises
     ------
     InvalidValue
-        If it does not say it.
+        If the response has none.
     """
     ubi = _inner(record, "ubi") or _inner(_inner(record, "ext"), "ubi")
     for place in (record, ubi, _inner(_inner(record, "responseHeader"), "params")):
@@ -408,35 +411,35 @@ def _inner(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def found(record: Mapping[str, Any], name: str) -> Any:
-    """Return a field of a record, or of its attributes."""
+    """Return a field of a record or of its attributes, or None."""
     for place in (record, _inner(record, "query_attributes"), _inner(record, "event_attributes")):
         if place.get(name) is not None:
             return place[name]
     return None
 
 
-# ---- What the columns of interleaved searches are called
+# ---- Names of the columns of interleaved searches
 
 ROW = ("search", "team", "position", "click")
-"""The columns of a row for each item shown, or for each one clicked."""
+"""The columns of a log with a row for each item shown, or for each item clicked."""
 MORE = ("item", "action", "amount")
 PAIR = ("left", "right")
 OWN = (*PAIR, "outcome", "interleaved", "clicks", "rankings", "decision_id")
-"""Those of tacit's own log of duels."""
+"""The columns of tacit's own log of duels."""
 
 
 class Columns(NamedTuple):
-    """What to read beside the fixed columns.
+    """Columns to read in addition to the fixed ones, and renamed columns.
 
     Attributes
     ----------
     unit : str or None
-        Whose searches are; None: the first of ``user``, ``client_id``, ``session``,
-        ``session_id`` that there is.
+        Column of the searches' units; None: the first of ``user``, ``client_id``, ``session``,
+        ``session_id`` that has a value.
     by : tuple of str
-        Segments.
+        Columns of segments.
     renamed : dict
-        From our names of columns to the file's.
+        From tacit's names of columns to the file's.
     """
 
     unit: str | None = None
@@ -445,10 +448,10 @@ class Columns(NamedTuple):
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Where the unit may stand, the likeliest first."""
+        """The columns that may hold the unit, the likeliest first."""
         return UNITS if self.unit is None else (self.unit,)
 
     def owners(self, names: Iterable[str]) -> list[str]:
-        """Return the columns that may say who searched, where no unit was named."""
+        """Return the other columns that may hold the unit, if none was named."""
         known = {*UNITS, *self.by, *self.renamed.values()}
         return [name for name in names if self.unit is None and name not in known and OWNER.fullmatch(name)]
