@@ -10,8 +10,8 @@ column              type             null     meaning
 timestamp           timestamp, µs    never    when the decision was made, in UTC
 decision_id         string           never    names the decision
 placement           string           never    where it was shown; a placement's keys are its own
-key                 string           never    what it was for: a query, a place; at most 512
-                                              bytes
+key                 string           never    subject of the decision: a query, a place; at
+                                              most 512 bytes
 arms                list of string   never    the arms on offer, distinct, at least one
 arm                 string           never    the arm that was shown, one of ``arms``
 position            int32            allowed  position on the page, from 0; null without

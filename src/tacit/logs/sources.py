@@ -91,7 +91,7 @@ def read_log(
     items : path, or table in memory, optional
         Vectors of the items that are the log's arms, for policies that learn from item vectors:
         columns ``id`` and ``vector``, and, if vectors change, ``from``, the time from which a vector
-        is valid. The ``items`` of a learner are such a table.
+        is valid. The ``items`` of a learner have this form.
 
     Returns
     -------
