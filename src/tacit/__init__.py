@@ -58,13 +58,13 @@ _HOMES = {
 }
 _LATER = {name: f"tacit.{home}" for home, names in _HOMES.items() for name in names.split()}
 
-# Rooms with names of their own, which are loaded when they are first asked for.
+# Public subpackages, loaded on first use.
 _ROOMS = "classifiers clicks environments errors evaluate interleaving logs policies uplift"
 
-# Rooms in which a name that is not here may be.
+# Packages that may have a name that is missing here, for the hint in the error.
 _HOLD_MORE = "policies policies.baselines environments classifiers simulation evaluate"
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Set indirectly, so that type checkers and the reference use the imports above.
 globals()["__all__"] = sorted([*_public(globals()), *_LATER])
 
 

@@ -1,7 +1,9 @@
-"""The main job end to end: the service, live searchers whose intent shifts or who differ, what it learned.
+"""End-to-end demonstration: run the service, send simulated users, and report what it learned.
 
-A scenario; its traffic, drawn ahead; playing and reporting it; the service in a process of its own; who sends
-requests; clicks as events, which are fed from a file.
+1. ``Scenario`` and ``Traffic``: the setting, and its impressions, drawn in advance.
+2. ``play`` and the report.
+3. The service, in a separate process, and the senders of requests.
+4. Clicks as events in a file, sent by ``tacit feed``.
 """
 
 from __future__ import annotations
@@ -42,12 +44,12 @@ from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 PLACEMENT = "search"
 SEARCHERS = 4
 TOGETHER = 10
-"""Searchers whose requests travel together."""
+"""Searchers per request."""
 LASTING, FASTEST = 10.0, 200.0
-"""Seconds over which they come, on a machine that is fast enough; of fewer, so many each second."""
+"""Duration of the traffic in seconds; with few searchers it is shorter, at this number per second."""
 PATIENCE = 600.0
 HOLDOUT = 0.1
-"""The share of searchers who see something at random, so that what learning earned is measured."""
+"""Share of searchers who see a random arm, to measure the lift."""
 
 Row = dict[str, Any]
 Table = Sequence[tuple[str, ...]]
@@ -55,9 +57,9 @@ Table = Sequence[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is played: searchers, what they search for, what they can be shown.
+    """Setting of a demonstration: environment, keys, arms and policy.
 
-    Without an environment it is users of a home page, of whom ``SCHEMA`` is known.
+    Without an environment, users of a home page with the context ``SCHEMA`` are simulated.
     """
 
     title: str
@@ -69,18 +71,18 @@ class Scenario:
     seed: int
     holdout: float | None = None
     positions: int = 0
-    """Of lists; 0 where one arm is shown."""
+    """Positions of a list; 0 for single arms."""
     rankers: bool = False
-    """Whether the arms are rankers, which duel."""
+    """Whether the arms are rankers that are compared in duels."""
 
     @property
     def label(self) -> str:
-        """How the policy is called; what is known of users stands in the configuration."""
+        """Name of the policy, without its context schema."""
         return self.policy.label if self.environment or self.positions else type(self.policy).__name__
 
     @property
     def shown_by(self) -> str:
-        """Who shows what is shown: the policy, and beside it a control."""
+        """Name of the policy, with the share of the control."""
         return f"tacit: {self.label}" + (f", {self.holdout:.0%} at random" if self.holdout else "")
 
 
@@ -93,12 +95,12 @@ def scenario(
     *,
     context: bool = False,
 ) -> Scenario:
-    """Return the scenario of real search interest if a table is given, else a simulated one.
+    """Return a scenario: of real search interest if a table is given, else simulated.
 
     Raises
     ------
     InvalidValue
-        If a table is given for users who differ, or the policy does not suit.
+        If a table is given together with ``context``, or the policy does not fit.
     """
     environment: Environment | None
     arms: tuple[str, ...]
@@ -126,17 +128,17 @@ def scenario(
 
 @dataclass(frozen=True)
 class Traffic:
-    """All impressions of a run, drawn ahead so that every way to answer meets the same ones.
+    """All impressions of a run, drawn in advance so that all policies get the same ones.
 
     Attributes
     ----------
     lanes : array of int64, shape (impressions,)
     uniforms : array of float64, shape (impressions,)
-        The chance behind each click.
+        Uniform draw that decides each click.
     truth : array of float64, shape (impressions, arms)
-        Click probabilities at that moment.
+        Click probabilities of all arms at each impression.
     contexts : list of dict
-        Who is asking, where that is known; else empty.
+        Context of each user; empty without contexts.
     """
 
     lanes: Ints
@@ -164,12 +166,12 @@ class Traffic:
         return cls(lanes, uniforms, truth, [])
 
     def outcome(self, shown: Ints) -> DemoTotals:
-        """Return what showing these slots got and missed, impression by impression."""
+        """Return clicks and regret per impression if the given arm indices are shown."""
         got = self.truth[np.arange(len(shown)), shown]
         return DemoTotals(self.uniforms < got, self.truth.max(axis=1) - got)
 
     def best_fixed(self) -> Ints:
-        """Return, per impression, the slot that is best for its key in hindsight."""
+        """Return, per impression, the index of the arm that is best for its key in hindsight."""
         best = np.array(
             [self.truth[self.lanes == lane].sum(axis=0).argmax() for lane in range(self.lanes.max() + 1)]
         )
@@ -189,11 +191,11 @@ class DemoTotals:
         return float(1000 * self.clicks.mean())
 
 
-# Users of a home page, and what they like
+# Users of a home page, and their preferences
 
 COUNTRIES = ("de", "fr", "it", "us")
 SCHEMA = {"device": ["ios", "android", "web"], "age": "number", "country": "category", "new": "boolean"}
-"""What is known of each."""
+"""Context of each user."""
 TASTES: dict[str, dict[str, float]] = {
     "film": {"all": -1.2, "web": 0.6},
     "song": {"all": -1.6, "age": 0.3, "ios": 1.2},
@@ -201,11 +203,11 @@ TASTES: dict[str, dict[str, float]] = {
     "news": {"all": -1.5, "age": 1.2, "de": 0.8},
     "shop": {"all": -2.0, "new": 1.6},
 }
-"""The log-odds of a click on each thing, and what adds to them; age in deviations from the mean."""
+"""Log-odds of a click on each arm, with effects of the context; age in standard deviations."""
 
 
 def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
-    """Return what is known of users, and the chance of a click of each on each thing."""
+    """Simulate users; return their contexts, and click probabilities of shape (users, arms)."""
     ages, new = rng.uniform(16, 80, count).round(), rng.random(count) < 0.25
     devices, countries = rng.choice(SCHEMA["device"], count), rng.choice(COUNTRIES, count)
     known = {"all": np.ones(count), "age": (ages - 48.0) / 18.5, "new": new.astype(float)}
@@ -221,7 +223,7 @@ def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
 
 
 def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool, feed: bool = False) -> None:
-    """Run the demonstration and print what came of it; clicks may go to a file of events, which is fed."""
+    """Run the demonstration and print its results; with ``feed``, clicks go through a file of events."""
     traffic = Traffic.drawn(scene)
     with running_service(scene, folder, port) as address:
         begin(scene, address, as_json)
@@ -247,14 +249,14 @@ def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool,
 
 
 def begin(scene: Scenario, address: str, as_json: bool) -> None:
-    """Say what is played, by which policy, and where the page is."""
+    """Print the scenario, the policy and the page's address, unless the output is JSON."""
     if not as_json:
         click.echo(f"tacit demo: {scene.title}")
         click.echo(f"policy {scene.label}; page {address} while it runs")
 
 
 def shown_last(scene: Scenario, traffic: Traffic, shown: Ints) -> list[tuple[str, ...]]:
-    """Return what is shown most at the end, in the last fifth, for which key, as rows of a table."""
+    """Return table rows with the arm shown most per key, in the last fifth of the impressions."""
     last = np.arange(len(shown)) >= 0.8 * len(shown)
     clicked = traffic.outcome(shown).clicks
     rows: list[tuple[str, ...]] = [("in the last fifth", "is shown most", "how often", "clicks/1000")]
@@ -269,7 +271,7 @@ def shown_last(scene: Scenario, traffic: Traffic, shown: Ints) -> list[tuple[str
 
 
 def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTotals]:
-    """Return the outcome of the policy beside those of the three measuring sticks."""
+    """Return the totals of the policy and of three baselines."""
     rng = run_stream(scene.seed, 0, POLICY_STREAM)
     uniform = rng.integers(0, len(scene.arms), len(shown))
     fixed = "the same page for all, the best" if traffic.contexts else "best fixed arm"
@@ -283,20 +285,20 @@ def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTo
 
 @dataclass(frozen=True)
 class Played:
-    """What a demonstration found.
+    """Results of a demonstration.
 
     Attributes
     ----------
     of : str
-        Of what ``count`` went through the service, in so many ``seconds``.
+        Unit of ``count``, the number of requests that the service answered in ``seconds``.
     count : int
     seconds : float
     rows : list of dict
     tables : sequence of tables
-        The same for people, and what else they are shown.
+        Tables for text output.
     figure : Path or None
     words : dict of str to str
-        What is said of it, the last last.
+        Further notes for text output, by title.
     """
 
     of: str
@@ -309,7 +311,7 @@ class Played:
 
 
 def report(found: Played, address: str, folder: Path, query: str = "", *, keep: bool, as_json: bool) -> None:
-    """Print what a demonstration found; its page stays as a file, its service open if it shall be kept."""
+    """Print the results, save the page as a file, and with ``keep`` wait so that the service stays up."""
     page = folder / "page.html"
     page.write_text(still(address, query), encoding="utf-8")
     here = f"{address}placements/{PLACEMENT}{query}"
@@ -340,11 +342,11 @@ NEEDS_SERVICE = re.compile(
     r'|<section class="store".*?</section>| · <a href="/.*?</a>| href="/[^"]*"',
     re.DOTALL,
 )
-"""What does nothing in a page that is a file."""
+"""Elements of the page that do not work without the service."""
 
 
 def still(address: str, query: str) -> str:
-    """Return the placement's page as one file that needs no service."""
+    """Return the placement's page as a single file that works without the service."""
     page, style, icon = (
         fetched(f"{address}{path}")
         for path in (f"placements/{PLACEMENT}{query}", "static/page.css", "static/icon.svg")
@@ -358,7 +360,7 @@ def still(address: str, query: str) -> str:
 
 
 def fetched(address: str) -> str:
-    """Return what is at an address."""
+    """Return the text at an address."""
     with urlopen(address, timeout=30) as answer:  # noqa: S310
         return str(answer.read().decode())
 
@@ -368,7 +370,7 @@ def fetched(address: str) -> str:
 
 @contextmanager
 def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
-    """Start the service on a fresh store in ``folder``; stop it in the end."""
+    """Start the service on a new store in ``folder``, yield its address, and stop it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("demo.sqlite*"):
         old.unlink()
@@ -378,12 +380,12 @@ def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
     log = (folder / "service.log").open("w")
     command = [sys.executable, "-m", "tacit", "serve", "--config", str(config)]
     if threading.current_thread() is threading.main_thread():
-        # Who ends the demonstration ends its service, too.
+        # SIGTERM must also stop the service's process.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
     try:
         with progress(None, "compiling, the first time"):
-            # What takes longest, while the service compiles the rest; each takes what the other has made.
+            # Compiles the slowest loop while the service compiles the others; both share the cache.
             _ = Learner(scene.policy, 0).loops.learn
         await_ready(process, port, folder / "service.log")
         yield f"http://127.0.0.1:{port}/"
@@ -399,23 +401,23 @@ def configuration(scene: Scenario, port: int) -> str:
 
     def toml(value: Any) -> str:
         if isinstance(value, dict):
-            # TOML knows no null: what is left out has its default.
+            # TOML has no null: omit the value to use its default.
             shown = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
             return "{" + ", ".join(shown) + "}"
         return json.dumps(value)
 
     policy = policy_to_spec(scene.policy)
     arms = policy.pop("arms", list(scene.arms))
-    # The verdict counts what its window has closed for, so that it shall not be long.
+    # The verdict counts decisions whose window has closed, so use a short window.
     context = "attribution_window = 5"
     if scene.rankers:
         context = 'kind = "duels"\naggregation = "first"\nattribution_window = 5'
     elif scene.positions:
         policy.pop("positions")
-        # What is clicked in a list is learned when its window closes.
+        # Lists are learned when their window closes.
         context = f'kind = "slates"\npositions = {scene.positions}\nattribution_window = 0.5'
     elif scene.environment is None:
-        # The placement says what is known of users; how many numbers that makes follows.
+        # The placement declares the context schema, which determines the dimension.
         policy = {name: value for name, value in policy.items() if name not in ("context", "context_dim")}
         context += f"\ncontext = {toml(SCHEMA)}"
     return f"""[server]
@@ -435,12 +437,12 @@ seed = {scene.seed}
 
 
 def free_port(port: int = 0) -> int:
-    """Return a port of the loopback if nothing listens there; for 0 one that was free a moment ago.
+    """Return ``port`` if it is free on the loopback interface, or a free port for 0.
 
     Raises
     ------
     InvalidValue
-        If something does: it would be taken for the service.
+        If another process listens there, which would be mistaken for the service.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -452,7 +454,7 @@ def free_port(port: int = 0) -> int:
 
 
 def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until the service answers that it is ready, as long as it says what it does."""
+    """Wait until the service is ready, as long as its log makes progress."""
     with progress(None, "starting the service (the first time it compiles)") as advance:
         while time.time() < log.stat().st_mtime + PATIENCE:
             if process.poll() is not None:
@@ -472,9 +474,9 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 
 def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = None) -> tuple[Ints, float]:
-    """Let the searchers search; return the slots they were shown and the seconds it took.
+    """Send all searches and clicks; return the indices of the shown arms, and the duration in seconds.
 
-    What comes back is sent, or written otherwise.
+    Clicks are sent as feedback, or passed to ``write`` if given.
     """
     slots = {arm: slot for slot, arm in enumerate(scene.arms)}
     shown = np.empty(scene.impressions, np.int64)
@@ -487,7 +489,7 @@ def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = 
         answers = post(connection, "decide", "decisions", map(asked, some))
         shown[some] = [slots[answer["arm"]] for answer in answers]
         clicked = traffic.uniforms[some] < traffic.truth[some, shown[some]]
-        # Clicks alone are sent: that there was none is known when the window closes.
+        # Only clicks are sent: their absence is known when the window closes.
         ids = [answer["decision_id"] for answer, click in zip(answers, clicked, strict=True) if click]
         if write is not None:
             for id in ids:
@@ -499,10 +501,10 @@ def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = 
 
 
 def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection, range], None]) -> float:
-    """Let users side by side send what belongs to each number; return the seconds it took.
+    """Call ``send`` for all indices in batches from parallel threads; return the duration in seconds.
 
-    Those who come within the same moment travel in one request, as from a web server. They come over
-    some seconds: a page that is looked at meanwhile shows how it learns.
+    Each batch is one request, as from a web server. Requests are spread over some seconds, so that the
+    page shows how the policy learns.
     """
     port = int(address.rstrip("/").rpartition(":")[2])
     stopped = threading.Event()
@@ -531,7 +533,7 @@ def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection
 
 
 def answered(address: str, of: str) -> Row:
-    """Return what learning earned, for whom, or who won, when all windows have closed."""
+    """Wait until all windows have closed; return a result (lift, segments or verdict) of the placement."""
     latest = time.monotonic() + PATIENCE
     while True:
         found: Row = json.loads(fetched(f"{address}v1/placements/{PLACEMENT}/{of}"))
@@ -542,12 +544,12 @@ def answered(address: str, of: str) -> Row:
 
 
 def said(address: str, of: str = "lift") -> str:
-    """Return that in words."""
+    """Wait until all windows have closed; return the verdict of a result."""
     return str(answered(address, of)["verdict"])
 
 
 def for_whom(address: str) -> str:
-    """Return which users are shown what, in words and as a table."""
+    """Return the arms shown per segment of users, as text with a table."""
     from msgspec import convert
 
     from tacit.wire.lift import ForWhom
@@ -556,7 +558,7 @@ def for_whom(address: str) -> str:
 
 
 def post(connection: HTTPConnection, action: str, field: str, content: Iterable[Row]) -> list[Row]:
-    """Send what belongs together to the placement in one request, and return the answers."""
+    """Send a batch to the placement in one request; return the answers."""
     body = json.dumps({field: list(content)})
     headers = {"Content-Type": "application/json"}
     connection.request("POST", f"/v1/placements/{PLACEMENT}/{action}/batch", body, headers)
@@ -569,7 +571,7 @@ def post(connection: HTTPConnection, action: str, field: str, content: Iterable[
 
 
 def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path | None:
-    """Draw click rates and regret over time; None where matplotlib is not installed."""
+    """Draw click rates and regret over time; return the file, or None without matplotlib."""
     from tacit.plots import figure, save
 
     try:
@@ -599,7 +601,7 @@ def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path |
     return save(drawing, path)
 
 
-# ---- Clicks as events: a file that grows, and tacit feed that follows it
+# ---- Clicks as events: a growing file that tacit feed follows
 
 MAP = """\
 placement = {{ value = "{placement}" }}
@@ -614,14 +616,14 @@ leave = 0
 """
 
 Write = Callable[[str, float, float], None]
-"""Takes a decision's id, its reward and the time."""
+"""Function that writes an event, given a decision's id, its reward and the time."""
 
 
 @contextmanager
 def feeding(folder: Path, placement: str, address: str) -> Iterator[Write]:
-    """Yield what writes an event to a file that is followed; in the end the file is fed once more.
+    """Yield a function that appends an event to a file that ``tacit feed`` follows.
 
-    What was sent while it was followed counts once all the same.
+    At the end, the whole file is fed again; each event still counts once.
 
     Raises
     ------
@@ -642,7 +644,7 @@ def feeding(folder: Path, placement: str, address: str) -> Iterator[Write]:
         try:
             yield write
         finally:
-            # An interrupt would be lost on one that still imports.
+            # SIGINT would be lost while the process is still importing.
             follower.terminate()
             follower.wait()
     last = subprocess.run(command, capture_output=True, text=True)  # noqa: S603

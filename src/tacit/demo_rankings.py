@@ -1,7 +1,7 @@
-"""The main job for lists and for rankers that duel, as demo.py plays it for arms."""
+"""Demonstrations for lists and for duels between rankers, as demo.py has for single arms."""
 
-# Lists first, then rankers that duel. Either way: users drawn ahead, so that every way to rank meets the
-# same ones; they are sent to the service; what came of it stands beside what others would have got.
+# Lists first, then duels. Both simulate users in advance, so that all rankings get the same ones, send
+# them to the service, and compare the results with baselines.
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from tacit.simulation import ENVIRONMENT_STREAM, run_stream
 
 
 def send_clicks(connection: HTTPConnection, answers: list[Row], clicks: Iterable[list[int]]) -> None:
-    """Say what was clicked in each list."""
+    """Send the clicks of each list."""
     pairs = zip(answers, clicks, strict=True)
     given = ({"decision_id": answer["decision_id"], "clicks": clicked} for answer, clicked in pairs)
     post(connection, "clicks", "feedback", given)
 
 
-# ---- Lists: readers who do not see everything, and what each position got
+# ---- Lists: users who do not examine every position
 
 ARTICLES = tuple(f"article {i}" for i in range(1, 21))
 POSITIONS = 5
 GOES_ON = 0.75
-"""With what probability a reader who did not click looks at the next position."""
+"""Probability that a user who did not click looks at the next position."""
 CONTENT = 0.5
-"""With what probability one who clicked reads no further."""
+"""Probability that a user who clicked stops reading."""
 AT_RANDOM = 0.1
-"""In how many lists the rate of clicks, ranking them, shows another order."""
+"""Share of lists in random order in the baseline that ranks by click rate."""
 
 
 @dataclass(frozen=True)
 class DrawnUsers:
-    """Readers drawn ahead, so that every way to rank meets the same ones.
+    """Users of lists, drawn in advance so that all rankings get the same ones.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ class DrawnUsers:
         """Draw users from a seed."""
         rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
         relevance = np.sort(rng.beta(1.0, 4.0, len(ARTICLES)))
-        # The order offered is a search engine's: better than none.
+        # The initial order is that of a search engine, better than random.
         order = np.argsort(-relevance + rng.normal(0.0, 0.25, len(ARTICLES)))
         return cls(relevance[order], rng.random((lists, POSITIONS, 2)))
 
     def read(self, i: int, shown: Ints) -> tuple[Booleans, Booleans]:
-        """Return at which positions of a list a reader looks, and where he clicks."""
+        """Return masks of the positions that user ``i`` views and clicks in a list."""
         looks, clicks = np.zeros((2, POSITIONS), np.bool_)
         for k, article in enumerate(shown.tolist()):
             looks[k] = True
@@ -75,13 +75,13 @@ class DrawnUsers:
         return looks, clicks
 
     def outcome(self, shown: Ints) -> ListTotals:
-        """Return what lists of articles got, shape (lists, positions)."""
+        """Return the totals of lists of articles, of shape (lists, positions)."""
         pairs = [self.read(i, articles) for i, articles in enumerate(shown)]
         looks, clicks = (np.array(each) for each in zip(*pairs, strict=True))
         return ListTotals(looks, clicks, self.relevance[shown])
 
     def by_rate(self, seed: int) -> Ints:
-        """Return the lists of who ranks by clicks for each time shown, no matter who looked."""
+        """Return the lists of a baseline that ranks by clicks per impression, ignoring examination."""
         rng = np.random.default_rng(seed)
         clicks, times = np.zeros(len(ARTICLES)), np.zeros(len(ARTICLES))
         lists = np.empty(self.draws.shape[:2], np.int64)
@@ -95,7 +95,7 @@ class DrawnUsers:
 
 @dataclass(frozen=True)
 class ListTotals:
-    """Of each list and position: whether it was looked at, clicked, and the relevance of what stood there."""
+    """Views, clicks and relevance per list and position."""
 
     looks: Booleans
     clicks: Booleans
@@ -103,11 +103,11 @@ class ListTotals:
 
     @property
     def clicks_per_1000(self) -> float:
-        """Clicks per thousand lists, of the last half: what was learned by then."""
+        """Clicks per thousand lists, in the second half of the run."""
         return float(1000 * self.clicks[len(self.clicks) // 2 :].sum(axis=1).mean())
 
     def by_position(self) -> list[dict[str, float]]:
-        """Return looks, clicks and relevance of each position, of the last half."""
+        """Return mean views, clicks and relevance of each position, in the second half of the run."""
         half = len(self.looks) // 2
         parts = {"looks": self.looks, "clicks": self.clicks, "relevance": self.relevance}
         means = {name: each[half:].mean(axis=0) for name, each in parts.items()}
@@ -118,7 +118,7 @@ def play_lists(
     policy: str | None, lists: int, folder: Path, port: int, seed: int, holdout: float | None,
     *, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run the demonstration of lists and print what came of it."""
+    """Run the demonstration of lists and print its results."""
     made = auto(arms=ARTICLES, shows="slate", positions=POSITIONS)
     if policy is not None:
         made = policy_from_spec(policy, ARTICLES, setting={"positions": POSITIONS})
@@ -145,7 +145,7 @@ def play_lists(
 
 
 def compared_lists(scene: Scenario, users: DrawnUsers, shown: Ints) -> dict[str, ListTotals]:
-    """Return what the lists got that were shown, beside what other ways to rank get."""
+    """Return the totals of the shown lists and of three baselines."""
     best, size = np.argsort(-users.relevance)[:POSITIONS], (len(shown), 1)
     return {
         scene.shown_by: users.outcome(shown),
@@ -156,7 +156,7 @@ def compared_lists(scene: Scenario, users: DrawnUsers, shown: Ints) -> dict[str,
 
 
 def send_lists(users: DrawnUsers, lists: int, address: str) -> tuple[Ints, float]:
-    """Let the users read; return the articles they were shown and the seconds it took."""
+    """Request all lists and send clicks; return the shown articles, and the duration in seconds."""
     slots = {arm: slot for slot, arm in enumerate(ARTICLES)}
     shown = np.empty((lists, POSITIONS), np.int64)
 
@@ -170,7 +170,7 @@ def send_lists(users: DrawnUsers, lists: int, address: str) -> tuple[Ints, float
 
 
 def draw_lists(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path | None:
-    """Draw looks, clicks and relevance by position; None where matplotlib is not installed."""
+    """Draw views, clicks and relevance by position; return the file, or None without matplotlib."""
     from tacit.plots import figure, save
 
     try:
@@ -193,26 +193,26 @@ def draw_lists(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path 
     return save(drawing, path)
 
 
-# ---- Rankers that duel: searchers who see two lists made one, and who wins
+# ---- Duels between rankers: searchers see interleaved lists of two rankers
 
 RANKERS = {"old": 0.5, "new": 0.4, "neural": 0.15}
-"""How much each errs about the relevance of a document: the standard deviation of its noise."""
+"""Standard deviation of each ranker's error about the relevance of a document."""
 QUERIES, DOCUMENTS, LENGTH = 40, 30, 10
 
 
 @dataclass(frozen=True)
 class DrawnSearches:
-    """Searches drawn ahead, so that every way to rank meets the same ones.
+    """Searches, drawn in advance so that all rankers get the same ones.
 
     Attributes
     ----------
     relevance : array of float64, shape (queries, documents)
         With what probability a document that is looked at is clicked.
     rankings : array of int64, shape (queries, rankers, LENGTH)
-        What each ranker answers.
+        Ranking of each ranker.
     queries : array of int64, shape (searches,)
     draws : array of float64, shape (searches, LENGTH, 2)
-        The chances behind a look at a position, and behind a click there.
+        Uniform draws that decide whether a position is viewed, and clicked.
     """
 
     relevance: Floats
@@ -232,20 +232,20 @@ class DrawnSearches:
         return cls(relevance, rankings, queries, rng.random((searches, LENGTH, 2)))
 
     def clicked(self, i: int, shown: Ints) -> Ints:
-        """Return the positions of a list at which a searcher clicks; the k-th is seen 1/√k of the time."""
+        """Return the clicked positions of a list; position k, from 1, is viewed with probability 1/√k."""
         looks = self.draws[i, : len(shown), 0] < 1.0 / np.sqrt(np.arange(1, len(shown) + 1))
         likes = self.draws[i, : len(shown), 1] < self.relevance[self.queries[i], shown]
         return np.flatnonzero(looks & likes)
 
     def clicks_of(self, ranker: int) -> float:
-        """Return the clicks for a thousand searches that show one ranker's list alone."""
+        """Return the clicks per thousand searches if one ranker's lists are shown alone."""
         lists = self.rankings[self.queries, ranker]
         return 1000 * float(np.mean([len(self.clicked(i, shown)) for i, shown in enumerate(lists)]))
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Of each search: the two rankers that dueled, and how many clicks their list got."""
+    """Per search, the two rankers that were compared, and the number of clicks."""
 
     pairs: Ints
     clicks: Ints
@@ -254,7 +254,7 @@ class Shown:
 def play_duels(
     policy: str | None, searches: int, folder: Path, port: int, seed: int, *, keep: bool, as_json: bool
 ) -> None:
-    """Run the demonstration of rankers and print what came of it."""
+    """Run the demonstration of duels and print its results."""
     names = tuple(RANKERS)
     made = auto(arms=names, shows="duel") if policy is None else policy_from_spec(policy, names)
     title = f"{len(names)} rankers, {QUERIES} queries, two lists made one for each search"
@@ -276,7 +276,7 @@ def play_duels(
 
 
 def send_duels(drawn: DrawnSearches, searches: int, address: str) -> tuple[Shown, float]:
-    """Let the searchers search; return what they were shown and the seconds it took."""
+    """Send all searches and clicks; return the totals, and the duration in seconds."""
     places = {name: place for place, name in enumerate(RANKERS)}
     shown = Shown(np.empty((searches, 2), np.int64), np.empty(searches, np.int64))
 
@@ -296,7 +296,7 @@ def send_duels(drawn: DrawnSearches, searches: int, address: str) -> tuple[Shown
 
 
 def draw_duels(title: str, shown: Shown, path: Path) -> Path | None:
-    """Draw how often each ranker was compared; None where matplotlib is not installed."""
+    """Draw how often each ranker was compared; return the file, or None without matplotlib."""
     from tacit.plots import figure, save
 
     try:

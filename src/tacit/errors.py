@@ -1,4 +1,4 @@
-"""The errors tacit raises: each names the field, the value and the remedy."""
+"""The errors that tacit raises; each names the field, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 BEFORE_0_3 = "was written before tacit 0.3; open it with 0.3 first"
-"""What an error says of a file that this version no longer reads, after the name of the file."""
+"""Error message for a file that this version no longer reads, after the file's name."""
 
 
 class TacitError(Exception):
@@ -20,7 +20,7 @@ class TacitError(Exception):
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """Return which of some names was meant, for an error's end; nothing where none is near.
+    """Return the hint "did you mean …?" with the most similar name, for an error; empty if none is similar.
 
     Examples
     --------
@@ -34,15 +34,15 @@ def meant(name: str, names: Iterable[str]) -> str:
 
 
 OTHERWISE = {"propensities": "assume_uniform", "query": "key", "gamma": "discount"}
-"""What an option is called where another function has it, by how it is called in one."""
+"""Names of an option in other functions: from one name to the other."""
 TAKEN_BY = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
 TAKEN_BY |= {"seed": "what draws: Learner(policy, seed=…), or rng=default_rng(seed)"}
 TAKEN_BY |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
-"""What takes an option where what was called does not, nor has one that is meant."""
+"""Functions that accept an option which the called function does not have."""
 
 
 def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
-    """Return the error that what was called takes no such option, saying where it may go.
+    """Return the error for an unknown option, with a hint about the right name or function.
 
     Examples
     --------
@@ -60,25 +60,25 @@ def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
 
 
 def options_of(code: Any) -> list[str]:
-    """Return the names of the parameters of a function's code, but for ``self``."""
+    """Return the parameter names of a code object, except ``self``."""
     return [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name != "self"]
 
 
 def refuse_options(function: Any, unknown: Iterable[str]) -> None:
-    """Refuse options that a function does not take."""
+    """Raise the error for options that a function does not have."""
     raise unexpected(function.__qualname__, next(iter(unknown)), options_of(function.__code__))
 
 
 def check_call(function: Any, called: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    """Refuse a call that a function cannot take, saying what it takes and which option may be meant.
+    """Raise an error if a function cannot be called with the arguments, with a hint about options.
 
     Parameters
     ----------
     function : function
     called : str
-        What it is called by those who call it.
+        Name of the function for callers.
     given, named : tuple and dict
-        What it is called with, ``self`` among it.
+        Positional and keyword arguments of the call, including ``self``.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def check_call(function: Any, called: str, given: tuple[Any, ...], named: Mappin
 
 
 def suggesting(function: Called) -> Called:
-    """Return a function that says what it takes, and what may be meant, where it cannot be called so."""
+    """Decorate a function so that errors of a wrong call list its options and suggest one."""
     name = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
@@ -110,21 +110,21 @@ def suggesting(function: Called) -> Called:
 
 
 class AssumptionWarning(UserWarning):
-    """The data contradict what a policy or an estimate assumes: it goes on, but may not do what it
-    promises."""
+    """Warning that data contradict an assumption of a policy or an estimate, whose guarantees may not
+    hold."""
 
 
 class InvalidValue(TacitError, ValueError):
-    """A value is outside what its field allows.
+    """A value that its field does not allow.
 
     Parameters
     ----------
     field : str
         The field's name, as the caller knows it.
     value : object
-        What was given.
+        The value.
     allowed : str
-        What the field allows, phrased as the remedy.
+        The allowed values, phrased as the remedy.
     """
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
@@ -141,11 +141,11 @@ class InvalidValue(TacitError, ValueError):
 
 
 class UnknownName(TacitError, LookupError):
-    """A name that nothing answers to (a policy, an environment, an arm, a placement …)."""
+    """An unknown name (of a policy, an environment, an arm, a placement …)."""
 
 
 class KernelError(TacitError):
-    """A kernel that cannot be compiled: says file, line and cause; ``__cause__`` is numba's error.
+    """A kernel that cannot be compiled, with file, line and cause; ``__cause__`` is numba's error.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class KernelError(TacitError):
     kernel : str
         The function's name.
     cause : str
-        What is wrong, with the remedy where one is known.
+        The error, with a remedy if one is known.
     """
 
     def __init__(self, file: str, line: int, kernel: str, cause: str) -> None:
@@ -171,23 +171,23 @@ class KernelError(TacitError):
 
 
 class SnapshotError(TacitError):
-    """A snapshot that is damaged, truncated, foreign or newer than this version."""
+    """A snapshot that is damaged, truncated, of another kind, or newer than this version."""
 
 
 class LogError(TacitError):
-    """A click log that cannot be read, or a row that is wrong under ``strict``."""
+    """A click log that cannot be read, or an invalid row under ``strict``."""
 
 
 class UnfitLog(LogError):
-    """A click log that an estimator must refuse, because its answer would be wrong."""
+    """A click log that an estimator refuses, because its estimate would be wrong."""
 
 
 class ConfigError(TacitError):
-    """A configuration that cannot be used; the message names the file and the key."""
+    """An invalid configuration; the message names the file and the key."""
 
 
 class MissingPackage(TacitError, ImportError):
-    """Something was asked for that another package gives, which is not installed."""
+    """A required package is not installed."""
 
     def __init__(self, package: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install {package}")
@@ -198,7 +198,7 @@ class MissingPackage(TacitError, ImportError):
 
 
 class MissingExtra(TacitError, ImportError):
-    """An optional part was used without the packages it needs."""
+    """An optional part of tacit was used without its packages."""
 
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"{module} is not installed; install it with: pip install 'tacit-learn[{extra}]'")
@@ -207,7 +207,7 @@ class MissingExtra(TacitError, ImportError):
 
 @contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Say which extra to install where an import within finds that a package is missing.
+    """Raise an ImportError within the ``with`` block as an error that names the extra to install.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def needing(extra: str) -> Iterator[None]:
 
 @contextmanager
 def undoing(undo: Callable[..., object], *given: Any, **named: Any) -> Iterator[None]:
-    """Call ``undo`` if what is within fails or is stopped; the error goes on."""
+    """Call ``undo`` if the ``with`` block raises, then raise again."""
     try:
         yield
     except BaseException:

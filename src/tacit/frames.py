@@ -1,7 +1,7 @@
-"""Tables in memory, of whatever package: the one door through which they come in.
+"""Read tables in memory, of any package.
 
-A table speaks Arrow's PyCapsule interface (pandas, polars, DuckDB relations, pyarrow and more), or
-is a dict from names to arrays, or a data set of Hugging Face. None of these is imported here.
+A table has Arrow's PyCapsule interface (pandas, polars, DuckDB relations, pyarrow and more), or is a
+dict from names to arrays, or a data set of Hugging Face. None of these packages is imported here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BATCH_ROWS = 65_536
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value is a table in memory.
+    """True if a value is a table in memory.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def is_frame(value: Any) -> bool:
 
 
 def _is_dataset(value: Any) -> bool:
-    """Whether it is a data set of Hugging Face, which gives Arrow tables in a way of its own."""
+    """True if a value is a data set of Hugging Face, which has its own interface for Arrow tables."""
     return hasattr(value, "with_format") and hasattr(value, "column_names")
 
 
@@ -50,18 +50,18 @@ def frame_names(frame: Any) -> list[str]:
         return list(map(str, frame.columns))
     schema = getattr(frame, "schema", None)
     names = getattr(schema, "names", None)
-    if isinstance(names, list):  # pyarrow knows them without reading anything
+    if isinstance(names, list):  # pyarrow has the names without reading data
         return names
     return list(_stream(frame).schema.names)
 
 
 def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
-    """Yield a table's columns of these names as record batches of at most so many rows.
+    """Yield the named columns of a table as record batches of at most ``rows`` rows.
 
     Raises
     ------
     pyarrow.ArrowException, ValueError
-        If the columns are of different lengths, or values of a column have no common type.
+        If columns have different lengths, or the values of a column have no common type.
 
     Examples
     --------
@@ -88,12 +88,12 @@ def _stream(frame: Any, names: Sequence[str] | None = None) -> Any:
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame]).to_reader()
     if _is_pandas(frame) and names is not None:
-        # What is not wanted may hold what Arrow cannot.
+        # Other columns may have values that Arrow cannot represent.
         chosen = frame.loc[:, [name for name in frame.columns if str(name) in set(names)]]
         try:
             return pa.RecordBatchReader.from_stream(chosen)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            for name in chosen.columns:  # the one that is wrong says where
+            for name in chosen.columns:  # the faulty column raises an error with its row
                 _array(str(name), list(chosen[name]))
             raise
     if not hasattr(frame, "__arrow_c_stream__"):
@@ -126,7 +126,7 @@ def _array(name: str, values: Any) -> Any:
 
 
 def _odd(values: list[Any]) -> int:
-    """Return the first value with which a list has no type that Arrow knows."""
+    """Return the index of the first value whose type differs from that of the values before it."""
     import pyarrow as pa
 
     fits, fails = 0, len(values)
@@ -141,19 +141,19 @@ def _odd(values: list[Any]) -> int:
 
 
 def matrix(field: str, value: Any) -> Any:
-    """Return a table of numbers as an array (rows, columns); anything else as it is.
+    """Convert a table of numbers to an array of shape (rows, columns); return other values unchanged.
 
     Parameters
     ----------
     field : str
-        What errors call it.
+        Name of the value in errors.
     value : table, or anything
-        Its columns become those of the array, in their order.
+        Its columns become the array's columns, in order.
 
     Raises
     ------
     InvalidValue
-        If a column is not one of numbers.
+        If a column is not numeric.
 
     Examples
     --------
@@ -170,14 +170,14 @@ def matrix(field: str, value: Any) -> Any:
 
 
 def numeric(field: str, value: Any) -> Any:
-    """Return numbers, or a table of them, as an array; refuse text, even of digits.
+    """Convert numbers, or a table of numbers, to an array; refuse text, even of digits.
 
     Raises
     ------
     TypeError, ValueError
-        If it is text, or no array.
+        If the value is text, or no array.
     """
-    # As a column of a frame whose every value is a vector.
+    # Such as a column of a data frame whose values are vectors.
     if getattr(getattr(value, "dtype", None), "kind", "") == "O":
         value = value.tolist()
     given = np.asarray(matrix(field, value))

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for."""
+"""Lazy imports: names of a package that are imported on first use."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ Later = tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
 def later(package: str, homes: Mapping[str, str]) -> Later:
-    """Return the ``__getattr__`` and the ``__dir__`` of a package.
+    """Return functions ``__getattr__`` and ``__dir__`` for a package with lazily imported names.
 
-    What a module of the package needs is thus brought along only by those who use it, and not by
-    those who import its neighbours. Type checkers and the reference go by imports that stand beside
-    under ``TYPE_CHECKING``.
+    A module and its dependencies are imported only when one of its names is used. For type checkers
+    and the reference, the package repeats the imports under ``TYPE_CHECKING``.
 
     Parameters
     ----------
     package : str
     homes : mapping of str to str
-        For each module of the package the names that it has, with blanks between them.
+        For each module of the package its names, separated by blanks.
 
     Raises
     ------
     AttributeError
-        By the first, where a name is not known.
+        Raised by ``__getattr__`` for an unknown name.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Figures: labelled axes, error bands, colours that tell apart for everybody."""
+"""Figures: labelled axes, error bands, and colours for all kinds of colour vision."""
 
-# 1. Colours and lines: a policy has the same ones in every figure.
-# 2. ``figure``, ``save``, ``drawn``, ``Plotted``: axes in the house style, of our own or given.
-# 3. Forms: estimates as a ladder, means with bands, curves of regret.
+# 1. Colours: a policy has the same colour in every figure.
+# 2. ``figure``, ``save``, ``open_axes``, ``Plot``: axes in the house style, new or passed by the caller.
+# 3. Estimates with intervals, means with bands, regret curves.
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from tacit.errors import InvalidValue, MissingExtra
 
-# Okabe and Ito's palette, made for all kinds of colour vision.
+# Okabe and Ito's palette, designed for all kinds of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333", "#999999")
 STYLES = ("-", "--", ":", "-.")
-# A policy's row says which colour it has in every figure. The default of each kind has the first.
+# The row of a policy determines its colour. The default policy of each kind is in the first row.
 POLICIES = (
     (
         "ShiftMixture", "ClickMixture", "HybridClickMixture", "ListMix", "SafeListMix", "RMED1",
@@ -43,7 +43,7 @@ PAPERS = {
     "ora": "OracleRestart",
     "random": "UniformRandom",
 }
-"""What papers call a policy, and figures after them, where it is not its name set otherwise."""
+"""Policies by their names in papers and figures, if these differ from the class's name."""
 
 
 def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any) -> tuple[Any, Any]:
@@ -68,14 +68,14 @@ def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: An
 
 
 def ready(path: Path) -> None:
-    """Check, before the work is done, that a figure can be drawn and written to a path.
+    """Check in advance that a figure can be drawn and written to a path.
 
     Raises
     ------
     MissingExtra
         If matplotlib is not installed.
     InvalidValue
-        If no format has that suffix.
+        If no format has the path's suffix.
     """
     _check_suffix(figure()[0], path)
 
@@ -87,7 +87,7 @@ def _check_suffix(drawing: Any, path: Path) -> None:
 
 
 def save(drawing: Any, path: Path) -> Path:
-    """Write a figure; the suffix gives the format."""
+    """Write a figure to a file, in the format of the suffix; return the path."""
     _check_suffix(drawing, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawing.savefig(path, dpi=150)
@@ -96,16 +96,16 @@ def save(drawing: Any, path: Path) -> Path:
 
 @contextmanager
 def drawn(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 4.3) -> Iterator[Any]:
-    """Yield the axes to draw on, and write their figure in the end if there is a path.
+    """Yield axes to draw on; at the end, write their figure if there is a path.
 
     Parameters
     ----------
     path : path or None
     ax : matplotlib.axes.Axes or None
-        None for a figure of its own: where nothing is written, one of ``matplotlib.pyplot``, which
-        notebooks and ``show`` know of.
+        None for a new figure: without a path, one of ``matplotlib.pyplot``, which notebooks and ``show``
+        display.
     width, height : float
-        Of a figure of its own, in inches.
+        Size of a new figure, in inches.
 
     Raises
     ------
@@ -120,15 +120,15 @@ def drawn(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 
 
 
 class Plotted:
-    """What can be drawn: on axes of its own, or on those that are given."""
+    """Base of results that can be drawn, on new axes or on the caller's."""
 
     @property
     def height(self) -> float:
-        """How high a figure of its own is, in inches."""
+        """Height of a new figure, in inches."""
         raise NotImplementedError
 
     def draw(self, ax: Any) -> None:
-        """Draw it on axes."""
+        """Draw the result on axes."""
         raise NotImplementedError
 
     def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
@@ -139,7 +139,7 @@ class Plotted:
 
 
 Look = Mapping[str, Any]
-"""How a line looks, in the words of matplotlib."""
+"""Style of a line, as keyword arguments of matplotlib."""
 
 
 class Rung(NamedTuple):
@@ -149,11 +149,11 @@ class Rung(NamedTuple):
     ----------
     name : str
     estimate : float or None
-        None where it is too early for one.
+        None if it is too early for an estimate.
     bars : list of ((float, float), dict)
-        Intervals around it and how each looks; later ones are drawn above.
+        Intervals and their styles; later ones are drawn on top.
     dot : dict
-        How the estimate looks.
+        Style of the estimate's point.
     """
 
     name: str
@@ -163,7 +163,7 @@ class Rung(NamedTuple):
 
 
 def ladder(ax: Any, rungs: Sequence[Rung], reference: float) -> None:
-    """Draw named estimates with their intervals from the bottom up, and a line at the reference."""
+    """Draw one row per estimate with its intervals, from the bottom up, and a line at the reference."""
     for y, rung in enumerate(rungs):
         if rung.estimate is None:
             ax.text(reference, y, " too early", va="center", color="0.4", size=9)
@@ -177,7 +177,7 @@ def ladder(ax: Any, rungs: Sequence[Rung], reference: float) -> None:
 
 
 def _shown(width: float, height: float) -> Any:
-    """Return axes in the house style, of a figure that a notebook shows."""
+    """Return axes in the house style, of a pyplot figure that notebooks show."""
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -196,20 +196,20 @@ def _in_style(ax: Any) -> None:
 def looks(
     policies: Iterable[str], palette: Sequence[str] = COLOURS, ax: Any = None
 ) -> dict[str, dict[str, str]]:
-    """Return the colour and style of line of each policy of a figure, as matplotlib takes them.
+    """Return the line colour and style of each policy of a figure, as keyword arguments of matplotlib.
 
-    A policy has its colour in every figure. What shares it, such as the same policy with other
-    hyperparameters, has lines of another style, and the shortest name the solid one; where all are
-    one policy, colours tell them apart. What is no policy of ours has a colour that is left over.
+    A policy has the same colour in every figure. Names that share a colour, such as a policy with
+    different hyperparameters, have different line styles, the shortest name a solid line; if all names
+    are of one policy, they have different colours. Other names get unused colours.
 
     Parameters
     ----------
     policies : iterable of str
         Names, with or without hyperparameters, in any order.
     palette : sequence of str
-        As many colours as ``COLOURS`` has, such as for a dark page.
+        Replaces ``COLOURS``, with as many colours, such as for a dark page.
     ax : matplotlib.axes.Axes, optional
-        Where lines stand that none of these may look like.
+        Axes with existing lines, whose styles are not used again.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def looks(
 
 
 def _row(policy: str) -> int | None:
-    """Return the row of the policy with whose name a text begins, however it is set."""
+    """Return the colour row of the policy whose name begins a text, with any spelling; None without one."""
     words = re.split(r"[ .]", re.split("[(,]", policy)[0])
     for count in range(len(words), 0, -1):
         name = re.sub(r"\W", "", "".join(words[:count])).lower()
@@ -261,7 +261,7 @@ def regret_curves(ax: Any, curves: dict[str, Any], rounds: Any, title: str) -> N
     ----------
     ax : matplotlib.axes.Axes
     curves : dict of str to array of float, shape (runs, checkpoints)
-        Regret up to each checkpoint, by the name of the policy.
+        Cumulative regret at each checkpoint, by policy.
     rounds : array of int, shape (checkpoints,)
     title : str
     """

@@ -1,4 +1,4 @@
-"""Compile ahead what later runs would compile on first use: everything, or what is named."""
+"""Compile policies ahead of time into the cache: all of them, or the named ones."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tacit.service.placements.windows import loops
 from tacit.simulation import simulate
 
 CLICKS_ONLY: dict[str, Any] = {"feedback": "clicks only", "window": 5}
-"""How simulations are played besides those whose feedback comes as the environment says."""
+"""Options of additional simulations, with delayed clicks as the only feedback."""
 
 
 def all_policies() -> list[Policy]:
-    """Return policies of each kind, and those over named arms under a floor as well."""
+    """Return an example of each policy, and of policies of single arms also one with an exploration floor."""
     examples: list[Policy] = [kind.example() for kind in shipped(policies, "policies")]
-    # Their loops are others with signals than without.
+    # Signals change the loops of these policies.
     examples += [ShiftMixture(2), DriftMixture(2), ContextMixture(2, 2, signals_dim=1)]
     plain = [each for each in examples if each.showing.single and each.feature_dims == (0, 0)]
     bare = [each for each in plain if not isinstance(each, (ExplorationFloor, ProbationBandit))]
@@ -44,14 +44,14 @@ def all_policies() -> list[Policy]:
 
 
 def all_environments() -> list[Environment]:
-    """Return one environment of each kind, at once and with delay."""
+    """Return an example of each environment, with immediate and with delayed feedback."""
     examples = (kind.example() for kind in shipped(environments, "environments"))
     found: list[Environment] = [each for each in examples if each is not None]
     return found + [replace(each, delay=1) for each in found]
 
 
 def compile_all() -> tuple[int, int, Path]:
-    """Compile every policy for every driver; return cache hits, compilations and the folder."""
+    """Compile every policy for every driver; return cache hits, compilations and the cache's folder."""
     _shared()
     parts, worlds = all_policies(), all_environments()
     with progress(len(parts) * (1 + len(worlds)), "compiling") as advance:
@@ -68,17 +68,22 @@ def compile_all() -> tuple[int, int, Path]:
 
 
 def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
-    """Compile what is named: to choose, to learn, and to simulate; return as :func:`compile_all`.
+    """Compile the loops of named policies for choosing, learning and simulation.
 
     Parameters
     ----------
     names : sequence of str
-        Policies as the command line takes them. ``auto`` stands for those that are recommended.
+        Policies, as on the command line. ``auto`` stands for all recommended policies.
 
-    Raises
+        Returns
+        -------
+        tuple
+            As for :func:`compile_all`.
+
+        Raises
     ------
     UnknownName, InvalidValue
-        If one is none.
+        If a name is not a policy.
     """
     recommended = [each for each in all_policies() if each.about.suits]
     named: list[Policy] = []
@@ -95,7 +100,7 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
 
 
 def _counted() -> tuple[int, int, Path]:
-    """Return cache hits, compilations and the folder of the cache."""
+    """Return the number of cache hits, that of compilations, and the cache's folder."""
     from tacit.core.compilation.loops import cache_root
     from tacit.core.compiled import cache_statistics
 
@@ -103,9 +108,10 @@ def _counted() -> tuple[int, int, Path]:
 
 
 def compile_shipped() -> None:
-    """Compile what a platform wheel brings along.
+    """Compile the cache that platform wheels contain.
 
-    Of every policy what learners and the service run, and a simulation in its usual environment.
+    This covers, for every policy, the loops of learners and of the service, and a simulation in its
+    default environment.
     """
     _shared()
     parts = all_policies()
@@ -118,14 +124,14 @@ def compile_shipped() -> None:
 
 
 def _example(name: str) -> Policy:
-    """Return the policy of a text; of a class that wants more than arms, its example."""
+    """Return the policy of a call such as ``ucb1(alpha=0.3)``, or the example of a named class."""
     if "(" in name:
         return policy_from_spec(name, arms=2)
     return policy_class(name).example()
 
 
 def _usual() -> list[type[Environment]]:
-    """Return the environments, those first that come without saying one."""
+    """Return all environments, the default one first."""
     return sorted(shipped(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
 
 
@@ -135,10 +141,10 @@ def _reads(policy: Policy, environment: Environment) -> bool:
 
 
 def _shared() -> None:
-    """Compile what no policy has a part in."""
+    """Compile loops that do not depend on a policy."""
     Signals(NAMES, arms=2, fast=1.0, slow=2.0)
     loops()
-    # Only with the packages of the service.
+    # Only if the service's packages are installed.
     with suppress(ImportError):
         from tacit.service.placements.series import counting
 
@@ -146,7 +152,7 @@ def _shared() -> None:
 
 
 def _simulated(policy: Policy, **feedback: Any) -> None:
-    """Compile a simulation of a policy, in its usual environment, with feedback as is said."""
+    """Compile a simulation of a policy in its default environment, with the given feedback options."""
     for environment in filter(None, (kind.example() for kind in _usual())):
         if environment.takes == policy.shows and _reads(policy, environment):
             simulate(policy, environment, horizon=10, workers=1, **feedback)
@@ -154,7 +160,7 @@ def _simulated(policy: Policy, **feedback: Any) -> None:
 
 
 def _served(policy: Policy) -> None:
-    """Compile what else a learner can be asked: to show what others chose, to learn a log, …"""
+    """Compile further loops of a learner: replaying decisions, refitting, sampling, propensities."""
     learner: Learner = Learner(policy, seed=0)
     nothing = learner.loops.plain_batch(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
     actions = np.empty((0, policy.action_width), np.int64)
@@ -168,7 +174,7 @@ def _served(policy: Policy) -> None:
 
 
 def _learned(policy: Policy) -> None:
-    """Compile what a learner of a policy does."""
+    """Compile the loops of a learner for choosing, learning and corrections."""
     learner = Learner(policy, seed=0)
     learner.compile()
     if policy.correctable:

@@ -1,4 +1,4 @@
-"""The command line: one tool, ``tacit``; a file for each family of commands."""
+"""The command line tool ``tacit``; each module has a family of commands."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def say_warning(
     file: Any = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning of ours for people; any other as Python does."""
+    """Print an AssumptionWarning as one line; print any other warning as Python does."""
     if issubclass(category, AssumptionWarning):
         click.echo(escape_controls(f"warning: {message}"), err=True)
     else:
@@ -90,9 +90,9 @@ def say_warning(
 def main(
     arguments: list[str] | None = None, command: click.Command = cli, name: str = "tacit", **settings: Any
 ) -> None:
-    """Run a command, by default the whole command line, and exit with its code."""
+    """Run a command, by default ``tacit`` itself, and exit with its code."""
     warnings.showwarning = say_warning
-    # module:Class is looked for here too, after everything that is installed.
+    # Lets module:Class be imported from the current folder, after installed packages.
     sys.path.append(os.getcwd())
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False, **settings)
@@ -106,7 +106,7 @@ def main(
         click.echo(escape_controls(f"error: {error}"), err=True)
         code = 1
     except BrokenPipeError:
-        # The reader of a pipe has left (as head does); nothing more can be said.
+        # The reader of the pipe has closed it, as head does; suppress further output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code if isinstance(code, int) else 0)

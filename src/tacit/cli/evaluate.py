@@ -1,7 +1,7 @@
-"""What logs say: ``tacit evaluate`` of policies, ``examine`` of positions, ``duel`` of rankers.
+"""Commands for logs: ``tacit evaluate`` policies, ``examine`` positions, ``duel`` between rankers.
 
-``evaluate`` gathers its options in one question, which replay and weighting read alike; ``examine`` and
-``duel`` follow with theirs.
+``EvaluateOptions`` holds the options of ``evaluate``, for both replay and weighting; ``examine`` and ``duel``
+follow.
 """
 
 from collections.abc import Callable
@@ -18,47 +18,47 @@ from tacit.core.parallel import progress
 from tacit.errors import TacitError, UnfitLog, UnknownName
 
 FILES = {".tacit": "learner", ".csv": "table", ".json": "table"}
-"""What a policy is read from, by the ending of a file."""
+"""Kind of policy by suffix of a file, for hints in errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of a log, as it was typed.
+    """Options of an evaluation, as typed.
 
     Parameters
     ----------
     policy
         Name, call or module:Class of a policy that learns, e.g. "thompson" or "ucb1(alpha=0.3)", or
         "list-mix(positions=5)" for a log of lists; or a fixed one: uniform, always:ARM, list:ARM,ARM,…,
-        table:FILE with probabilities, or learner:FILE, a saved learner as it is.
+        table:FILE with probabilities, or learner:FILE, a saved learner without further learning.
     estimator
-        Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips; with commas
-        between them; by default replay, of a fixed policy ips,snips, of lists the last three.
+        Any of replay, ips, snips, dm, dr, switch-dr, slate-ips, independent-ips, cascade-ips, separated by
+        commas; by default replay, for a fixed policy ips,snips, for lists the last three.
     clip
-        Cut larger weights to this.
+        Clip larger weights to this value.
     threshold
         Largest weight of switch-dr.
     slots
-        Most places of a list; by default the policy's, or 3.
+        Most positions of a list; by default the policy's, or 3.
     propensities
-        logged: those of the log; estimated: how often it shows each arm for a key at a position; uniform,
-        or table:FILE with the chance of each arm.
+        logged: those of the log; estimated: the share of each arm for a key at a position; uniform, or
+        table:FILE with the probability of each arm.
     by
-        Tell of each value of a column besides, as of device.
+        Also report results for each value of a column, such as device.
     confidence
-        Of the intervals, but for replay.
+        Confidence level of the intervals, except for replay.
     cluster
-        A column whose values make rows depend on one another, such as key or user.
+        A column whose rows of equal value are dependent, such as key or user.
     weight_bound
-        What no weight can exceed; for rare clicks.
+        An upper bound on all weights; for rare clicks.
     passes
-        Replays.
+        Number of replays.
     window
-        Rows shuffled at once.
+        Rows shuffled together.
     assume_uniform
-        Take rows without propensity for uniform choice.
+        Treat rows without propensity as uniform choices.
     answered
-        Leave out rows without feedback, where a 0 would have come, too; otherwise each counts as 0.
+        Leave out rows without feedback, if the log records zeros, too; by default they count as 0.
     """
 
     policy: str
@@ -79,7 +79,7 @@ class Question:
 
     @cached_property
     def target(self) -> Any:
-        """The policy, if it is a fixed one; None for one that learns."""
+        """The fixed policy; None for a policy that learns."""
         from tacit import Learner
         from tacit.evaluate import Frozen, fixed_target
 
@@ -90,12 +90,12 @@ class Question:
 
     @property
     def missing_reward(self) -> float | None:
-        """The reward of rows without feedback; None leaves them out."""
+        """Reward of rows without feedback; None leaves these rows out."""
         return None if self.answered else 0.0
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the log's own that are looked at."""
+        """Additional columns of the log that the evaluation reads."""
         from tacit.evaluate.rows import further
 
         looking: Any = [getattr(given, "columns", frozenset()) for given in (self.target, self.known)]
@@ -103,7 +103,7 @@ class Question:
 
     @cached_property
     def lists(self) -> bool:
-        """Whether the policy shows lists."""
+        """True if the policy shows lists."""
         from tacit.policies.spec import what_shows
 
         if self.target is not None:
@@ -123,12 +123,12 @@ class Question:
 
     @property
     def learns(self) -> str | None:
-        """The policy, if it learns what single arms earn."""
+        """The policy's specification if it learns rewards of single arms, else None."""
         return self.policy if self.target is None and not self.lists else None
 
     @cached_property
     def known(self) -> Any:
-        """Where propensities are from: a word, or a table."""
+        """Source of propensities: ``logged``, ``estimated``, or a table."""
         from tacit.evaluate import fixed_target
 
         if self.propensities in ("logged", "estimated"):
@@ -142,7 +142,7 @@ class Question:
 
     @cached_property
     def wanted(self) -> list[str]:
-        """The estimators' names."""
+        """Names of the estimators."""
         if self.estimator is not None:
             return options.names(self.estimator)
         if self.lists:
@@ -152,16 +152,16 @@ class Question:
 
     @property
     def replayable(self) -> bool:
-        """Whether arms may have been drawn uniformly, as a replay needs it."""
+        """True if the log may be of uniform choices, which replay requires."""
         return self.propensities in ("logged", "uniform")
 
     @property
     def weighted(self) -> list[str]:
-        """The names of those that weight the log."""
+        """Names of the estimators that weight the log."""
         return [name for name in self.wanted if name != "replay"]
 
     def check(self) -> None:
-        """Refuse what cannot be answered, before the log is read."""
+        """Raise an error for options that do not fit together, before the log is read."""
         _ = self.known, self.lists
         if not self.wanted:
             raise click.UsageError("--estimator: name one at least")
@@ -184,7 +184,7 @@ class Question:
         self._estimators(self.slots or 3)
 
     def player(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:
-        """Return the policy, over the log's arms if it learns."""
+        """Return the fixed policy, or create the policy for the log's arms if it learns."""
         from tacit.policies import policy_from_spec
 
         if self.target is not None:
@@ -195,7 +195,7 @@ class Question:
             return policy_from_spec(self.policy, arms, setting=setting | contexts)
 
     def replayed(self, reader: Any, shards: int | None, player: Any) -> Any:
-        """Return what the replay of a policy earns."""
+        """Replay the log; return the result."""
         from tacit.evaluate.options import ReplayOptions
 
         given = self._given(ReplayOptions) | {
@@ -204,7 +204,7 @@ class Question:
         return reads("replay", shards)(player, reader, **given)
 
     def off_policy(self, reader: Any, shards: int | None, player: Any) -> Any:
-        """Return what the weighted log says that the policy earns."""
+        """Estimate the policy's value from the weighted log; return the result."""
         from tacit.evaluate.options import OffPolicyOptions
 
         slots = 3
@@ -219,7 +219,7 @@ class Question:
         )
 
     def _given(self, options: Any) -> dict[str, Any]:
-        """Return those of some options that the command line has."""
+        """Return the values of those options, by name, that the command line has."""
         return {name: getattr(self, name) for name in options.__annotations__ if hasattr(self, name)}
 
     def _estimators(self, slots: int) -> Any:
@@ -239,21 +239,21 @@ def evaluate(
     shards: options.Count = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Estimate what a policy would have earned, from the click log of another one.
+    """Estimate the reward of a policy from the click log of another policy.
 
     LOGS are files, folders or patterns: Parquet (also by URL, such as s3://bucket/clicks), CSV,
     JSON lines, or the Open Bandit Dataset's layout.
-    Replay needs a log of uniform choices; the other estimators weight by logged propensities. Of a
-    list, the log has a row for each arm.
+    Replay needs a log of uniform choices; the other estimators weight by logged propensities. A log of
+    lists has one row for each arm of a list.
 
     Parameters
     ----------
     plot
         Draw the estimates with their intervals.
     ray
-        Give LOGS first.
+        Run on Ray; give LOGS before this option.
     shards
-        With --ray: deal the keys of a policy that learns to so many separate learners.
+        With --ray: number of separate learners among which the keys of a policy that learns are divided.
     """
     from tacit.plots import ready
 
@@ -271,7 +271,7 @@ def evaluate(
     parts = None if ray is None else shards
     with options.where(ray):
         player = question.player(reader, parts, contexts)
-        # What is read is reported, with the contexts that the policy makes of columns.
+        # The report covers contexts, too, which are built by the policy's schema.
         reader = reader.with_context(getattr(player, "schema", ()))
         with options.concluding(reader):
             replayed = question.replayed(reader, parts, player) if "replay" in question.wanted else None
@@ -284,7 +284,7 @@ def evaluate(
 
 
 def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
-    """Return the results of a replay and of weighting as they are printed for machines."""
+    """Return the results of a replay and of weighting for JSON output."""
     content: dict[str, Any] = {}
     if replayed is not None:
         segments = {name: part._asdict() for name, part in replayed.segments.items()}
@@ -302,14 +302,14 @@ def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
 
 
 def reads(name: str, shards: int | None) -> Callable[..., Any]:
-    """Return the function of a name that reads a log: in one process, or in so many parts."""
+    """Return an evaluation function by name: for one process, or for shards."""
     from tacit import cluster, evaluate
 
     return getattr(evaluate, name) if shards is None else partial(getattr(cluster, name), shards=shards)
 
 
 def arms_on_offer(log: Any, shards: int | None) -> tuple[str, ...]:
-    """Return the arms on offer in a log."""
+    """Read the arms on offer in a log."""
     from tacit import cluster
     from tacit.evaluate import arms_of
 
@@ -372,30 +372,30 @@ def examine(
 
 @dataclass(frozen=True, kw_only=True)
 class Crediting:
-    """How searches earn rankers credit.
+    """Options of how searches give credit to rankers.
 
     Parameters
     ----------
     unit
-        Column or field that says whose a search is.  [default: user, client_id, session or session_id,
-        else each search]
+        Column or field of the unit to which a search belongs.  [default: user, client_id, session or
+        session_id, else each search]
     by
-        Tell apart by this column or field, e.g. market.
+        Report segments by this column or field, e.g. market.
     worth
-        What an action counts, e.g. purchase=10.  [default: click=1]
+        Credit of an action, e.g. purchase=10.  [default: click=1]
     position
-        What a place counts: equal, inverse, dcg, effort, or numbers with commas, from the
+        Weight of a position: equal, inverse, dcg, effort, or numbers separated by commas, from the
         top.  [default: equal]
     most
-        The most that an amount, as of dwelling, counts.
+        Upper limit of an amount, such as dwell time.
     distinct
-        Count items so far as the rankers disagree.
+        Weight items by how much the rankers disagree.
     credits
-        Compare mean credits, also of tacit's own log.
+        Compare mean credits, also for tacit's own log.
     wins
-        Count each search 1 for its winner.
+        Count each search as 1 for its winner.
     depth
-        So many places from the top earn credit.
+        Number of positions, from the top, that give credit.
     """
 
     unit: str | None = None
@@ -410,7 +410,7 @@ class Crediting:
 
     @property
     def plain(self) -> bool:
-        """Whether none of it is given."""
+        """True if no option is set."""
         return not any(vars(self).values())
 
     def given(self) -> dict[str, Any]:
@@ -419,7 +419,7 @@ class Crediting:
         return {"rule": self.rule(), **named}
 
     def rule(self) -> Any:
-        """Return the rule of credit."""
+        """Return the credit rule."""
         from tacit.interleaving import CreditRule
 
         given: dict[str, Any] = {"distinct": self.distinct}
@@ -452,21 +452,21 @@ def duel(
     plot: Path | None = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say which ranker wins, from logs of interleaved searches, and when to stop.
+    """Find the better ranker from logs of interleaved searches, and when to stop.
 
     LOG is a file, folder or pattern: Parquet, CSV or JSON lines. It has the columns search, team (the
     ranker that gave the item), position and click; or it is tacit's own, with left, right and outcome,
-    or interleaved and clicks; or JSON lines of what OpenSearch, Elasticsearch or Solr answered, and of
-    UBI events, in as many files as you like.
+    or interleaved and clicks; or JSON lines of answers of OpenSearch, Elasticsearch or Solr, and of
+    UBI events, in any number of files.
 
     Parameters
     ----------
     format
         parquet, csv or json.  [default: from the suffix]
     confidence
-        Of all that is decided, together; of searches 0.9, 0.95 or 0.99.
+        Simultaneous confidence level of all decisions; for logs of searches 0.9, 0.95 or 0.99.
     false_share
-        Of the segments found to differ, so much is wrong at most, on average.
+        False discovery rate of the segments reported as different.
     plot
         Draw the comparisons into this file.
     """

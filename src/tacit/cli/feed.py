@@ -1,8 +1,8 @@
-"""Events from files or a topic, sent to a running service: ``tacit feed``."""
+"""The command ``tacit feed``: send events from files or a topic to a running service."""
 
-# 1. ``SourceOptions``, ``PastOptions``: options as dataclasses.
-# 2. ``feed``: the command; it makes a start of past events, checks a map, or feeds.
-# 3. ``ProgressLine``: how far it is, once a second.
+# 1. ``SourceOptions``, ``HistoryOptions``: options as dataclasses.
+# 2. ``feed``: the command; it bootstraps from past events, checks a map, or feeds.
+# 3. ``ProgressLine``: progress, once a second.
 
 import os
 import re
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
     from tacit.feed.tally import FeedTally
 
 CHECKED = 1000
-"""How many events ``--check`` reads."""
+"""Number of events that ``--check`` reads."""
 REJECTED, INTERRUPTED = 3, 130
 """Exit codes."""
 TIMEOUT, REPORT_TIMEOUT = 30.0, 2.0
-"""Seconds that a batch may take, and a report."""
+"""Timeouts of a batch and of a report, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """How events are read, and when that ends.
+    """Options of how events are read, and when reading ends.
 
     Parameters
     ----------
     format
-        Of the files.  [default: from the suffix]
+        Format of the files.  [default: from the suffix]
     follow
-        Wait at the end for what comes, until Ctrl-C; so a topic is read anyway.
+        Wait for more events at the end, until Ctrl-C; a topic is always followed.
     once
-        Read a topic to the end that it has now.
+        Read a topic to its current end, and stop.
     properties
-        Of librdkafka, for a topic, name=value in each line; or in variables such as
+        File of librdkafka's properties for a topic, name=value on each line; or use variables such as
         TACIT_KAFKA_SASL_PASSWORD.
     rejected
-        File to which rejected events are added, with the reason; it can be fed.
+        File to which rejected events are appended, with the reason; it can be fed again.
     most_rejected
-        More than this share of the events, after the first thousand or at the end, is exit code 3.
+        Largest share of rejected events, after the first thousand or at the end; more is exit code 3.
     strict
         Stop at the first rejected event, with exit code 3.
     wait
-        Seconds without any answer after which it gives up.
+        Seconds without an answer after which the feed fails.
     name
-        What the page and the metrics of the service call it.  [default: from the source]
+        Name of the feed on the page and in the metrics of the service.  [default: from the source]
     """
 
     format: Literal["json", "csv", "parquet"] | None = None
@@ -74,9 +74,9 @@ class SourceOptions:
 
     @contextmanager
     def open(self, place: str, *, once: bool, kept: "Kept" = lambda name: {}) -> "Iterator[EventSource]":
-        """Open the source at a place, to be read to its end if it shall be read once.
+        """Open the source at a path or URL; with ``once``, a topic is read to its current end.
 
-        Of a topic, ``kept`` returns how far a feed has come, by its name.
+        For a topic, ``read_offsets`` returns the saved offsets of a feed, by its name.
         """
         from tacit.feed.sources import EventSource, events_at
 
@@ -100,7 +100,7 @@ class SourceOptions:
         return Topic(address, properties, once=once, kept=kept)
 
     def limits(self) -> "Limits":
-        """Return what of rejected events stops the feed."""
+        """Return the limits of rejected events."""
         from tacit.feed.feeder import Limits
 
         return Limits(self.strict, share_of(self.most_rejected))
@@ -108,17 +108,17 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PastOptions:
-    """What is made of past events.
+    """Options of the bootstrap from past events.
 
     Parameters
     ----------
     past
-        Make a start of past events in place of sending them: a click log, what an arm at random and the
-        policy would have earned, a configuration with priors, and a report.
+        Bootstrap from past events instead of sending them: write a click log, estimates of what a random
+        arm and the policy would have earned, a configuration with priors, and a report.
     policy
-        With --past: name or call of a policy that takes priors.
+        With --past: name or call of a policy that accepts priors.
     output
-        With --past: the folder.
+        With --past: the output folder.
     """
 
     past: bool = False
@@ -142,24 +142,24 @@ def feed(
     example: Literal["segment", "posthog", "posthog-webhook", "cloudevents", "ubi", "ga4"] | None = None,
     as_json: Json = False,
 ) -> None:
-    """Tell a running service what events in SOURCE say of its decisions, each once.
+    """Send the events in SOURCE to a running service as feedback on its decisions, each once.
 
     SOURCE is a file or folder of JSON lines, CSV or Parquet, compressed or not; - for JSON lines on
-    standard input; or kafka://HOST:PORT/TOPIC?group=NAME, a topic of JSON. Fed again, events change nothing.
-    Exit code 3: too many were rejected.
+    standard input; or kafka://HOST:PORT/TOPIC?group=NAME, a topic of JSON. Events that are fed again change
+    nothing. Exit code 3: too many events were rejected.
 
     Parameters
     ----------
     map
-        What serves as what in an event; begin with --example.
+        TOML file that maps fields of events to feedback; begin with --example.
     url
-        Where the service answers.
+        Address of the service.
     key
-        API key with the scope feedback; better in TACIT_FEED_KEY.
+        API key with the scope feedback; better set as TACIT_FEED_KEY.
     check
-        Say what the map makes of the first thousand events, and tell the service nothing.
+        Print how the first thousand events are mapped, and send nothing.
     example
-        Print a map for events of this origin, and end.
+        Print an example map for events of this system, and exit.
     """
     with needing("client"):
         from tacit.feed.event_map import example_map, map_at
@@ -196,7 +196,7 @@ def feed(
 
 
 def share_of(text: str) -> float:
-    """Return a share: ``5%`` or ``0.05``.
+    """Parse a share, such as ``5%`` or ``0.05``.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def share_of(text: str) -> float:
 
 
 def name_of(source: str) -> str:
-    """Return what to call a feed.
+    """Return the default name of a feed.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def name_of(source: str) -> str:
 
 
 def same_file(source: str, rejected: Path | None) -> None:
-    """Refuse to read what is written at the same time."""
+    """Raise an error if the file of rejected events is part of the source."""
     if rejected is None or "://" in source or source == "-":
         return
     place = Path(source).resolve()
@@ -230,11 +230,11 @@ def same_file(source: str, rejected: Path | None) -> None:
         raise click.UsageError(f"--rejected: {rejected} is a part of SOURCE; give another file")
 
 
-# ---- What it does: a start, a check, or feeding
+# ---- Actions: bootstrap, check, or feed
 
 
 def _start(event_map: Any, source: str, reading: SourceOptions, past: PastOptions, as_json: bool) -> int:
-    """Make a start of past events, say what it comes to, and return the exit code."""
+    """Bootstrap from past events, print the result, and return the exit code."""
     with needing("service"):
         from tacit.feed.history_start import start
     if source == "-" or "://" in source:
@@ -266,7 +266,7 @@ def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool)
 def _feed(
     mapper: "Mapper", source: str, reading: SourceOptions, service: tuple[str, str | None], as_json: bool
 ) -> int:
-    """Feed a source, say what became of it, and return the exit code."""
+    """Feed a source, print the counts, and return the exit code."""
     from tacit.feed.feeder import Feeder, Reporter, Sender, TooManyRejected
     from tacit.feed.tally import FeedTally, RejectedFile
 
@@ -309,11 +309,11 @@ def _feed(
     return code
 
 
-# ---- The line that says how far it is
+# ---- The progress line
 
 
 class ProgressLine:
-    """A line on a terminal that says how far a feed is, once a second."""
+    """A line on a terminal with a feed's progress, once a second."""
 
     def __init__(self, tally: "FeedTally") -> None:
         from tacit.core.parallel import is_watched
@@ -324,7 +324,7 @@ class ProgressLine:
         self._width = 0
 
     def __call__(self) -> None:
-        """Say how far it is, if that is a second ago."""
+        """Show the progress if the last time is at least a second ago."""
         since, read = self._before
         now = time.monotonic()
         if not self._watched or now - since < 1.0:
@@ -339,7 +339,7 @@ class ProgressLine:
         self._show(", ".join(parts))
 
     def waiting(self, why: str) -> None:
-        """Say that the service gives no answer; also where nobody watches, for a log."""
+        """Show that the service does not answer; without a terminal, print a line for logs now and then."""
         if self._watched:
             self._show(f"waiting for the service: {why}")
         elif time.monotonic() - self._before[0] > 10.0:
@@ -347,7 +347,7 @@ class ProgressLine:
             click.echo(f"waiting for the service: {why}", err=True)
 
     def clear(self) -> None:
-        """Leave nothing of the line."""
+        """Erase the line."""
         if self._width:
             self._show("")
             self._width = 0

@@ -1,4 +1,4 @@
-"""Convert logs: ``tacit fit`` learns them, ``schema`` describes contexts, ``ubi`` writes a click log."""
+"""Commands for logs: ``tacit fit`` learns them, ``schema`` suggests a schema, ``ubi`` writes a click log."""
 
 import warnings
 from dataclasses import replace
@@ -28,8 +28,8 @@ def fit(
 ) -> None:
     """Learn a click log, and write the learner to a file.
 
-    LOGS are as for evaluate. What was learned is a warm start: go on with it by
-    tacit.Learner.load(FILE), or in the service by start = FILE in a placement's configuration.
+    LOGS are as for evaluate. The learner is a warm start: continue with tacit.Learner.load(FILE), or in
+    the service with start = FILE in a placement's configuration.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ def fit(
         Name, call or module:Class, e.g. "thompson(discount=0.999)", or "list-mix(positions=5)" for a log
         of lists.
     output
-        The learner, as tacit.Learner.load reads it.
+        File of the learner, for tacit.Learner.load.
     relevance
-        Features of arms, for policies that read them: columns of LOGS with those of the arm shown, or a
-        file with a row for each arm, named in its column arm.
+        Features of arms, for policies that use them: columns of LOGS with the features of the shown arm, or
+        a file with a row for each arm, named in its column arm.
     examination
-        Likewise, of being seen.
+        Likewise, features of examination.
     placement
-        Learn the rows of this one; by default of the only one.
+        Learn the rows of this placement; by default of the only one.
     """
     from tacit.evaluate import arms_of
     from tacit.learning.learner import Learner
@@ -91,22 +91,22 @@ def schema(
     first: options.Count = 1000,
     as_json: options.Json = False,
 ) -> None:
-    """Suggest what the columns of a log hold that make a context, as TOML for a configuration.
+    """Suggest a schema for the context columns of a log, as TOML for a configuration.
 
-    LOGS are as for evaluate; --column context=age,device names the columns. What is written can be
-    given back, edited or not: --column context=@FILE.
+    LOGS are as for evaluate; --column context=age,device names the columns. The output, edited or not, can
+    be used as --column context=@FILE.
 
     Parameters
     ----------
     first
-        Look at so many rows.
+        Number of rows to read.
     """
     from tacit.policies.context import declared, schema_text
 
     with options.usage():
         if not reading.contexts:
             raise click.UsageError("--column: name the columns of the context: --column context=age,device")
-        # No other column is looked at, and none needs to be there.
+        # Other columns are not read and may be missing.
         kept = tuple(each for each in reading.column if each.startswith("context="))
         harmless = replace(reading, arms=None, column=kept, constant=("arm=?", 'arms=["?"]'))
         with warnings.catch_warnings(action="ignore", category=AssumptionWarning):
@@ -117,7 +117,7 @@ def schema(
 
 
 def features_at(features: str | None) -> Any:
-    """Return what says where features are: names of columns, or a table of arms."""
+    """Return the names of feature columns, or a table of features by arm from a file."""
     import pyarrow as pa
 
     from tacit.logs.reader import file_at
@@ -154,19 +154,19 @@ def ubi(
 ) -> None:
     """Write User Behavior Insights (UBI 1.3) records as the click log OUT.
 
-    RECORDS are files, folders or patterns: JSON lines or Parquet, with queries and events apart or
-    mixed. The suffix of OUT says its format: .parquet, .csv or .jsonl.
+    RECORDS are files, folders or patterns: JSON lines or Parquet, with queries and events in separate or
+    the same files. The suffix of OUT determines its format: .parquet, .csv or .jsonl.
 
     Parameters
     ----------
     clicks
-        Actions that are clicks; with commas between several.
+        Actions that are clicks, separated by commas.
     examined
-        Actions that say an object was seen.
+        Actions that mean that the user saw an object.
     seen
         Which objects become rows: all that were returned, or those seen or clicked.
     length
-        The most objects that a page shows.
+        Most objects that a page shows.
     """
     from tacit.logs import read_ubi, write_log
     from tacit.logs.formats import format_of

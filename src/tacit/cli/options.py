@@ -1,7 +1,9 @@
-"""Commands from functions, and what commands share: options, where work runs, how errors are said.
+"""Build commands from functions, and share options, error messages and output between commands.
 
-First how a function becomes a command: hints of parameters, click's arguments and options, help from
-docstrings. Then what several commands take, and how results and errors are printed.
+1. From a function to a command: type hints of parameters, click's arguments and options, help from
+   docstrings.
+2. Option types and groups of options that several commands have.
+3. Printing of results, and parsing of option values.
 """
 
 import inspect
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
     from tacit.logs.reader import LogReader
     from tacit.logs.rows import LogReport
 
-# ---- Commands from functions: arguments and options are what a signature and its docstring say
+# ---- Commands from functions: a signature and its docstring define arguments and options
 
 
 class KnownPath(click.Path):
-    """A file or folder that is there, or else the error says how one comes to be."""
+    """Type of a path that must exist; the error has a remedy."""
 
     def __init__(
         self, made: str = "give one that is there, with its path from here or from the root", **what: Any
@@ -44,7 +46,7 @@ class KnownPath(click.Path):
         self.made = made
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
+        """Return the path, or raise the error with its remedy."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
@@ -52,17 +54,17 @@ class KnownPath(click.Path):
 
 
 class Once(click.Option):
-    """An option of which only one value can count: another one is refused, and does not take its place."""
+    """An option that refuses a second, different value instead of replacing the first one."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Have all values kept."""
+        """Make the parser collect all values."""
         if self.multiple or self.is_flag:
             super().add_to_parser(parser, ctx)
         else:
             parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
 
     def consume_value(self, ctx: click.Context, opts: Any) -> Any:
-        """Return the value."""
+        """Return the only value, or raise an error for several."""
         given = opts.get(self.name)
         if isinstance(given, list) and not self.multiple:
             if len(set(given)) > 1:
@@ -72,7 +74,7 @@ class Once(click.Option):
 
 
 def only_one(given: list[Any]) -> str:
-    """Return the error that several values are given, of which one can count."""
+    """Return the error message for several values of an option that takes one."""
     values = ", ".join(repr(value) for value in given if isinstance(value, str))
     return f"{values}: only one can count; give it once, with commas between where it takes several"
 
@@ -84,7 +86,7 @@ EXAMPLES = {
     "until": "2030-01-01T12:00", "url": "http://127.0.0.1:8787", "arms": "film",
     "mode": "frozen",
 }  # fmt: skip
-"""What can be typed for what a command needs; any other is a name."""
+"""Example values of required parameters, for errors; other parameters are names."""
 
 
 MISTAKEN = (
@@ -93,18 +95,18 @@ MISTAKEN = (
     ("--context", "--column", "who is asking is a column: --column context=age,device"),
     ("--url", "--store", "the log is read where it lies: give --config or --store"),
 )
-"""What an error of click says, by an option that the command has: with what remedy."""
+"""Remedies by text of click's error and by an option that the command must have."""
 
 
 NEARLY = 0.93
-"""How like that of an option the name of a variable is which is doubted."""
+"""Minimum similarity of a variable's name to that of an option for a warning about a typo."""
 
 
 class Explained(click.Command):
-    """A command whose errors say how it is typed rightly."""
+    """A command whose usage errors have a remedy."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what was typed."""
+        """Parse the arguments; add remedies to errors."""
         self._doubt_variables(ctx)
         known = [flag for parameter in self.params for flag in parameter.opts]
         for each in args:
@@ -132,7 +134,7 @@ class Explained(click.Command):
             raise
 
     def _doubt_variables(self, ctx: click.Context) -> None:
-        """Warn of variables of the environment that are called nearly as an option's, but set nothing."""
+        """Warn of environment variables without effect whose names are similar to an option's variable."""
         short = {f"TACIT_{str(each.name).upper()}": each for each in self.params}
         of = {name: each.envvar or f"{ctx.auto_envvar_prefix}{name[5:]}" for name, each in short.items()}
         known = list(map(str, of.values()))
@@ -143,10 +145,10 @@ class Explained(click.Command):
 
 
 class ExplainedGroup(Explained, click.Group):
-    """Commands whose errors say where a command or an option belongs."""
+    """A group of commands whose usage errors tell where a command or option belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what was typed, or say that an option follows its command."""
+        """Parse the arguments; for an unknown option, hint that options follow their command."""
         names = self.list_commands(ctx)
         command = next((each for each in args if each in names), None)
         try:
@@ -158,7 +160,7 @@ class ExplainedGroup(Explained, click.Group):
             raise click.UsageError(f"{error.format_message().rstrip('.')}; {where}", ctx) from None
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
-        """Return the command that is typed, or say which ones there are."""
+        """Return the command by name, or raise an error that lists the commands."""
         names, typed = self.list_commands(context), args[0]
         if typed in names or typed.startswith("-"):
             return super().resolve_command(context, args)
@@ -175,25 +177,25 @@ NO_NUMBER = re.compile(r"('(.*)') is not a valid (integer|float)(?: range)?\.")
 
 
 def example_of(parameter: click.Parameter) -> str:
-    """Return an argument or option as it can be typed."""
+    """Return an argument or option with an example value."""
     value = EXAMPLES.get(str(parameter.name), "home")
     return value if isinstance(parameter, click.Argument) else f"{parameter.opts[-1]} {value}"
 
 
 @dataclass(frozen=True)
 class Typed:
-    """What a signature cannot say of an argument or option.
+    """Properties of an argument or option that a type hint cannot express.
 
     Parameters
     ----------
     flags
-        As it is typed, where that is not the parameter's name.
+        The option's flags, if they differ from the parameter's name.
     metavar
-        What help texts call its value.
+        Name of its value in help texts.
     envvar
-        A variable of the environment that has it, besides that of the command.
+        An environment variable in addition to the command's own.
     bare
-        Its value where the option is typed without one.
+        Value of the option when it is typed without one.
     """
 
     flags: tuple[str, ...] = ()
@@ -205,16 +207,16 @@ class Typed:
 def command(
     *, group: click.Group | None = None, name: str | None = None, configured: bool = False
 ) -> Callable[[Callable[..., None]], click.Command]:
-    """Return a decorator that makes a function a command.
+    """Return a decorator that turns a function into a command.
 
     Parameters
     ----------
     group
-        The group it belongs to.
+        The group to which the command is added.
     name
-        What it is called, where that is not the function's name.
+        Name of the command; by default the function's name.
     configured
-        Whether a TOML file can give its options.
+        Whether the command has ``--config`` for defaults from a TOML file.
     """
 
     def made(function: Callable[..., None]) -> click.Command:
@@ -246,17 +248,17 @@ def parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
 
 
 def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return the text of a docstring, and what it says of each parameter."""
+    """Return the text of a docstring, and the description of each parameter."""
     return said_in(function.__doc__, "Parameters")
 
 
 def is_record(hint: Any) -> bool:
-    """Whether a type is a dataclass, whose fields are options."""
+    """True if a type is a dataclass, whose fields are options."""
     return isinstance(hint, type) and is_dataclass(hint)
 
 
 class Hint(NamedTuple):
-    """What the type of a parameter says: its values, whether there are many, and what is annotated."""
+    """Parsed type hint of a parameter: click's type, whether it is repeated, help text, and format."""
 
     type: Any
     many: bool
@@ -265,7 +267,7 @@ class Hint(NamedTuple):
 
     @classmethod
     def of(cls, hint: Any) -> "Hint":
-        """Read a type."""
+        """Parse a type hint."""
         hint = without_none(hint)
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         many = get_origin(kind) is tuple
@@ -286,20 +288,20 @@ class Hint(NamedTuple):
 
 
 def without_none(hint: Any) -> Any:
-    """Return what else a parameter may be that may be None."""
+    """Return the type hint without ``None``."""
     kinds = get_args(hint)
     return kinds[0] if type(None) in kinds else hint
 
 
 def argument(name: str, hint: Hint, default: Any) -> click.Argument:
-    """Return the argument for a parameter."""
+    """Return click's argument for a parameter."""
     required = default is inspect.Parameter.empty
     nargs = -1 if hint.many else 1
     return click.Argument([name], type=hint.type, nargs=nargs, required=required, metavar=hint.more.metavar)
 
 
 def option(name: str, hint: Hint, default: Any, text: str | None) -> click.Option:
-    """Return the option for a parameter."""
+    """Return click's option for a parameter."""
     more: dict[str, Any] = {}
     if default is inspect.Parameter.empty:
         more["required"] = True
@@ -317,7 +319,7 @@ def option(name: str, hint: Hint, default: Any, text: str | None) -> click.Optio
 
 
 def with_records(function: Callable[..., None]) -> Callable[..., None]:
-    """Return the function, taking for each dataclass the options that are its fields."""
+    """Wrap a function so that options become fields of its dataclass parameters."""
     hints = get_type_hints(function)
     records: dict[str, Any] = {name: hint for name, hint in hints.items() if is_record(hint)}
 
@@ -331,7 +333,7 @@ def with_records(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def config_file() -> click.Option:
-    """Return the option ``--config``, which is read before all others."""
+    """Return the option ``--config``, which is processed before all others."""
     made = "write a table for each command, such as [simulate] with horizon = 1000 below it"
     return Once(
         ["--config"],
@@ -344,7 +346,7 @@ def config_file() -> click.Option:
 
 
 def take_defaults(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
-    """Take defaults from the command's table of a TOML file."""
+    """Load defaults from the command's table of a TOML file."""
     if path is not None:
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -370,7 +372,7 @@ def take_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 
 @contextmanager
 def usage() -> Iterator[None]:
-    """Turn errors of what the user typed into usage errors."""
+    """Raise TacitErrors within the ``with`` block as usage errors."""
     try:
         yield
     except TacitError as error:
@@ -378,14 +380,14 @@ def usage() -> Iterator[None]:
 
 
 class WrongFile(click.ClickException):
-    """What is wrong in a file, where it would not help to see how a command is typed."""
+    """An error in a file, shown without the command's usage."""
 
     exit_code = 2
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield whether Ctrl-C or SIGTERM asked for an end; the second one interrupts at once."""
+    """Yield a function that is True after Ctrl-C or SIGTERM; a second signal interrupts immediately."""
     asked = False
 
     def ask(number: int, frame: Any) -> None:
@@ -440,18 +442,18 @@ Ray = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """How a click log is read.
+    """Options of how a click log is read.
 
     Parameters
     ----------
     format
         parquet, csv, json (lines), open-bandit, ubi or dsjson.  [default: from the suffix]
     arms
-        Those that every row offers, if no column says so; the word "shown": all that the log shows.
+        Arms on offer in every row, if there is no column of them; the word "shown": all that the log shows.
     time_unit
-        Of times that are numbers.  [default: found out, and stated]
+        Unit of numeric times.  [default: inferred and reported]
     items
-        Vectors of the items that are arms: a file with the columns id and vector, perhaps from.
+        Vectors of the items that are arms: a file with the columns id and vector, optionally from.
     """
 
     format: str | None = None
@@ -478,10 +480,10 @@ class LogOptions:
         )
 
     def contextual(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
-        """Return the log with contexts, and what a policy learns of them: what their columns hold.
+        """Return the log with contexts, and the policy's setting with their schema.
 
-        Unless the policy itself says what it reads, or the log's contexts are numbers in one column, that is
-        learned from the first rows.
+        The schema is inferred from the first rows if the option does not declare one. The setting is empty if
+        the policy declares its context itself, or the log has ready-made contexts in one column.
         """
         context = _columns(self.column).get("context")
         if context is None or policy is None or re.search(r"\bcontext(_dim)?\s*=", policy):
@@ -494,13 +496,13 @@ class LogOptions:
 
     @property
     def contexts(self) -> list[str]:
-        """The columns that make a context, as far as they were named."""
+        """Names of the context columns in the option ``--column``."""
         context = _columns(self.column).get("context", ())
         return [context] if isinstance(context, str) else list(context)
 
 
 def where(cluster: str | None) -> AbstractContextManager[None]:
-    """Return the context in which work is spread over threads or over a cluster."""
+    """Return a context manager that runs parallel work on a cluster, or in threads without one."""
     if cluster is None:
         return nullcontext()
     from tacit.cluster import on_ray
@@ -510,7 +512,7 @@ def where(cluster: str | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def concluding(reader: "LogReader") -> Iterator[None]:
-    """Refuse, once the log has been read, to conclude anything if no row of it could be used."""
+    """Raise an error at the end of the ``with`` block if the log had no valid row."""
     try:
         yield
     except LogError:
@@ -521,7 +523,7 @@ def concluding(reader: "LogReader") -> Iterator[None]:
 
 
 def show(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) -> None:
-    """Print a result for machines or for people, with the rows of a log that were rejected."""
+    """Print a result as JSON or text, with the rejected rows of a log."""
     if rows is not None:
         doubts = rows.doubted()
         value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *doubts]}
@@ -531,7 +533,7 @@ def show(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) 
 
 
 def plain(value: Any) -> Any:
-    """Return a result as JSON knows it: null for what is no finite number.
+    """Convert a result for JSON: numbers that are not finite become null.
 
     Examples
     --------
@@ -546,14 +548,14 @@ def plain(value: Any) -> Any:
 
 
 def names(text: str) -> list[str]:
-    """Split a list with commas."""
+    """Split a text at commas."""
     if text.startswith("[") and text.endswith("]"):
         raise click.UsageError(f"{text}: give names with commas between, without brackets")
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _columns(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Return which column serves as which; a context may be made of several, with commas between."""
+    """Parse ``--column``: a context can name several columns, separated by commas, or a schema file."""
     columns: dict[str, Any] = pairs("column", texts)
     context = columns.get("context", "")
     if context.startswith("@"):
@@ -566,7 +568,7 @@ def _columns(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _schema_at(path: Path) -> dict[str, Any]:
-    """Return the schema in a file of TOML or JSON, be it all of the file or what it says of ``context``."""
+    """Load a schema from a TOML or JSON file, which is the whole file or its table ``context``."""
     try:
         text = path.read_text()
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

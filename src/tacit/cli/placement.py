@@ -1,6 +1,6 @@
-"""A placement of a running service: ``tacit lift``, what it earned; ``placement``, by hand; ``items``.
+"""Commands for a placement of a running service: ``tacit lift``, ``tacit placement`` and ``tacit items``.
 
-What a placement earned; how a verb becomes a command, and which do; last, its catalogue of items.
+First the lift; then commands that are built from the service's table of verbs; last the catalogue of items.
 """
 
 import inspect
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from tacit.wire.lift import Bounds, ChapterLift
 
 LONGEST = 86_400.0
-"""Seconds that a rebuild may take."""
+"""Timeout of a rebuild, in seconds."""
 
 
 def connected(url: str, key: str | None, **options: Any) -> Any:
     """Return a client of the service."""
     with needing("client"):
         from tacit.client import Client
-    # Path.is_file raises where a key is longer than a file's name may be.
+    # Path.is_file raises an error if the key is longer than a file name may be.
     if key and os.path.isfile(key):
         raise click.UsageError("--key: this is a file; give what is in it")
     return Client(url, key, **options)
 
 
 def show_answer(answer: Any, text: str, as_json: bool) -> None:
-    """Print what the service answered."""
+    """Print the service's answer."""
     import msgspec
 
     show(msgspec.to_builtins(answer), text, as_json)
@@ -47,26 +47,26 @@ def show_answer(answer: Any, text: str, as_json: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LiftOptions:
-    """What a lift is asked for, by the names that the client has for it.
+    """Options of a lift request, with the client's parameter names.
 
     Parameters
     ----------
     confidence
-        Of the intervals, at whatever time they are looked at.
+        Confidence level of the intervals, which hold at any time.
     control
-        In place of the holdout, what propensities compare with: uniform, or 'arm NAME'.
+        Control for a comparison by propensities instead of the holdout: uniform, or 'arm NAME'.
     begin
-        Only decisions from then on: a day, or a chapter's number.
+        Only decisions from this day, or from this chapter's number.
     end
-        Only decisions before then, or to that chapter's end.
+        Only decisions before this day, or to this chapter's end.
     shown
-        The lift that the planner asks about: 0.1 is 10 %.
+        Lift for which the planner computes the duration: 0.1 is 10 %.
     share
-        The control's share that it reckons with.
+        Share of the control, for the planner.
     rate
-        The mean reward that it reckons with, such as 0.05; of a metric that is learned in its unit.
+        Mean reward, for the planner, such as 0.05; in the metric's unit if a metric is learned.
     daily
-        The decisions a day that it reckons with.
+        Decisions per day, for the planner.
     """
 
     confidence: Literal["0.9", "0.95", "0.99"] = "0.95"
@@ -88,14 +88,14 @@ def lift(
     key: str | None = None,
     as_json: Json = False,
 ) -> None:
-    """Say what learning earned more than a control, at a PLACEMENT of a running service.
+    """Report how much more learning earned than a control, at a PLACEMENT of a running service.
 
     Parameters
     ----------
     url
         Where the service answers.
     key
-        API key with the scope read; better in TACIT_LIFT_KEY.
+        API key with the scope read; better set as TACIT_LIFT_KEY.
     """
     if "." in placement and os.path.isfile(placement):
         raise click.UsageError(f"PLACEMENT: {placement} is a file; tacit evaluate judges what is logged")
@@ -124,7 +124,7 @@ def lift(
 
 
 def chapter(found: "ChapterLift") -> list[str]:
-    """Return a chapter and its parts as lines."""
+    """Return the lines of a period and of its parts."""
     since, until = ((time or "now")[:10] for time in (found.since, found.until))
     what = f"{found.share:.3g} for {found.control}, by {found.unit}"
     lines = [f"chapter {found.number}, {since} to {until}: {what}; {_ratio(found.ratio)}"]
@@ -147,20 +147,20 @@ def _ratio(ends: "Bounds | None") -> str:
 
 
 def number(x: float | None) -> str:
-    """Return a number as it is printed; one that is infinite or not known has no digits."""
+    """Return a number as text; a question mark for None."""
     return "?" if x is None else f"{x:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """Where the service answers, and with which key.
+    """Address of the service, and the API key.
 
     Parameters
     ----------
     url
         Where the service answers.
     key
-        API key; better in TACIT_PLACEMENT_KEY.
+        API key; better set as TACIT_PLACEMENT_KEY.
     """
 
     url: Annotated[str, Typed(envvar="TACIT_PLACEMENT_URL")] = "http://127.0.0.1:8787"
@@ -171,32 +171,32 @@ class ServiceOptions:
         return connected(self.url, self.key, **options)
 
 
-# ---- ``tacit placement``: a placement turned by hand; its commands come from the table of verbs
+# ---- ``tacit placement``: control a placement; the commands are built from the table of verbs
 
 
 class VerbCommand(NamedTuple):
-    """A command that asks something of a placement.
+    """A command that sends a request to a placement.
 
     Attributes
     ----------
     verb : str
-        Its name in :mod:`tacit.wire.verbs`. The fields of its request are arguments and options.
+        The verb's name in :mod:`tacit.wire.verbs`. Fields of its request become arguments and options.
     text : function
-        Returns the answer as it is printed for people.
+        Returns the answer as text.
     field : str
-        What an answer that may be nothing is called for machines.
+        Key of the answer in JSON, if the answer may be None.
     instead : dict of str to str
-        Flags by which another verb is asked, without any words.
+        Flags that call another verb, without arguments.
     typed : dict of str to str
-        What is said of an option that is typed otherwise than it is sent.
+        Help of options that are typed in another form than they are sent.
     defaults : dict of str to object
-        Of options, where they are not those of the request.
+        Defaults of options that differ from those of the request.
     read : function, optional
-        Returns what was typed as it is sent; it may ask the service.
+        Converts typed values to the request; it may query the service.
     slow : bool
-        Whether it takes as long as it takes, and is asked once.
+        Whether the request has a long timeout and no retries.
     call : str
-        The client's call, where it isn't called as the verb.
+        The client's method, if its name differs from the verb's.
     """
 
     verb: str
@@ -211,7 +211,7 @@ class VerbCommand(NamedTuple):
 
 
 class AskingGroup(options.ExplainedGroup):
-    """A group whose commands come from the table of verbs, which is imported once one of them is typed."""
+    """A group whose commands are built from the table of verbs, which is imported on demand."""
 
     asked: dict[str, VerbCommand]
 
@@ -220,7 +220,7 @@ class AskingGroup(options.ExplainedGroup):
         return sorted({*self.commands, *self.asked})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command."""
+        """Return the command of a name, or None."""
         found = super().get_command(context, name)
         if found is not None or name not in self.asked:
             return found
@@ -231,7 +231,7 @@ class AskingGroup(options.ExplainedGroup):
 
 
 def lacking(name: str, error: MissingExtra) -> click.Command:
-    """Return the command whose options are not known, as what knows them is not installed."""
+    """Return a command that raises the error of a missing package, which would define its options."""
 
     def refuse(**given: Any) -> None:
         raise error
@@ -243,7 +243,7 @@ def lacking(name: str, error: MissingExtra) -> click.Command:
 
 
 def asking(name: str, asked: VerbCommand) -> click.Command:
-    """Return the command that asks a verb: its words are the verb's, its options the request's fields."""
+    """Return the command for a verb, with the verb's help and the request's fields as options."""
     with needing("client"):
         from tacit.wire import verbs
     verb = getattr(verbs, asked.verb)
@@ -273,12 +273,12 @@ def asking(name: str, asked: VerbCommand) -> click.Command:
 
 
 OF_KEY = "of_key"
-"""How a request's key is typed: the service's is an option, too."""
+"""Option for the key in a request: ``--key`` is the API key."""
 BARE = Hint(bool, False, None, Typed())
 
 
 def typed(schema: Any) -> tuple[Any, bool]:
-    """Return what is typed for a value of a schema, and whether there may be many."""
+    """Return click's type for a JSON schema, and whether it is a list."""
     kinds: list[Any] = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
     if any(each.get("type") == "array" for each in kinds):
         return click.STRING, True
@@ -295,7 +295,7 @@ def typed(schema: Any) -> tuple[Any, bool]:
 
 
 def ask(asked: VerbCommand, *, name: str, url: str, key: str | None, as_json: bool, **given: Any) -> None:
-    """Ask a placement, and print the answer."""
+    """Send a verb's request to a placement, and print the answer."""
     from tacit.wire import verbs
 
     verb = asked.verb
@@ -309,7 +309,7 @@ def ask(asked: VerbCommand, *, name: str, url: str, key: str | None, as_json: bo
             raise click.UsageError(f"give --{flag} alone, or what there shall be, such as --share 0.1")
         if given.pop(flag):
             verb, given = other, {}
-    # The client's calls are called as the verbs are.
+    # The client's methods have the verbs' names.
     named = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", getattr(verbs, verb).name)
     patience: dict[str, Any] = {"timeout": LONGEST, "retries": 0} if asked.slow else {}
     with connected(url, key, **patience) as client:
@@ -321,16 +321,16 @@ def ask(asked: VerbCommand, *, name: str, url: str, key: str | None, as_json: bo
     show_answer({asked.field: answer} if asked.field else answer, asked.text(answer), as_json)
 
 
-# What answers say to people, and what is typed otherwise than it is sent
+# Answers as text, and conversion of typed values to requests
 
 
 def pin_text(pinned: Any) -> str:
-    """Return what is pinned."""
+    """Return the pinned arms as text."""
     return "the policy decides" if pinned is None else f"{_listed(pinned.arms)} until {pinned.until}"
 
 
 def holdout_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return a holdout as it is sent: its control may be an arm."""
+    """Convert typed options to a holdout request; the control may be an arm."""
     word, _, arm = given["control"].partition("=")
     if word not in ("uniform", "baseline", "arm"):
         raise click.UsageError(f"--control: {word!r} is not allowed; give uniform, baseline or arm={word}")
@@ -339,7 +339,7 @@ def holdout_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, An
 
 
 def holdout_text(held: Any) -> str:
-    """Return which holdout there is."""
+    """Return the holdout as text."""
     if held is None:
         return "nobody is shown a control"
     shown = held.control if isinstance(held.control, str) else f"arm {held.control['arm']}"
@@ -348,7 +348,7 @@ def holdout_text(held: Any) -> str:
 
 
 def rebuilt_text(made: Any) -> str:
-    """Return which policy decides now."""
+    """Return the new policy, after a rebuild or rollback, as text."""
     from tacit.policies.spec import name_in
 
     text = (
@@ -359,12 +359,12 @@ def rebuilt_text(made: Any) -> str:
 
 
 def states_text(kept: Any) -> str:
-    """Return what can be gone back to."""
+    """Return the states available for a rollback as text."""
     return "\n".join(state.name for state in kept) or "nothing was left yet"
 
 
 def history_text(changes: Any) -> str:
-    """Return who changed what, a line each."""
+    """Return the change history as text, one line per change."""
     rows = [
         (change.at[:19].replace("T", " "), change.by or "-", change.what, _said(change.detail))
         for change in changes
@@ -388,20 +388,20 @@ def _value(value: Any) -> str:
 
 
 def duels_text(found: Any) -> str:
-    """Return which ranker is best by the duels of a key, and which are out."""
+    """Return the verdict on a key's duels, and the remaining and eliminated rankers, as text."""
     report = found.report
     left, out = _listed(report["left"]), _listed(report["out"])
     return f"{report['verdict']}\nkey {found.key}; in the race: {left}; out: {out}"
 
 
 def arms_typed(client: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return a change of arms as it is sent: numbers, where arms are numbered."""
+    """Convert typed arms to a request; arms become numbers if the placement's arms are numbered."""
     for field, arms in given.items():
         for arm in arms:
             if "," in arm and (field == "add" or arm not in client.change_arms(name).arms):
                 remedy = f"give each by --{field} of its own; for a comma in a name use POST …/arms"
                 raise click.UsageError(f"--{field}: {arm!r} has a comma; {remedy}")
-    # To change nothing says which arms there are.
+    # A request without changes returns the current arms.
     if not all(isinstance(arm, int) for arm in client.change_arms(name).arms):
         return given
     if len(given["add"]) > 1:
@@ -417,7 +417,7 @@ def _number(option: str, text: str) -> int:
 
 
 def arms_text(now: Any) -> str:
-    """Return which arms there are."""
+    """Return the arms on offer and the retired arms as text."""
     shares = "".join(f"; {arm}'s share of {share:.3g} is suspended" for arm, share in now.suspended.items())
     return f"on offer: {_listed(now.arms)}\nretired: {_listed(now.retired)}{shares}"
 
@@ -428,7 +428,7 @@ def _listed(arms: list[Any]) -> str:
 
 @click.group(cls=AskingGroup)
 def placement() -> None:
-    """Turn a placement of a running service, and see who turned it."""
+    """Control a placement of a running service, and see its history of changes."""
 
 
 placement.asked = {
@@ -454,24 +454,24 @@ placement.asked = {
 }
 
 
-# ---- ``tacit items``: the catalogue of a placement of a running service, filled and looked at
+# ---- ``tacit items``: the catalogue of a placement of a running service
 
 BYTES = 800_000
-"""Of a request, below the service's usual batch_limit."""
+"""Most bytes of a request, below the service's default batch_limit."""
 DIGITS = 9
-"""Bytes of a number in it, at most, with what separates it."""
+"""Most bytes of a number in a request, with its separator."""
 MOST = 1000
 
 
 def items_text(now: Any) -> str:
-    """Return what a catalogue has."""
+    """Return a catalogue's counts as text."""
     segments = [f"  {segment}: {size:,}" for segment, size in sorted(now.segments.items())]
     return "\n".join([f"{now.count:,} items, version {now.version:,}", *segments[:20]])
 
 
 @click.group(cls=AskingGroup)
 def items() -> None:
-    """Fill the catalogue of a placement of a running service, and look at it."""
+    """Fill and inspect the catalogue of a placement of a running service."""
 
 
 items.asked = {"remove": VerbCommand("REMOVE_ITEMS", items_text), "count": VerbCommand("ITEMS", items_text)}
@@ -481,8 +481,8 @@ items.asked = {"remove": VerbCommand("REMOVE_ITEMS", items_text), "count": VerbC
 def load(name: str, file: Existing, service: ServiceOptions, *, as_json: Json = False) -> None:
     """Put the items of FILE into the catalogue of the placement NAME.
 
-    FILE has the columns id and vector, a list of numbers, perhaps segment: Parquet, or JSON lines. Items that
-    are there get these vectors; none is taken out. Stopped half-way, load it again.
+    FILE has the columns id and vector, a list of numbers, and optionally segment: Parquet, or JSON lines.
+    Existing items get the new vectors; none is removed. If interrupted, load the file again.
     """
     with usage():
         batches = list(_batches(file))
@@ -495,7 +495,7 @@ def load(name: str, file: Existing, service: ServiceOptions, *, as_json: Json = 
 
 
 def _batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the items of a file, as many at once as a request holds."""
+    """Yield the items of a file in batches that fit into a request."""
     from tacit.logs.items import item_batches
 
     for batch in item_batches(file):

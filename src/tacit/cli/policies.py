@@ -1,7 +1,7 @@
-"""Policies: played against simulated users, listed, tested, compiled; is the installation sound?"""
+"""Commands that simulate, list, test and compile policies, and check the installation."""
 
-# 1. ``demo``, ``simulate``: policies against simulated users.
-# 2. ``policies``, ``check``, ``doctor``, ``warmup``, ``version``: what is installed, and is it sound.
+# 1. ``demo``, ``simulate``: policies with simulated users.
+# 2. ``policies``, ``check``, ``doctor``, ``warmup``, ``version``: what is installed, and whether it works.
 
 import os
 from pathlib import Path
@@ -32,31 +32,31 @@ def demo(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Start the service, send it searchers whose intent shifts, show what it learned.
+    """Start the service, send it simulated searchers with shifting intent, and show what it learned.
 
     Parameters
     ----------
     policy
-        The learning policy, e.g. "ucb1" or "exp3s(gamma=0.05)".
+        Policy that learns, e.g. "ucb1" or "exp3s(gamma=0.05)".
     interest
-        Play this date × topic table of search interest instead of simulated shifts.
+        Use this date × topic table of search interest instead of simulated shifts.
     context
-        Play users who differ, and of whom something is known: who is shown what, and why.
+        Simulate different users with known features: which users see which arms, and why.
     lists
-        Play readers of lists, who do not see everything: looks, clicks and relevance by position.
+        Simulate users of lists, who do not see everything: views, clicks and relevance by position.
     duel
-        Play searchers who are shown the lists of two rankers made one: which ranker they prefer.
+        Simulate searchers who see interleaved lists of two rankers: which ranker they prefer.
     impressions
-        How much traffic.  [default: 15000; 8000 with --context, 5000 with --lists, 8000 with --duel]
+        Number of impressions.  [default: 15000; 8000 with --context, 5000 with --lists, 8000 with --duel]
     holdout
-        Show this share of searchers something at random, to measure what learning earned; 0 for none.
+        Share of searchers who are shown a random arm, to measure the lift; 0 for none.
         [default: 0.1, none with --duel]
     feed
-        Write clicks to a file of events, which tacit feed follows.
+        Write clicks to a file of events, which tacit feed sends to the service.
     out
-        Folder for the log, a figure, and the page as it was at the end.
+        Folder for the log, a figure, and the final state of the page.
     port
-        Port of the page; 0 takes a free one.
+        Port of the page; 0 selects a free one.
     keep
         Keep the page open afterwards, until Ctrl-C.
     """
@@ -104,7 +104,7 @@ def simulate(
     table: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Play policies against each other in an environment that knows the truth.
+    """Compare policies in a simulated environment with known rewards.
 
     Parameters
     ----------
@@ -117,11 +117,11 @@ def simulate(
     runs
         Repetitions.
     feedback
-        "clicks only": clicks come late, and their absence is known when a round's window ends.
+        "clicks only": clicks are delayed, and their absence is known when a round's window ends.
     window
-        With clicks only: rounds after which no click is known to come.
+        With clicks only: length of the window, in rounds; later clicks do not count.
     delay
-        With clicks only: rounds after which a click comes on average; by default a tenth of the window.
+        With clicks only: mean delay of a click, in rounds; by default a tenth of the window.
     cluster
         Never changes results.
     plot
@@ -170,16 +170,16 @@ def write_table(table: Any, path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-# ---- What is installed, and is it sound: listed, tested, compiled
+# ---- The installation: list, test and compile policies
 
 
 @command()
 def policies(
     called: Annotated[tuple[str, ...], Typed(metavar="[NAMES]...")] = (), *, as_json: Json = False
 ) -> None:
-    """List the policies: where each comes from, what it assumes, what to use when that fails.
+    """List the policies: their source, their assumptions, and what to use if these fail.
 
-    The name auto stands for those that are recommended, each for what it suits.
+    The name auto stands for the recommended policies.
     """
     from tacit.core.dispatch import shipped
     from tacit.policies.base import registry
@@ -190,7 +190,7 @@ def policies(
         chosen = [
             policy for name in called for policy in (recommended if is_auto(name) else [policy_class(name)])
         ] or list(registry.values())
-    # A class of one's own may have no example.
+    # A user's class may have no example.
     known = shipped(registry, "policies")
     table = {
         policy.__name__: policy.about._asdict()
@@ -214,7 +214,7 @@ def check(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Test a policy: its propensity, its lanes, its chance, and that all drivers agree.
+    """Test a policy: its propensities, its lanes, its randomness, and that all drivers agree.
 
     POLICY is a name, a call or module:Class, such as "mypolicies:ExploreThenCommit(tries=50)". The
     exit code is 1 if a test fails.
@@ -222,11 +222,11 @@ def check(
     Parameters
     ----------
     arms
-        How many arms there are.
+        Number of arms.
     draws
-        Choices that are compared with their propensity.
+        Number of choices that are compared with their propensities.
     only
-        Tests by name, with commas between them; by default all.
+        Names of tests, separated by commas; by default all.
     """
     from tacit.checking import check as checked
     from tacit.policies import policy_from_spec
@@ -248,17 +248,17 @@ def doctor(
     key: Annotated[str, Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
     as_json: Json = False,
 ) -> None:
-    """Check the installation, or a service that runs, and say how to mend what is wrong.
+    """Check the installation, or a running service, and suggest remedies.
 
     Parameters
     ----------
     config
-        TOML file of the service, to check too, before it is started.
+        TOML file of the service, to check it before the service is started.
     url
-        Look at the service that answers there: values in contexts that nobody declared, windows that
-        clicks do not suit, what was learned in bytes.
+        Address of a running service to check: undeclared values in contexts, windows that do not fit
+        the delays of clicks, the size of the learned state in bytes.
     key
-        API key of that service; better in TACIT_PLACEMENT_KEY.
+        API key of that service; better set as TACIT_PLACEMENT_KEY.
     """
     with needing("service"):
         from tacit.service.maintenance.doctor import checks, served
@@ -282,15 +282,15 @@ def warmup(
     config: options.Configuration | None = None,
     as_json: Json = False,
 ) -> None:
-    """Compile ahead, into the cache that later runs use: what is named, or everything.
+    """Compile policies ahead of time into the cache: the named ones, or all.
 
-    POLICY is a name, a call or module:Class; auto stands for those that are recommended. Everything
-    takes many minutes, a policy some seconds.
+    POLICY is a name, a call or module:Class; auto stands for the recommended policies. Compiling all takes
+    many minutes, one policy some seconds.
 
     Parameters
     ----------
     config
-        TOML file of the service: compile only what it serves.
+        TOML file of the service: compile only its policies.
     """
     if called and config is not None:
         raise click.UsageError("--config: name policies or give a configuration, not both")

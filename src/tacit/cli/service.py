@@ -1,7 +1,8 @@
-"""``tacit serve``, the keys of its callers, and ``tacit log``, what it wrote.
+"""The commands ``tacit serve``, ``tacit key`` and ``tacit log``.
 
-How a store is named and opened by all commands; serving; keys; then the log: verified, exported, followed,
-taken in, backed up, forgotten in, dealt out anew.
+1. ``StoreOptions``: options of the store, and opening it, for all commands.
+2. ``serve`` and ``key``.
+3. Commands for the log: verify, export, follow, import, backup, forget, reshard.
 """
 
 import json
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """Where the decision service keeps its log.
+    """Options of the decision service's configuration and log.
 
     Parameters
     ----------
     config
         TOML file of the service; by default one placement named default.
-    store
+        store
         The log: an SQLite file, or postgresql://user@host/database.
     """
 
@@ -43,7 +44,7 @@ class StoreOptions:
     store: str | None = None
 
     def configuration(self, **more: Any) -> "Config":
-        """Return the configuration of the service."""
+        """Return the configuration of the service, with the given overrides."""
         with needing("service"):
             from tacit.service.config.file import load_config
         place = "store.url" if self.store and "://" in self.store else "store.path"
@@ -51,7 +52,7 @@ class StoreOptions:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Open the store of a configuration."""
+        """Open the configured store."""
         with options.usage():
             configuration = self.configuration()
         from tacit.service.engine.stores import open_store
@@ -61,7 +62,7 @@ class StoreOptions:
 
     @contextmanager
     def open_to_read(self) -> Iterator[Any]:
-        """Open the store of a configuration, as it is at the moment, without owning it."""
+        """Open the configured store read-only in its current state, without owning it."""
         with options.usage():
             store = self.configuration().store
         from tacit.service.engine.stores import open_to_read
@@ -75,11 +76,11 @@ class StoreOptions:
             yield opened
 
     def open_each(self, *, reading: bool = False, made: bool = False) -> Iterator[tuple[str, Any, Any]]:
-        """Open one after the other the stores of a configuration: of one server, or of each shard.
+        """Open the configured stores one after the other: that of a single server, or of each shard.
 
-        Where they are only for reading, they may be in use. A file that is not there may be made.
+        Stores that are opened read-only may be in use. With ``may_create``, a missing file is created.
 
-        Yield what to call it (nothing for that of one server), the configuration and the store.
+        Yield each store's name (empty for that of a single server), the configuration and the store.
         """
         with options.usage():
             configuration = self.configuration()
@@ -101,7 +102,7 @@ class StoreOptions:
 
 
 def _as_it_is(part: Any) -> Any:
-    """Open a store that is only read, as it is at the moment, be it in use or not."""
+    """Open a store read-only in its current state, even if it is in use."""
     from tacit.service.engine.stores import open_store, open_to_read
     from tacit.service.errors import InUse
 
@@ -114,7 +115,7 @@ def _as_it_is(part: Any) -> Any:
 logger = logging.getLogger(__name__)
 
 SERVICE = "tacit.toml"
-"""What the file of a service is called in all examples."""
+"""Name of the service's configuration file in all examples."""
 
 
 @options.command()
@@ -137,19 +138,19 @@ def serve(
     host
         Address to listen on.  [default: 127.0.0.1]
     port
-        Port; 0 takes a free one.
+        Port; 0 selects a free one.
     cluster
-        Needs --store postgresql://…
+        Requires --store postgresql://…
     shards
-        With --ray: deal the keys out to so many; as many as the log has, or one per core.
+        With --ray: number of shards of the keys.  [default: that of the log, or one per core]
     ingresses
-        With --ray: so many processes of this machine answer at the address.
+        With --ray: number of processes on this machine that serve at the address.
     merge_seconds
-        With --ray: how often shards share what is learned for all keys.
+        With --ray: seconds between exchanges of what shards learned for all keys.
     clock_is_right
-        Start though the clock is far ahead of the last row and rows are dropped by age.
+        Start even if the clock is far ahead of the last row and rows are dropped by age.
     skip_damaged
-        Take rows that are not what was written out of the log for good, and go on without them.
+        Permanently remove damaged rows from the log, and continue without them.
     """
     with needing("service"):
         from tacit.service.app.logging_setup import log_the_uncaught, set_up
@@ -192,7 +193,7 @@ def serve(
                 reread=reread,
             )
     except TacitError as error:
-        # A supervisor must not start it again for a wrong configuration: it would end the same.
+        # A supervisor must not restart the service for an invalid configuration, which would fail again.
         wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
         end(error, wrong, form)
 
@@ -208,9 +209,9 @@ def _leave_out_damaged(log: StoreOptions) -> None:
 
 
 def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
-    """End for an error: of the configuration, or another one."""
+    """Exit with an error, as a usage error if the configuration is invalid."""
     if form == "json":
-        # Readers of the log must be able to read its end.
+        # The last line of a JSON log must be JSON, too.
         logging.getLogger("tacit").critical("%s", error)
         sys.exit(2 if wrong else 1)
     if wrong:
@@ -228,15 +229,15 @@ def key(
     placements: Annotated[tuple[str, ...], options.Typed(("--placement",))] = (),
     as_json: options.Json = False,
 ) -> None:
-    """Make an API key for the decision service; only its hash goes into the configuration.
+    """Create an API key for the decision service; only its hash goes into the configuration.
 
     Parameters
     ----------
     scopes
-        What it may be used for; can be given more than once.
+        Scope of the key; can be given more than once.
     placements
-        A placement that it reaches, or a pattern of names such as 'shop-*'; by default all; can be given
-        more than once.
+        A placement that the key may access, or a pattern of names such as 'shop-*'; by default all; can be
+        given more than once.
     """
     with needing("service"):
         from tacit.service.config.keys import KeyConfig, new_key
@@ -257,14 +258,14 @@ def key(
 
 @click.group(cls=options.ExplainedGroup)
 def log() -> None:
-    """Check, export, import, back up or deal out the log of the decision service."""
-    # What is written is nobody else's to read.
+    """Check, export, import, back up or reshard the log of the decision service."""
+    # Other users must not read the files.
     os.umask(0o077)
 
 
 @options.command(group=log)
 def verify(kept: StoreOptions, *, as_json: options.Json = False) -> None:
-    """Look at every row and index, fold the log anew and compare with the snapshots."""
+    """Check every row and index, replay the log and compare the result with the snapshots."""
     wrong, rows = [], 0
     for name, configuration, opened in kept.open_each():
         from tacit.service.maintenance.doctor import verify as check
@@ -289,10 +290,10 @@ def export(
     format: Literal["parquet", "ubi"] = "parquet",
     as_json: options.Json = False,
 ) -> None:
-    """Write the log to FOLDER; that of each shard to a folder of its own in it.
+    """Write the log to FOLDER; each shard's log to a separate folder in it.
 
-    The service may run meanwhile: what it had at the moment is written. What a click earns the
-    configuration says: only its placements have click logs, in clicks.parquet.
+    The service may be running: the current state of the log is written. The configuration defines the
+    rewards: only its placements have click logs, in clicks.parquet.
 
     Parameters
     ----------
@@ -303,7 +304,7 @@ def export(
         what = f"{folder} is called as a file; several files come into it: give a folder, such as exported"
         raise click.BadParameter(what, param_hint="'FOLDER'")
     counts: dict[str, int] = {}
-    # Those of shards lie one folder below; what else is in there may be much.
+    # Files of shards are one level below; deeper levels may have many other files.
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
     before = {path.relative_to(folder).as_posix() for path in files}
     for name, configuration, opened in kept.open_each(reading=True):
@@ -328,7 +329,7 @@ def export(
 
 
 def _in_place_of(files: list[str]) -> str:
-    """Return what a result ends with where files were there before."""
+    """Return a note that existing files were replaced, or an empty text."""
     return f"\n{', '.join(files)}: replaced, as such files were there" if files else ""
 
 
@@ -336,17 +337,17 @@ def _in_place_of(files: list[str]) -> str:
 def follow_log(
     kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, once: bool = False
 ) -> None:
-    """Print the rows of the log as JSON lines, and go on as the service appends, until Ctrl-C.
+    """Print the rows of the log as JSON lines, and follow the running service until Ctrl-C.
 
-    Each row is printed once, in the order of its number, seq: who reads them can begin anew after the
-    last one that arrived.
+    Each row is printed once, in order of its number, seq, so a reader can resume after the last row it
+    received.
 
     Parameters
     ----------
     after
-        Begin after the row of this number.
+        Start after the row with this number.
     once
-        End where the log ends now.
+        Stop at the current end of the log.
     """
     from tacit.service.maintenance.log_export import follow
 
@@ -360,9 +361,9 @@ def _show_lines(lines: "Sequence[LogLine]") -> None:
 
 @options.command(group=log, name="import")
 def import_log(folder: options.Folder, kept: StoreOptions, *, as_json: options.Json = False) -> None:
-    """Fill an empty store with the log that was exported to FOLDER."""
+    """Import a log that was exported to FOLDER into an empty store."""
     if not (folder / "placements.json").is_file():
-        # Before a store is made.
+        # Check before a store is created.
         raise click.UsageError(f"FOLDER: {folder} holds no log; give one that tacit log export wrote")
     with kept.open() as opened:
         from tacit.service.maintenance.log_export import take_in
@@ -373,7 +374,7 @@ def import_log(folder: options.Folder, kept: StoreOptions, *, as_json: options.J
 
 @options.command(group=log, name="backup")
 def back_up(target: options.NewFile, kept: StoreOptions, *, as_json: options.Json = False) -> None:
-    """Copy the store to TARGET while the service runs: an SQLite file."""
+    """Copy an SQLite store to TARGET, even while the service is running."""
     with options.usage():
         configuration = kept.configuration()
     if configuration.store.url is not None:
@@ -398,31 +399,31 @@ def forget(
     backups: options.Folder | None = None,
     as_json: options.Json = False,
 ) -> None:
-    """Blank what the log, its archive and its records tell of a person; what was learned stays.
+    """Erase a person's data from the log, its archive and its records; the learned state stays.
 
-    Done again it finds nothing. Backups that were made before are not changed.
+    A second run finds nothing. Existing backups are not changed.
 
     Parameters
     ----------
     user
-        Forget a user: what requests called user, or UBI client_id.
+        Forget a user: the user of requests, or client_id of UBI.
     session
         Forget a session.
     client
         Forget a client_id of User Behavior Insights.
     url
-        Where the service answers, if it runs.
+        Address of the service, if it is running.
     key
-        Its API key; better in TACIT_PLACEMENT_KEY.
+        Its API key; better set as TACIT_PLACEMENT_KEY.
     backups
-        Say which backups in this folder hold the person.
+        List the backups in this folder that contain the person's data.
     """
     named = {"user": user, "session": session, "client": client}
     given = [(kind, name) for kind, name in named.items() if name is not None]
     if len(given) != 1:
         raise click.UsageError("give one of --user, --session and --client")
     (kind, name) = given[0]
-    # Before anything is blanked, as a backup may be refused.
+    # Before anything is erased, because a backup may be unreadable.
     holding = _holding(backups, kind, name)
     if url is not None:
         blanked = _forget_at(url, key, kind, name)
@@ -445,7 +446,7 @@ def forget(
 
 
 def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, dict[str, int]]:
-    """Let a service that runs forget somebody."""
+    """Make a running service erase a person's data."""
     from urllib.error import HTTPError
     from urllib.parse import quote
     from urllib.request import Request, urlopen
@@ -463,7 +464,7 @@ def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, dic
 
 
 def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
-    """Return the backups in a folder that hold somebody."""
+    """Return the backups in a folder that contain a person's data."""
     if folder is None:
         return []
     from tacit.service.maintenance.doctor import holds
@@ -480,16 +481,16 @@ def reshard(
     drop: bool = False,
     as_json: options.Json = False,
 ) -> None:
-    """Deal the log out to other shards, or that of a single server to shards.
+    """Distribute the log to another number of shards, or that of a single server to shards.
 
-    Stop the service before. Until all is done nothing has changed.
+    Stop the service first. The existing shards are unchanged until all rows are copied.
 
     Parameters
     ----------
     shards
-        How many there shall be.
+        New number of shards.
     drop
-        Remove the shards there were, once all is done.
+        Remove the old shards at the end.
     """
     with options.usage():
         configuration = kept.configuration()

@@ -1,4 +1,4 @@
-"""The same work on Ray, for what outgrows one machine."""
+"""Run evaluation, simulation and the service on a Ray cluster."""
 
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from tacit.cluster.serving import serve as serve
     from tacit.cluster.tasks import on_ray as on_ray
 
-# A shard evaluates nothing: it is back sooner without what reads logs.
+# Loaded on demand: a shard starts faster without the modules that read logs.
 __getattr__, __dir__ = later(
     __name__, {"evaluation": "arms_of off_policy replay", "serving": "serve", "tasks": "on_ray"}
 )
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Set indirectly, so that type checkers and the reference use the imports above.
 globals()["__all__"] = __dir__()

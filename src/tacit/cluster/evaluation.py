@@ -1,7 +1,7 @@
-"""Offline evaluation in parts, which are summed one by one, and merged.
+"""Offline evaluation of a log in parts, whose sums are merged.
 
 Both functions spread their parts over threads, or within :func:`tacit.cluster.on_ray` over a
-cluster. How a log is cut depends on the log alone, so results do not depend on the workers.
+cluster. The cuts depend on the log alone, so results do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ def off_policy(
     workers: int | None = None,
     **options: Unpack[OffPolicyOptions],
 ) -> OffPolicyResult:
-    """Estimate what a target policy would have earned, from a log that is read in parts.
+    """Estimate the value of a target policy from a log that is read in parts.
 
-    For a fixed target the result is that of :func:`tacit.evaluate.off_policy`, but for the
-    rounding of sums in another order. The parts are stretches of some four million rows of
-    Parquet, and whole files of other formats or where slates are weighted. A worker holds one
-    batch of rows at a time (and of a Parquet row group the columns that are read), the names
-    that it has met, 24 KiB of sums per estimator, and the model of the rewards, if there is one.
+    For a fixed target the result is that of :func:`tacit.evaluate.off_policy`, up to rounding,
+    because sums are added in another order. Parts are ranges of about four million rows of Parquet,
+    or whole files of other formats and of logs of lists. A worker holds one batch of rows at a time
+    (of Parquet also the columns read of a row group), the names in the log, 24 KiB of sums per
+    estimator, and the reward model, if there is one.
 
-    A target that learns reads each key's rows in their order; ``shards`` spreads the keys. Each
-    shard is a learner of its own. What the policy learns for each key alone, it learns as in
-    one process, and values, standard errors, normal and anytime intervals are the same; rows
-    are dealt out to the groups of the bootstrap, and to the folds of means, shard by shard,
-    which gives other draws of the same law. What a policy shares between keys (as BWC does its
-    classifier) each shard learns alone: then the estimate is that of so many separate learners.
+    A target that learns reads each key's rows in order; ``shards`` distributes the keys. Each
+    shard has a separate learner. For a policy that learns each key separately, values, standard
+    errors, normal and anytime intervals are the same as in one process; rows are assigned to the
+    groups of the bootstrap, and to the folds of means, per shard, which gives other draws of the
+    same distribution. If a policy shares parameters between keys (such as BWC its classifier), each
+    shard learns its own: then the estimate is that of separate learners.
 
     Parameters
     ----------
     target : Target or Policy
-        Anything but a policy must give each row probabilities that depend on this row alone.
+        The probabilities of a target other than a policy must depend on each row alone.
     log : LogReader, path or sequence of paths
         As for :func:`tacit.read_log`.
     estimators : sequence of Estimator, optional
     shards : int, default 1
-        Into how many the keys are dealt for a target that learns; each reads the whole log.
+        Number of shards of keys for a target that learns; each reads the whole log.
     workers : int, optional
         Threads; by default one per core. A cluster knows its own number.
     **options
@@ -74,7 +74,7 @@ def off_policy(
     Raises
     ------
     UnfitLog, LogError, InvalidValue
-        As there; and if a slate lies in two files.
+        As there; also if a list is split over two files.
 
     Examples
     --------
@@ -105,13 +105,13 @@ def off_policy(
 def replay(
     policy: Policy, log: Any, *, shards: int = 1, workers: int | None = None, **options: Unpack[ReplayOptions]
 ) -> ReplayResult:
-    """Replay a log of uniformly chosen arms, its passes side by side.
+    """Replay a log of uniformly chosen arms, with passes in parallel.
 
-    With one shard the result is that of :func:`tacit.replay`, bit for bit: each pass has
-    generators of its own. With more, each pass is played by so many learners, each of which
-    sees the keys of its shard alone, and their counts are added. For a policy that learns each
-    key alone this estimates the same, from other draws; of one that shares something between
-    keys it estimates what separate learners would earn, who share it only within a shard.
+    With one shard the result is that of :func:`tacit.replay`, bit for bit: each pass has its own
+    random generators. With more shards, each pass has one learner per shard, which sees the keys of
+    its shard alone, and their counts are added. For a policy that learns each key separately, the
+    estimand is the same, with other draws; for a policy that shares parameters between keys, it is the
+    value of separate learners, which share only within a shard.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def replay(
     log : LogReader, path or sequence of paths
         As for :func:`tacit.read_log`.
     shards : int, default 1
-        Into how many the keys are dealt. Every pass of every shard reads the whole log.
+        Number of shards of keys. Every pass of every shard reads the whole log.
     workers : int, optional
         Threads; by default one per core. A cluster knows its own number.
     **options
@@ -162,7 +162,7 @@ def replay(
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
-    """Return the distinct arms that a log ever offers, as :func:`tacit.evaluate.arms_of` does.
+    """Return the distinct arms that a log ever offers, like :func:`tacit.evaluate.arms_of`.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _reader(log: Any) -> LogReader:
 
 
 def _shards(reader: LogReader, shards: int) -> list[Any]:
-    """Return each shard with a reader of its own, since a reader keeps a report."""
+    """Return the shards, each with a copy of the reader, because readers hold a report."""
     if shards == 1:
         return [reader]
     return [KeyShard(copy.copy(reader), shard, shards) for shard in range(shards)]
@@ -199,12 +199,12 @@ def _read(
     reader: LogReader,
     more: Sequence[tuple[Any, ...]] | None = None,
 ) -> list[Any]:
-    """Return what ``reading`` gives for each part, and keep in the reader what became of rows."""
+    """Return the result of ``evaluate`` for each part; merge the parts' reports into the reader's."""
     tasks = [(part, *rest) for part, rest in zip(parts, more or [()] * len(parts), strict=True)]
     amounts = [float(getattr(part, "rows", 0)) for part in parts]
     found = spread(partial(_reported, reading), tasks, amounts, label=label, workers=workers)
     reports = [report for _, report in found]
-    # Shards and passes have all read the same rows.
+    # All shards and passes read the same rows, so one report is enough.
     cut = isinstance(parts[0], LogPart) if parts else False
     reader.report = reduce(LogReport.merge, reports if cut else reports[:1], LogReport())
     return [value for value, _ in found]

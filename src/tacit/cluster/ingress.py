@@ -1,8 +1,8 @@
-"""The ingress: it checks requests as one server does, and hands each to the shard of its key."""
+"""The ingress: validates requests as a single server does, and forwards each to the shard of its key."""
 
-# 1. Where to: the partition of a key, or of a decision's id, leads to its shard.
-# 2. Requests: dealt to their shards, and their answers put together in order.
-# 3. What is asked of all shards: merged, each in its own way; what changes all: one after the other.
+# 1. Routing: the partition of a key, or of a decision's id, determines the shard.
+# 2. Requests: dispatched to their shards; answers are returned in order.
+# 3. Queries and changes for all shards: answers are merged; changes go to the first shard first.
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ logger = logging.getLogger(__name__)
 
 
 class Ingress(Verbs):
-    """A service whose requests shards answer.
+    """A service that forwards requests to shards.
 
     Parameters
     ----------
     config : Config
-        Its placements have seeds.
-    links : sequence of Link
+        Configuration, with a seed for each placement.
+        links : sequence of Link
     """
 
     def __init__(self, config: Config, links: Sequence[Link]) -> None:
@@ -62,20 +62,20 @@ class Ingress(Verbs):
         self._stopping = False
 
     async def start(self) -> None:
-        """Begin to serve, once every shard has opened its log."""
+        """Start serving, once every shard has opened its log."""
         await asyncio.gather(*(link.open() for link in self.links))
         await self._look()
         await self._lead(self.links[0].arms)
         self._tasks.append(asyncio.create_task(self._keep_looking()))
 
     async def stop(self) -> None:
-        """Ask the shards no more."""
+        """Stop sending requests to shards."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*(link.stop() for link in self.links), return_exceptions=True)
 
-    # Where to --------------------------------------------------------------------------------
+    # Routing ---------------------------------------------------------------------------------
 
     def _shard_asked(self, placement: str, impression: Impression) -> int:
         spread = self.config.placements[placement].spread
@@ -83,7 +83,7 @@ class Ingress(Verbs):
         if partition is None:
             return next(self._turns)
         shard = shard_of(partition, len(self.links))
-        # A shard cannot know what another one has decided; an id that holds its partition leads nowhere else.
+        # Shards do not know each other's decisions; only ids without a partition can occur in several shards.
         if impression.id is not None and partition_in(impression.id) != partition:
             home = self._homes.setdefault((placement, impression.id), shard)
             if home != shard or partition_in(impression.id) not in (None, partition):
@@ -96,7 +96,7 @@ class Ingress(Verbs):
         return shard
 
     async def _shards_of(self, placement: str, ids: Iterable[str]) -> dict[str, int | TacitError]:
-        """Return the shard of each decision; of ids that clients gave, by asking all shards."""
+        """Return the shard of each decision; for ids chosen by clients, query all shards."""
         homes: dict[str, int | TacitError] = {}
         strange = []
         for id in ids:
@@ -120,7 +120,7 @@ class Ingress(Verbs):
     # Requests --------------------------------------------------------------------------------
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Choose for many impressions; of those of one shard, all or none.
+        """Decide for a batch of impressions; for those of one shard, all or none.
 
         Raises
         ------
@@ -138,14 +138,15 @@ class Ingress(Verbs):
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
-        """Record much feedback; otherwise as ``Engine.record_many``.
+        """Record a batch of feedback; otherwise as ``Engine.record_many``.
 
         Raises
         ------
         UnknownName, InvalidValue
             As there; then nothing was recorded.
         NotDurable
-            If a shard is down. What others recorded stays: feedback with an id can be sent again.
+            If a shard is down. Other shards may have recorded their part: feedback with an id can be sent
+            again.
         """
         feedback = checked_feedback(feedback, self.placement(placement))
         homes = await self._shards_of(placement, dict.fromkeys(row.decision for row in feedback))
@@ -165,7 +166,7 @@ class Ingress(Verbs):
     async def _dealt(
         self, what: str, placement: str, given: Sequence[Any], shards: Sequence[int]
     ) -> list[Any]:
-        """Hand each of many to its shard; return the answers in their order."""
+        """Send each request to its shard, one batch per shard; return the answers in order."""
         parts: dict[int, list[int]] = {}
         for place, shard in enumerate(shards):
             parts.setdefault(shard, []).append(place)
@@ -182,15 +183,15 @@ class Ingress(Verbs):
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement in every shard; otherwise as ``Engine.ask``.
 
-        Where the first shard leads, the others follow it; one that is down does so before it answers
-        again.
+        For some changes the first shard decides and the others follow; a shard that is down follows before
+        it serves again.
 
         Raises
         ------
         UnknownName, InvalidValue
             As ``Engine.ask``; then nothing changes.
         NotDurable
-            If a shard is down. Where the first one leads, nothing changes then if it is that one.
+            If a shard is down. If the first shard leads and is down, nothing changes.
         """
         view, change = self.placement(placement), CHANGES[type(request)]
         first, asked = self.links[0], (placement, request, who)
@@ -206,7 +207,7 @@ class Ingress(Verbs):
         return answers[0]
 
     async def _ask_shards(self, asked: tuple[Any, ...]) -> Any:
-        """Change what all shards have the same of: what the first one refuses, nobody changes."""
+        """Apply a change to the first shard, then to all others; if the first refuses, nothing changes."""
         first, *others = self.links
         if not all(link.up for link in self.links):
             raise NotDurable("shard: one is being started again, and nothing was changed; try again later")
@@ -216,12 +217,12 @@ class Ingress(Verbs):
         return answer
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Forget somebody in every shard; otherwise as ``Engine.forget``."""
+        """Erase a person's data in every shard; otherwise as ``Engine.forget``."""
         calls = (link.engine("forget", subject, who) for link in self.links)
         return added(*await asyncio.gather(*calls))
 
     async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return what was learned of a key in its shard; otherwise as ``Engine.key``."""
+        """Return the state of a key from its shard; otherwise as ``Engine.key``."""
         spread = self.placement(placement).config.spread
         partition = partition_asked(placement, key, None, spread)
         shard = 0 if partition is None else shard_of(partition, len(self.links))
@@ -233,46 +234,46 @@ class Ingress(Verbs):
         return busiest_of(await self._of_each("busiest", placement))
 
     async def find_keys(self, placement: str, text: str) -> KeysFound:
-        """Return what all shards find; otherwise as ``Engine.find_keys``."""
+        """Return the matching keys of all shards; otherwise as ``Engine.find_keys``."""
         return found_in(await self._of_each("find_keys", placement, text))
 
     async def _of_each(self, what: str, placement: str, *given: Any) -> list[Any]:
-        """Ask every shard, or one where all know the same keys."""
+        """Query every shard, or only the first if all have the same keys."""
         spread = self.placement(placement).config.spread
         links = self.links[:1] if spread else self.links
         parts = await asyncio.gather(*(link.engine(what, placement, *given) for link in links))
         return list(parts)
 
     async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return which users the shard that decides most shows what; otherwise as ``Engine.for_whom``."""
+        """Return the arms shown per segment, from the busiest shard; otherwise as ``Engine.for_whom``."""
         return of_shards(await self._of_each("for_whom", placement, limit))
 
     async def verdict(self, placement: str, *asked: Any, **options: Any) -> ReadVerdict:
-        """Refuse to judge duels: each shard has a part of the log."""
+        """Raise an error: no shard has the whole log of duels."""
         check_path(self.placement(placement), "duel")
         raise InvalidValue("placement", placement, NOT_IN_SHARDS)
 
     async def states(self, placement: str) -> list[State]:
-        """Return nothing: in shards there are no states to go back to."""
+        """Return an empty list: shards keep no states for a rollback."""
         self.placement(placement)
         return []
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
-        """Refuse to fold the log into another policy: each shard would change at its own time."""
+        """Raise an error: shards cannot switch to another policy at the same time."""
         self.placement(placement)
         raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Refuse to go back, as :meth:`rebuild`."""
+        """Raise an error, as :meth:`rebuild`."""
         return await self.rebuild(placement, to, who)
 
     async def history(self, placement: str) -> list[LoggedChange]:
-        """Return who changed what of a placement; every shard has the same."""
+        """Return the change history of a placement, which is the same in every shard."""
         self.placement(placement)
         return await self.links[0].engine("history", placement)  # type: ignore[no-any-return]
 
     async def _lead(self, arms: dict[str, str], who: str | None = None) -> None:
-        """Let all shards, and what is shown of them, have the arms of the first one."""
+        """Give the arms of the first shard to all other shards and to this ingress."""
         for name, now in arms.items():
             if name in self.placements:
                 known = self.placements[name]
@@ -285,18 +286,18 @@ class Ingress(Verbs):
         calls = (link.call("follow", arms, who) for link in behind)
         results = await asyncio.gather(*calls, return_exceptions=True)
         for link, result in zip(behind, results, strict=True):
-            # One that was lost hears of it when it is back.
+            # A lost shard gets the arms when it is back.
             if isinstance(result, BaseException) and link.up:
                 raise result
             link.arms = link.arms | arms
 
     async def lend(self, placement: str, shard: int | None = None) -> Lent:
-        """Return what a shard has learned; otherwise as ``Engine.lend``.
+        """Return a shard's learned state; otherwise as ``Engine.lend``.
 
         Raises
         ------
         InvalidValue
-            As there; or without a shard, for none has learned all.
+            As there; also without a shard, because no shard has learned everything.
         """
         self.placement(placement)
         if shard is None or shard >= len(self.links):
@@ -305,7 +306,7 @@ class Ingress(Verbs):
         return Lent(self, seq, [content])
 
     async def lends(self, placement: str) -> list[int | None]:
-        """Return how far each shard is that answers; otherwise as ``Engine.lends``."""
+        """Return the log position of each shard, None if it is down; otherwise as ``Engine.lends``."""
         self.placement(placement)
         calls = (link.engine("lends", placement) for link in self.links)
         rows: list[int | None] = []
@@ -316,7 +317,7 @@ class Ingress(Verbs):
         return rows
 
     async def reload(self, config: Config) -> None:
-        """Take over another configuration that every shard has.
+        """Adopt a new configuration, which every shard has adopted.
 
         Raises
         ------
@@ -340,20 +341,20 @@ class Ingress(Verbs):
                 raise result
         return list(results)
 
-    # What there is to see --------------------------------------------------------------------
+    # Monitoring ------------------------------------------------------------------------------
 
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._look()
-                # A shard that was not reached follows now.
+                # Includes shards that could not be reached before.
                 await self._lead(self.links[0].arms)
             except Exception:
                 logger.exception("the shards could not be looked at")
 
     async def _look(self) -> None:
-        """Bring up to date what the page and the metrics show."""
+        """Refresh the data behind the page and the metrics from all shards."""
         await asyncio.gather(*(link.look() for link in self.links))
         for name, placement in self.placements.items():
             assert isinstance(placement, ShardedView)
@@ -361,11 +362,11 @@ class Ingress(Verbs):
 
     @property
     def waiting(self) -> int:
-        """How many requests wait, here or in a shard."""
+        """Number of pending requests, here and in the shards."""
         return sum(link.waiting for link in self.links)
 
     def health(self) -> Health:
-        """Return how all shards are, together: events and bytes are sums."""
+        """Return the combined health of all shards; events and bytes are sums."""
         known = [link.health for link in self.links if link.health is not None]
         times = [vitals.committed for vitals in known if vitals.committed is not None]
         return Health(
@@ -384,7 +385,7 @@ class Ingress(Verbs):
         )
 
     def shards(self) -> list[ShardHealth]:
-        """Return every shard."""
+        """Return the health of every shard."""
         return [
             ShardHealth(
                 link.shard.number,
@@ -399,12 +400,12 @@ class Ingress(Verbs):
         ]
 
     def shared_seconds(self, placement: str) -> float | None:
-        """Return how old what its shards know of each other is; None if that is not known."""
+        """Return None: only the leading ingress knows the age of what shards share."""
         return None
 
 
 def _home(placement: str, id: str, known: Sequence[bool | BaseException]) -> int | TacitError:
-    """Return the shard that knows a decision, from what each has said."""
+    """Return the shard that has a decision, from the answers of all, or the error if none or several do."""
     knowing = [shard for shard, answer in enumerate(known) if answer is True]
     if len(knowing) > 1:
         return InConflict(f"decision_id: {id!r} stands for decisions of several keys")

@@ -1,8 +1,8 @@
-"""The leading ingress: it starts the shards, shares what they learned, and opens further ingresses."""
+"""The leading ingress: starts shards, exchanges what they learned, and starts further ingresses."""
 
-# 1. ``Doors``: further processes that take connections at the same address.
-# 2. ``Exchange``: on an interval each shard says what it learned, and is given what the others did.
-# 3. ``LeadingIngress``: starts all of it, replaces what is lost, and ends it.
+# 1. ``FurtherIngresses``: further processes that accept connections at the same address.
+# 2. ``Exchange``: at an interval, sends what each shard learned to the other shards.
+# 3. ``LeadingIngress``: starts, replaces and stops shards and ingresses.
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.placements.aspects.shared_learning import Learned, Value
 
-# ---- Further ingresses at one address: the system deals connections out among them
+# ---- Further ingresses at one address: the operating system distributes connections
 #
-# Each is a process on the machine of the first one, and listens at the same port (SO_REUSEPORT). It
-# knows the shards by the handles that the first one gave, and owns nothing: if it dies, what it was
-# about to answer is not answered, and the first one starts another.
+# Each is a process on the machine of the leading ingress, and listens at the same port (SO_REUSEPORT).
+# It gets the shards' handles from the leading ingress and has no state: if it dies, its open requests
+# are lost, and the leading ingress starts another one.
 
 KEEP_SECONDS = 1.0
 
 Shards = Sequence[tuple[Shard, Any]]
-"""The shards, and Ray's handles of them."""
+"""The shards, with Ray's handles of their actors."""
 
 logger = logging.getLogger(__name__)
 
 
 class Door:
-    """An ingress in an actor; its server has a thread of its own."""
+    """A Ray actor that runs an ingress; its server has a separate thread."""
 
     def open(self, config: Config, host: str, port: int, shards: Shards) -> int:
-        """Answer at an address; return the id of the process.
+        """Start serving at an address; return the process id.
 
         Raises
         ------
         NotDurable
-            If it does not come about; the log says why.
+            If the server does not start; the log has the reason.
         """
         from tacit.service.app.logging_setup import set_up
         from tacit.service.app.server import bound, settle_memory
 
-        # The process that was started speaks with systemd.
+        # Only the main process notifies systemd.
         os.environ.pop("NOTIFY_SOCKET", None)
         set_up(config.server.log)
         self._links = [Link(shard, actor) for shard, actor in shards]
@@ -87,26 +87,26 @@ class Door:
         return os.getpid()
 
     def attach(self, number: int, actor: Any) -> None:
-        """Go on with an actor that took the place of a shard."""
+        """Use a new actor for a shard that was replaced."""
         self._loop.call_soon_threadsafe(self._links[number].attach, actor)
 
     def reload(self, config: Config) -> None:
-        """Take over another configuration."""
+        """Adopt a new configuration."""
         asyncio.run_coroutine_threadsafe(self._server.take_over(config), self._loop).result()
 
     def stop(self) -> None:
-        """Answer what has arrived, and end."""
+        """Answer pending requests, and stop."""
         self._server.should_exit = True
         self._thread.join()
 
 
 class Doors:
-    """The further ingresses, as the first one keeps them.
+    """The further ingresses, supervised by the leading one.
 
     Parameters
     ----------
     count : int
-        How many there are.
+        Number of further ingresses.
     """
 
     def __init__(self, count: int) -> None:
@@ -114,12 +114,12 @@ class Doors:
         self._errors = imported().exceptions.RayError
 
     async def open(self, config: Config, host: str, port: int, shards: Shards) -> None:
-        """Let all answer at an address that the first one has.
+        """Start all ingresses at the leading ingress's address.
 
         Raises
         ------
         NotDurable
-            If one does not.
+            If an ingress does not start.
         """
         self._config, self._place, self._shards = config, (host, port), list(shards)
         try:
@@ -137,13 +137,13 @@ class Doors:
         try:
             pid = await _awaited(actor.open.remote(self._config, *self._place, self._shards))
         except self._errors:
-            # It lives, and would be taken for one that answers.
+            # The actor is alive, and would be taken for a working ingress.
             ray.kill(actor)
             raise
         logger.info("ingress %d answers, too: process %d", place + 1, pid)
 
     async def keep(self) -> None:
-        """Put another one in the place of each that dies."""
+        """Replace ingresses that die, forever."""
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             for place, actor in enumerate(self._actors):
@@ -157,14 +157,14 @@ class Doors:
                     logger.error("ingress %d does not answer: %s", place + 1, error)
 
     def attach(self, number: int, actor: Any) -> None:
-        """Let all go on with an actor that took the place of a shard."""
+        """Make all ingresses use a new actor for a shard that was replaced."""
         if self._actors and self._actors[0] is not None:
             self._shards[number] = self._shards[number][0], actor
         for door in filter(None, self._actors):
             door.attach.remote(number, actor)
 
     async def reload(self, config: Config) -> None:
-        """Let all take over another configuration."""
+        """Make all ingresses adopt a new configuration."""
         self._config = config
         calls = (_awaited(door.reload.remote(config)) for door in filter(None, self._actors))
         for result in await asyncio.gather(*calls, return_exceptions=True):
@@ -172,7 +172,7 @@ class Doors:
                 logger.error("an ingress has not taken over the configuration: %s", result)
 
     async def stop(self) -> None:
-        """Let all answer what has arrived, and end them."""
+        """Make all ingresses answer pending requests, then stop them."""
         actors, self._actors = [*filter(None, self._actors)], []
         calls = (_awaited(door.stop.remote()) for door in actors)
         await asyncio.gather(*calls, return_exceptions=True)
@@ -184,46 +184,46 @@ async def _awaited(reference: Any) -> Any:
     return await asyncio.wrap_future(reference.future())
 
 
-# ---- Sharing between shards, on an interval: each sends what it learned, and gets the rest
+# ---- Exchange between shards at an interval: each sends what it learned, and gets the others' updates
 
 LARGEST_PART = 500
-"""Keys sent at once."""
+"""Most keys sent at once."""
 
 
 class Exchange:
-    """Carries what shards learn to the others.
+    """Exchange what shards learn among all shards.
 
-    What a shard tells stays here until each of the others has it in its log. A shard whose answer
-    was lost is asked for everything, and repeating does no harm.
+    A shard's updates are held until each other shard has them in its log. If a shard's answer is
+    lost, it is asked for everything; updates are idempotent.
 
     Parameters
     ----------
     links : sequence of Link
     seconds : float
-        Between two rounds.
+        Seconds between two rounds.
     """
 
     def __init__(self, links: Sequence[Link], seconds: float) -> None:
         self._links = links
         self._seconds = seconds
         self._everything = dict.fromkeys(range(len(links)), True)
-        # By receiver and sender: what the one has yet to hear of the other.
+        # By receiver and sender: updates that the receiver does not have yet.
         self._owed: dict[tuple[int, int], dict[str, dict[str, Value]]] = {}
         self._fresh: dict[tuple[str, int, int], float] = {}
         self._losses = [link.losses for link in links]
 
     async def run(self) -> None:
-        """Share, round after round."""
+        """Exchange updates at the interval, forever."""
         while True:
             await asyncio.sleep(self._seconds)
             try:
                 await self.round()
             except Exception:
-                # What was owed stays so.
+                # Unsent updates are kept for the next round.
                 logger.exception("what was learned could not be shared")
 
     async def round(self) -> None:
-        """Let each shard tell, then tell each."""
+        """Collect updates from each shard, then deliver them to each."""
         if len(self._links) < 2:
             return
         began = clocks.monotonic()
@@ -231,7 +231,7 @@ class Exchange:
         await asyncio.gather(*(self._tell(receiver, times, began) for receiver in range(len(self._links))))
 
     async def _ask(self, sender: int) -> dict[str, int]:
-        """Take what a shard tells into what others are owed; return when it was true."""
+        """Add a shard's updates to the unsent ones of all others; return the updates' times by placement."""
         link = self._links[sender]
         everything = self._everything[sender] or self._losses[sender] != link.losses
         self._everything[sender], self._losses[sender] = True, link.losses
@@ -249,7 +249,7 @@ class Exchange:
         return {name: news.time for name, news in learned.items()}
 
     async def _tell(self, receiver: int, times: dict[int, dict[str, int]], began: float) -> None:
-        """Pay a shard what it is owed."""
+        """Send a shard its unsent updates."""
         link = self._links[receiver]
         for sender, learned_at in times.items():
             owed = self._owed.get((receiver, sender), {})
@@ -268,35 +268,35 @@ class Exchange:
                     self._fresh[name, receiver, sender] = began
 
     def age(self, placement: str) -> float | None:
-        """Return how many seconds old what some shard knows of another one is, at most.
+        """Return the largest age, in seconds, of what any shard knows of another one.
 
-        None where nothing is shared, or was not yet.
+        None if nothing is shared, or not yet between all shards.
         """
         known = [at for (name, *_), at in self._fresh.items() if name == placement]
         pairs = len(self._links) * (len(self._links) - 1)
         return clocks.monotonic() - min(known) if known and len(known) == pairs else None
 
 
-# ---- The leading ingress: it starts the shards, and the processes that answer for them
+# ---- The leading ingress: starts the shards and the further ingresses
 
 
 class LeadingIngress(Ingress):
-    """An ingress that owns its shards: it starts, replaces, configures and ends them.
+    """An ingress that owns its shards: starts, replaces, configures and stops them.
 
     Parameters
     ----------
     config : Config
-        Its placements have seeds.
-    links : sequence of OwnLink
+        Configuration, with a seed for each placement.
+        links : sequence of OwnLink
     spares : Spares
     doors : Doors
         Further ingresses.
     merge_seconds : float
-        How often what is learned for all keys is shared.
+        Seconds between exchanges of what shards learned for all keys.
     seeded : function
-        Returns a configuration with the seeds of its placements.
+        Returns a configuration with seeds added to its placements.
     closed : function
-        Called at the end.
+        Called after the stop.
     """
 
     def __init__(
@@ -316,30 +316,30 @@ class LeadingIngress(Ingress):
         self._seeded, self._closed = seeded, closed
 
     async def start(self) -> None:
-        """Begin to serve, once every shard has opened its log."""
+        """Start serving, once every shard has opened its log."""
         await super().start()
         self._tasks += [asyncio.create_task(self._exchange.run()), asyncio.create_task(self._spares.refill())]
 
     async def open_doors(self, host: str, port: int) -> None:
-        """Let others answer, too, at the address where this one does."""
+        """Start the further ingresses at this one's address."""
         shards = [(link.shard, link.actor) for link in self.links]
         await self._doors.open(self.config, host, port, shards)
         self._tasks.append(asyncio.create_task(self._doors.keep()))
 
     async def stop(self) -> None:
-        """Let every shard finish what waits."""
+        """Stop the further ingresses, then the shards, which first answer pending requests."""
         await self._doors.stop()
         await super().stop()
         self._spares.close()
         self._closed()
 
     async def reload(self, config: Config) -> None:
-        """Take over another configuration in every shard.
+        """Adopt a new configuration in every shard.
 
         Raises
         ------
         ConfigError, NotDurable
-            If a shard cannot; another one may have by then.
+            If a shard cannot; other shards may have adopted it.
         """
         check_starts(config)
         config = await asyncio.to_thread(self._seeded, config)
@@ -354,5 +354,5 @@ class LeadingIngress(Ingress):
         await self._doors.reload(config)
 
     def shared_seconds(self, placement: str) -> float | None:
-        """Return how old what its shards know of each other is; None if they share nothing."""
+        """Return the age, in seconds, of what shards learned from each other; None if they share nothing."""
         return self._exchange.age(placement)

@@ -1,4 +1,4 @@
-"""The service in shards: an ingress in this process, each shard an actor on Ray."""
+"""Run the service in shards: an ingress in this process, and each shard in a Ray actor."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ def serve(
     Parameters
     ----------
     config : Config
-        Its store must be in PostgreSQL, where every machine of the cluster reaches it.
+        Its store must be PostgreSQL, which every machine of the cluster can reach.
     address : str, default "local"
         As for :func:`tacit.cluster.on_ray`.
     shards : int, optional
-        As many as the log is dealt out to; of a new log by default one per core of the cluster.
+        Number of shards, which is fixed for an existing log; for a new log by default one per core of
+        the cluster.
     merge_seconds : float, default 1
-        How often shards share what is learned for all keys; above 0.
+        Seconds between exchanges of what shards learned for all keys; above 0.
     ingresses : int, default 1
-        How many processes of this machine answer at the address.
+        Number of processes on this machine that serve at the address.
     **options
         As for :func:`tacit.service.app.server.serve`.
 
@@ -52,8 +53,8 @@ def serve(
     MissingExtra, NoCluster
         As :func:`tacit.cluster.on_ray`.
     ConfigError
-        As :func:`tacit.service.app.server.serve`; and if the store is a file, or the log is
-        dealt out to another number of shards.
+        As :func:`tacit.service.app.server.serve`; also if the store is a file, or the log has
+        another number of shards.
     StoreError
         If the store cannot be opened, or is served already.
     """
@@ -90,14 +91,14 @@ def serve(
         else:
             tasks.add(asyncio.ensure_future(open_doors(place)))
 
-    # Ray's workers yield to all else (nice 15): on a busy machine shards would answer late, or never start.
+    # Ray starts workers at low priority (nice 15): on a busy machine shards would answer late or never start.
     os.environ.setdefault("RAY_worker_niceness", "0")
     with connected(address):
         run(config, engine=engine, ready=ready, shared=ingresses > 1, **options)
 
 
 def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1) -> LeadingIngress:
-    """Return an ingress over as many shards as there must be."""
+    """Return a leading ingress for all shards; create the layout of a new log."""
     import msgspec
 
     from tacit.cluster.leading_ingress import Doors, LeadingIngress
@@ -109,7 +110,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
 
     url = config.store.url
     assert url is not None
-    # Held open while it serves: nobody else serves this log, or deals it out anew.
+    # Stays open while serving, as a lock against other services of this log and changes of its layout.
     layouts = LayoutStore(url, config.store.schema)
     with undoing(layouts.close):
         cores = int(imported().cluster_resources().get("CPU", 1))
@@ -119,7 +120,7 @@ def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: 
             return layouts.seeded(config, lambda: secrets.randbits(63))
 
         config = seeded(config)
-        # Of a shard that is new there is nothing to be read.
+        # A new shard has no log to read.
         with contextlib.suppress(StoreError):
             first = ReadStore(url, schema_of(config.store.schema, layout, 0))
             with contextlib.closing(first):

@@ -1,12 +1,12 @@
-"""A shard: the very engine of a single server in an actor.
+"""A shard: the engine of a single server in a Ray actor.
 
-Then the spare that takes a lost one's place, and what there is to see of all shards together.
+Also spare actors, which replace lost shards, and the combined view of all shards for page and metrics.
 """
 
-# 1. ``ShardActor``: an engine on an event loop of its own; what it is asked comes as batches.
-# 2. ``Spares``: an actor that has loaded and compiled all, to take a lost one's place.
-# 3. ``ShardSnapshot``, ``ShardedView``: what there is to see of a placement, a picture of each part and the
-#    whole, which is a placement that decides nothing.
+# 1. ``ShardActor``: an engine with its own event loop; requests arrive in batches.
+# 2. ``Spares``: holds a warm actor, with everything loaded and compiled, to replace a lost one.
+# 3. ``ShardSnapshot``, ``ShardedView``: the statistics of a placement in each shard, and the combined
+#    view, a placement that makes no decisions.
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from tacit.service.config.schema import Config, PlacementConfig
 
 
-# ---- A shard: the very engine of a single server, in an actor, with a log of its own
+# ---- A shard: the engine of a single server in an actor, with its own log
 
 DECIDE, RECORD, MADE = "decide_many", "record_many", "made"
 
 
 class Lost(NotDurable):
-    """The shard does not answer, or has no log open."""
+    """Raised when a shard does not answer, or has no open log."""
 
 
 Request = tuple[str, str, Any]
-"""A method of the engine, a placement, and the rest."""
+"""A method of the engine, a placement, and the method's argument."""
 
 
 PULSE = "pulse"
-"""The event loop on which a shard says that it lives."""
+"""Concurrency group, with its own event loop, in which a shard answers liveness checks."""
 
 
 class ShardActor:
-    """One shard, on an event loop of its own.
+    """One shard, with its own event loop.
 
-    It gets to know which shard it is, and then opens its log: the snapshots and the log since bring back
-    what the one before knew. An owner whose log has another one ends.
+    The actor starts without a shard. ``ready`` assigns one and opens its log; the state is restored from
+    snapshots and later rows. An actor whose log has been taken over by another actor exits.
     """
 
     def __init__(self) -> None:
@@ -64,18 +64,18 @@ class ShardActor:
         self._opening = asyncio.Lock()
 
     def warm(self, config: Config) -> None:
-        """Load all that takes time and does not depend on the shard."""
+        """Load and compile everything that does not depend on the shard."""
         for name, each in config.placements.items():
             sharded_view(name, each)
 
     async def ready(self, shard: Shard, config: Config) -> int:
-        """Open the log if it is not open; return the id of the process.
+        """Open the shard's log if it is not open; return the process id.
 
         Parameters
         ----------
         shard : Shard
         config : Config
-            Its store is that of the shard, its placements have seeds.
+            Configuration with the shard's store, and a seed for each placement.
 
         Raises
         ------
@@ -114,75 +114,74 @@ class ShardActor:
         return self._engine
 
     def _end(self) -> None:
-        """End for good: somebody else owns the log."""
+        """Exit the actor: another one owns the log."""
         imported().actor.exit_actor()
 
     async def pulse(self) -> None:
-        """Answer, on an event loop of its own: the other one is busy while a loop is compiled."""
+        """Answer a liveness check, on a separate event loop: compilation may block the main one."""
 
     async def pid(self) -> int:
-        """Return the id of the process, once the log is open."""
+        """Return the process id, once the log is open."""
         self._ready()
         return os.getpid()
 
     async def serve(self, requests: Sequence[Request]) -> list[Any]:
-        """Answer many requests, each with its result or with the error that it met."""
+        """Answer a batch of requests, each with its result or its error."""
         engine = self._ready()
         answers = (getattr(engine, what)(placement, given) for what, placement, given in requests)
         return await asyncio.gather(*answers, return_exceptions=True)
 
     async def engine(self, verb: str, *given: Any) -> Any:
-        """Call the engine's coroutine of this name."""
+        """Call a coroutine of the engine by name."""
         return await getattr(self._ready(), verb)(*given)
 
     async def arms(self) -> dict[str, str]:
-        """Return all arms of each placement, as marks hold them."""
+        """Return all arms of each placement, in the format of change events."""
         return self._ready().exchange.arms()
 
     async def follow(self, arms: Mapping[str, str], who: str | None) -> None:
-        """Have the arms of the first shard."""
+        """Adopt the arms of the first shard."""
         await self._ready().exchange.follow(arms, who)
 
     async def reload(self, config: Config, leading: Mapping[str, str]) -> dict[str, str]:
-        """Take over another configuration, and the arms of the first shard; return the arms."""
+        """Adopt a new configuration and the arms of the first shard; return the arms."""
         engine = self._ready()
         await engine.reload(config, leading)
         return engine.exchange.arms()
 
     async def lend(self, placement: str) -> tuple[int, bytes]:
-        """Return what a placement has learned here, and the last row of the log that it knows."""
+        """Return the number of the last log row that a placement has learned, and its state."""
         lent = await self._ready().lend(placement)
         return lent.seq, b"".join(lent)
 
     async def learned(self, everything: bool) -> dict[str, Learned]:
-        """Return what each placement has learned here that others share."""
+        """Return the updates of all placements that share parameters between shards."""
         engine = self._ready()
         shared = [name for name, each in engine.placements.items() if each.shared is not None]
         return {name: await engine.exchange.learned(name, everything) for name in shared}
 
     async def take_in(self, placement: str, parts: Sequence[Learned]) -> None:
-        """Learn what other shards have learned."""
+        """Learn updates of other shards."""
         engine = self._ready()
         for part in parts:
             await engine.exchange.take_in(placement, part)
 
     async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot], dict[str, str]]:
-        """Return how the engine is, how many requests wait, what there is to see, and all arms."""
+        """Return the engine's health, the number of pending requests, snapshots of placements, and arms."""
         engine = self._ready()
         snapshots = {name: snapshot_of(each) for name, each in engine.placements.items()}
         return engine.health(), engine.waiting, snapshots, engine.exchange.arms()
 
     async def stop(self) -> None:
-        """Finish what waits, write snapshots, and close the log."""
+        """Finish pending work, write snapshots, and close the log."""
         if self._engine is not None:
             await self._engine.stop()
 
 
-# ---- A spare actor, warmed up: it takes the place of a shard that is lost
+# ---- A warm spare actor, which replaces a lost shard
 #
-# Starting a process and loading the compiled loops takes seconds, opening a log does not. The spare
-# has done the first; the epoch in the database sees to it that the lost one, should it live on
-# somewhere, writes no more.
+# Starting a process and loading compiled loops takes seconds, opening a log does not. The spare has
+# done the former. The epoch in the database prevents writes of a lost actor that is still alive.
 
 logger = logging.getLogger(__name__)
 
@@ -194,12 +193,12 @@ def new_actor() -> Any:
 
 
 class Spares:
-    """Holds one spare.
+    """Hold one spare actor.
 
     Parameters
     ----------
     config : Config
-        Whose placements it is warmed up for.
+        Configuration whose placements the spare is warmed up for.
     """
 
     def __init__(self, config: Config) -> None:
@@ -207,12 +206,12 @@ class Spares:
         self._spare: Any = None
 
     def take(self) -> Any:
-        """Return the spare; a cold actor if there is none."""
+        """Return the spare, or a cold actor if there is none."""
         spare, self._spare = self._spare, None
         return new_actor() if spare is None else spare
 
     async def refill(self) -> None:
-        """Make a spare if there is none, and warm it up."""
+        """Create a spare if there is none, and warm it up."""
         if self._spare is not None:
             return
         self._spare = spare = new_actor()
@@ -224,16 +223,16 @@ class Spares:
                 self._spare = None
 
     def close(self) -> None:
-        """End the spare."""
+        """Stop the spare."""
         if self._spare is not None:
             imported().kill(self._spare)
 
 
-# ---- What there is to see of a placement in shards: a picture of each part, and the whole
+# ---- Statistics of a placement: a snapshot of each shard, and the combined view
 
 
 class ShardSnapshot(NamedTuple):
-    """What is seen of a placement in one shard."""
+    """Statistics of a placement in one shard."""
 
     decisions: int
     feedback: int
@@ -254,7 +253,7 @@ class ShardSnapshot(NamedTuple):
 
 
 def snapshot_of(placement: Placement) -> ShardSnapshot:
-    """Return what is seen of a placement."""
+    """Return a snapshot of a placement's statistics."""
     series = placement.series
     return ShardSnapshot(
         placement.decisions,
@@ -277,23 +276,23 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
 
 
 def _first(placement: Placement) -> tuple[str, list[Any]] | None:
-    """Return the first key and what was learned for it, where this is shown."""
+    """Return the first key and its state if the page shows them, else None."""
     keys = placement.learner.keys
     if not keys or not placement.kind.by_features:
         return None
-    # The first key has the first lane.
+    # The first key has lane 0.
     return keys[0], [array[0].copy() for _, array in leaves(placement.learner.state)]
 
 
 class ShardedView:
-    """Mixed into the class of a placement: it decides nothing, and shows what its shards do."""
+    """Mixin for a placement class that shows the combined statistics of its shards and decides nothing."""
 
     key_count = 0
     pending = 0
     closes: int | None = None
 
     def show(self, snapshots: Sequence[ShardSnapshot]) -> None:
-        """Put the snapshots of all shards together."""
+        """Combine the snapshots of all shards."""
         assert isinstance(self, Placement)
         if not snapshots:
             return
@@ -307,7 +306,7 @@ class ShardedView:
         self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
         self.series = _together(self.series, snapshots)
         for name, aspect in self.aspects.items():
-            # A shard may not have the configuration yet that this process has.
+            # A shard may not have adopted the new configuration yet.
             if all(name in snapshot.aspects for snapshot in snapshots):
                 aspect.show(self, [snapshot.aspects[name] for snapshot in snapshots])
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
@@ -320,7 +319,7 @@ class ShardedView:
 
 
 def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
-    # A shard may be about to have the arms that another one has.
+    # Shards may differ in their arms while a change propagates.
     columns = max(like.table.shape[1], *(snapshot.table.shape[1] for snapshot in snapshots))
     made = Series(columns - ARMS)
     begun = [snapshot for snapshot in snapshots if snapshot.start >= 0]
@@ -344,7 +343,7 @@ def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
 
 
 def sharded_view(name: str, config: PlacementConfig) -> Placement:
-    """Return a placement that shows what its shards do, and checks what they are asked."""
+    """Return a placement that shows the combined statistics of its shards, and validates requests."""
     kind = config.served_as.placement
     made: Placement = type(f"Sharded{kind.__name__}", (ShardedView, kind), {})(
         name, config, StoredPlacement(0, 0, "", config.seed or 0)

@@ -1,13 +1,13 @@
-"""The way from an ingress to one shard: requests that wait travel together.
+"""The connection from an ingress to one shard, which sends pending requests in batches.
 
-While a call is under way new requests pile up and become the next one, so calls grow with the load
-and nobody waits for a timer. When the shard dies, what was under way is refused, not sent again:
-nobody knows how far it came, and a client that gave its decision an id may ask again. Until the
-shard is back, requests for it are refused at once.
+While a call is open, new requests are queued for the next one, so batches grow with the load without
+a timer. When the shard dies, open requests are refused and not sent again, because the shard may have
+executed them; a client that gave its decision an id may repeat the request. Until the shard is back,
+requests are refused at once.
 """
 
-# 1. ``Link``: requests gather, travel as one call, and get their answers; a lost shard refuses at once.
-# 2. ``OwnLink``: the same where this process started the shard, and puts another one in its place.
+# 1. ``Link``: queues requests, sends them as one call, and returns the answers.
+# 2. ``OwnLink``: the same for a shard that this process started, and replaces if it is lost.
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 LARGEST_CALL = 1024
 MOST_CALLS = 2
-"""Under way at once: while the shard commits one, it is sent the next."""
+"""Most open calls: while the shard commits one batch, it receives the next."""
 ASK_AGAIN_SECONDS = 0.2
 PATIENCE_SECONDS = 20.0
-"""After which a shard that gives no answer is asked whether it lives, and after as many more taken for lost.
+"""Seconds without an answer until a shard's liveness is checked, and as many more until it counts as lost.
 
-One that compiles a loop, on a busy machine, may have no time for more than that.
+A shard that compiles a loop on a busy machine may be slow to answer.
 """
 
 Waiting = tuple[Request, "asyncio.Future[Any]"]
@@ -45,20 +45,20 @@ logger = logging.getLogger(__name__)
 
 
 class Link:
-    """A shard as an ingress sees it that did not start it.
+    """The connection to a shard that another process started.
 
     Parameters
     ----------
     shard : Shard
     actor : object
-        Ray's handle of it.
+        Ray's handle of the shard's actor.
 
     Attributes
     ----------
     arms : dict of str to str
-        All arms of each placement when the shard was last looked at, as marks of the log hold them.
+        All arms of each placement at the last refresh, in the format of change events.
     leading : dict of str to str
-        Those that it must have: the first shard's; of that one itself, none.
+        Arms that the shard must adopt, those of the first shard; empty for the first shard itself.
     """
 
     def __init__(self, shard: Shard, actor: Any) -> None:
@@ -84,12 +84,12 @@ class Link:
         return f"shard {self.shard.number} of {self.shard.shards}"
 
     async def open(self) -> None:
-        """Wait until the shard has its log open.
+        """Wait until the shard has opened its log.
 
         Raises
         ------
         TacitError
-            If it cannot.
+            If the shard cannot open it.
         """
         try:
             await self._begin()
@@ -101,7 +101,7 @@ class Link:
         self.pid = await self._ask("pid")
 
     def attach(self, actor: Any) -> None:
-        """Go on with the actor that took the place of the shard."""
+        """Use a new actor for the shard, which was replaced."""
         self.actor = actor
 
     async def _ask(self, method: str, *given: Any, watched: bool = True) -> Any:
@@ -117,16 +117,16 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait, here or in the shard."""
+        """Number of pending requests, here and in the shard."""
         return len(self._queue) + self._inside
 
     async def serve(self, request: Request) -> Any:
-        """Return the answer to a request.
+        """Send a request with the next batch; return its answer.
 
         Raises
         ------
         TacitError
-            What the shard met, or NotDurable if it is down.
+            The shard's error, or NotDurable if the shard is down.
         """
         if not self.up:
             raise self._refusal()
@@ -135,7 +135,7 @@ class Link:
         if self._calls < MOST_CALLS:
             self._calls += 1
             task = asyncio.create_task(self._work())
-            # The loop keeps no reference of its own.
+            # The event loop holds only a weak reference to the task.
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await reply
@@ -144,9 +144,9 @@ class Link:
         return NotDurable(f"shard: {self} is being started again; try again later")
 
     async def _work(self) -> None:
-        """Send what waits until nothing does."""
+        """Send batches until the queue is empty."""
         try:
-            # Requests of the same moment travel together.
+            # Let requests of the same moment join the batch.
             await asyncio.sleep(0)
             while self._queue:
                 size = min(len(self._queue), LARGEST_CALL)
@@ -158,7 +158,7 @@ class Link:
         try:
             results = await self._ask("serve", [request for request, _ in group], watched=False)
         except self._errors as error:
-            # Also one that has begun anew since, and was not asked to open its log.
+            # Includes a restarted actor that has not opened its log.
             self._lost(error)
             results = [self._refusal()] * len(group)
         for (_, reply), result in zip(group, results, strict=True):
@@ -172,7 +172,7 @@ class Link:
             else:
                 reply.set_result(result)
 
-    # Death and return ------------------------------------------------------------------------
+    # Loss and recovery -----------------------------------------------------------------------
 
     def _lost(self, error: BaseException) -> None:
         if not self.up or self._stopping:
@@ -187,7 +187,7 @@ class Link:
         self._reviving = asyncio.create_task(self._revive())
 
     async def _revive(self) -> None:
-        """Wait until the shard answers again, or the one that was attached in its place."""
+        """Wait until the shard, or the actor that replaced it, answers."""
         while not self._stopping:
             try:
                 await self._begin()
@@ -198,7 +198,7 @@ class Link:
                 self.up = True
                 return
 
-    # Whatever else -----------------------------------------------------------------------------
+    # Other calls -----------------------------------------------------------------------------
 
     async def call(self, method: str, *given: Any) -> Any:
         """Call another method of the shard.
@@ -206,7 +206,7 @@ class Link:
         Raises
         ------
         TacitError
-            What the shard met, or NotDurable if it is down.
+            The shard's error, or NotDurable if the shard is down.
         """
         if not self.up:
             raise self._refusal()
@@ -223,28 +223,28 @@ class Link:
         return await self.call("engine", verb, *given)
 
     async def look(self) -> None:
-        """Bring up to date what is known of the shard."""
+        """Refresh the shard's health, snapshots and arms."""
         with contextlib.suppress(TacitError):
             self.health, self._inside, self.snapshots, self.arms = await self.call("look")
 
     async def stop(self) -> None:
-        """Ask no more."""
+        """Stop sending requests."""
         self._stopping = True
         if self._reviving is not None:
             self._reviving.cancel()
 
 
 class OwnLink(Link):
-    """A shard as the ingress sees it that starts it, and puts another one in its place.
+    """The connection to a shard that this process starts, and replaces if it is lost.
 
     Parameters
     ----------
     shard : Shard
     config : Config
-        Of the shard.
+        Configuration with the shard's store.
     spares : Spares
     replaced : function
-        Called with the number of the shard and the actor that took its place.
+        Called with the shard's number and its new actor.
     """
 
     def __init__(
@@ -262,10 +262,10 @@ class OwnLink(Link):
         self.pid = await self._ask("ready", self.shard, self.config, watched=False)
 
     async def _revive(self) -> None:
-        """Put the spare in the place of the shard."""
+        """Replace the shard's actor by the spare."""
         began = clocks.monotonic()
         while not self._stopping:
-            # Should it be alive, its log will not be its own.
+            # The old actor may be alive; it loses its log to the new one.
             imported().kill(self.actor)
             self.actor = self._spares.take()
             if await self._opened():
@@ -277,11 +277,11 @@ class OwnLink(Link):
                 return
 
     async def _opened(self) -> bool:
-        """Let a new actor open the log, however long the store is gone; False if it died."""
+        """Make a new actor open the log, waiting for the store if necessary; False if the actor died."""
         while not self._stopping:
             try:
                 self.pid = await self._ask("ready", self.shard, self.config)
-                # What changed while it was gone.
+                # Arms may have changed during the outage.
                 await self._ask("follow", self.leading, None)
                 return True
             except self._errors as error:
@@ -292,7 +292,7 @@ class OwnLink(Link):
         return False
 
     async def stop(self) -> None:
-        """Let the shard finish, and end it."""
+        """Let the shard finish pending work, then stop it."""
         await super().stop()
         try:
             if self.up:
@@ -303,7 +303,7 @@ class OwnLink(Link):
 
 
 def _cause(error: BaseException, shard: str) -> TacitError:
-    """Return what went wrong in a shard as an error of ours."""
+    """Return a Ray error as the TacitError that caused it, or as a lost shard."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, TacitError):
         return cause

@@ -1,4 +1,4 @@
-"""A Ray cluster, and work of many tasks on it."""
+"""Connect to a Ray cluster, and run many tasks on it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tacit.errors import MissingExtra, TacitError
 
 LOCAL = "local"
 RETRIES = 5
-"""How often a task is tried again whose worker has died."""
+"""Retries of a task whose worker has died."""
 
 
 class NoCluster(TacitError, ConnectionError):
-    """There is no Ray cluster where one was said to be."""
+    """Raised if no Ray cluster answers at the given address."""
 
 
 def imported() -> Any:
@@ -37,18 +37,18 @@ def imported() -> Any:
 
 @contextmanager
 def on_ray(address: str = LOCAL) -> Iterator[None]:
-    """Run everything that is spread, within the ``with`` block, on Ray.
+    """Run all parallel work within the ``with`` block on Ray.
 
-    Results equal the local run's, bit for bit, whatever the number of workers: every task
-    has random streams of its own. A task whose worker dies is run again, up to five
-    times. An error or an interrupt cancels what is left.
+    Results equal those of a local run, bit for bit, for any number of workers, because every task
+    has its own random streams. A task whose worker dies is run again, up to five times. An error or
+    an interrupt cancels the remaining tasks.
 
     Parameters
     ----------
     address : str, default "local"
         ``local`` starts a cluster on this machine and stops it afterwards; ``auto`` or
-        ``HOST:PORT`` connects to one that runs. A cluster that this process is connected to
-        already is used as it is.
+        ``HOST:PORT`` connects to a running one. If this process is connected to a cluster already,
+        that one is used.
 
     Raises
     ------
@@ -74,10 +74,10 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Be connected to a cluster, as :func:`on_ray` is."""
+    """Connect to a cluster within the ``with`` block, as :func:`on_ray` does."""
     ray = imported()
     ours = not ray.is_initialized()
-    # The first error of a task is raised; other tasks' errors would be printed on top of it.
+    # The first error of a task is raised; do not also print the errors of other tasks.
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     if ours:
         _check_answering(address)
@@ -93,7 +93,7 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _check_answering(address: str) -> None:
-    """Refuse an address where nothing listens: Ray would try for minutes."""
+    """Raise NoCluster if nothing listens at an address, because Ray would retry for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and "/" not in host):
         return
@@ -116,7 +116,7 @@ def _run(
 ) -> list[Any]:
     ray = imported()
     remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_task)
-    # Sent once, however many tasks there are: it may hold a model.
+    # Sent once for all tasks, because it may contain a large model.
     sent = ray.put(function)
     futures = [remote.remote(sent, *task) for task in tasks]
     amount = dict(zip(futures, amounts, strict=True))
@@ -124,7 +124,7 @@ def _run(
     try:
         while waiting:
             finished, waiting = ray.wait(waiting, timeout=0.5)
-            # Fetched at once: an error must not wait for the other tasks.
+            # Raises an error immediately, without waiting for other tasks.
             ray.get(finished)
             advance(sum(amount[task] for task in finished))
         return list(ray.get(futures))

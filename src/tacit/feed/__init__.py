@@ -1,1 +1,1 @@
-"""Events of others, read from where they are and sent to a service as feedback: ``tacit feed``."""
+"""Read events of other systems and send them to a service as feedback (``tacit feed``)."""

@@ -1,8 +1,8 @@
-"""What serves as what in an event: the map, from TOML."""
+"""The event map: a TOML file that names the fields of events to use as decision id, reward and so on."""
 
-# 1. What fields of an event are worth: fixed values, and the reward of each kind of event.
-# 2. Events of impressions, which say what was shown.
-# 3. The map as a whole, checked when it is read; then its way from TOML.
+# 1. Fixed values, and the reward of each kind of event.
+# 2. Impression events, which record shown arms, and examination events.
+# 3. ``EventMap``, the whole map, with its checks; then parsing of TOML.
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tacit.wire.error_messages import refusal
 JOINING = "key", "user", "arm"
 
 UNIFORM = "uniform"
-"""In place of a propensity: one over the number of arms on offer."""
+"""Value in place of a propensity: 1 / number of arms on offer."""
 
 Scalar = str | int | float | bool
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -28,32 +28,32 @@ Arms = Annotated[list[int | str], msgspec.Meta(min_length=1)]
 Value = TypeVar("Value")
 
 
-# ---- What a field of an event is worth
+# ---- Fixed values and rewards
 
 
 class Fixed(msgspec.Struct, Generic[Value], frozen=True, forbid_unknown_fields=True):
-    """A value that stands in no event.
+    """A constant in place of a field of events.
 
     Attributes
     ----------
     value : str, float or list
-        For all events.
+        The value for all events.
     """
 
     value: Value
 
 
 class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an event of one kind tells of its decision.
+    """Reward or metric that an event of one kind brings.
 
     Attributes
     ----------
     reward : float, optional
         In [0, 1].
     metric : str, optional
-        A metric of the placement, of which the event brings an amount.
+        A metric of the placement to which the event adds an amount.
     field : str, optional
-        Where the event has that amount, by default 1; without a metric, where it has its reward.
+        Field with that amount, which is 1 by default; without a metric, field with the reward.
     """
 
     reward: float | None = None
@@ -61,7 +61,7 @@ class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: str | None = None
 
     def check(self, field: str) -> None:
-        """Check that it tells something, and only once.
+        """Check that it has exactly one source of the reward or metric.
 
         Raises
         ------
@@ -73,34 +73,34 @@ class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{field}: give reward, or field, or metric; with metric, any of the others")
 
 
-# ---- What events of impressions say
+# ---- Impression and examination events
 
 
 class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Events of a second kind, which say what was shown.
+    """Impression events, which record the arm that was shown.
 
     Attributes
     ----------
     where : dict
-        Which events these are: those in which these fields have this value, or one of these.
+        Conditions on fields: an event is an impression if each field has the given value, or one of them.
     decision_id : str, optional
-        By default where the other events have it; or else the event's own id names the decision.
+        Field of the decision's id; by default that of the other events, or else the event's own id.
     key : str or Fixed, optional
-        For which key it was shown, such as a page; events are joined by it, if the map names one, too.
+        Field of the key, such as a page; events are joined by it, if the map names a key, too.
     user : str, optional
-        To whom it was shown; events are joined by it, if the map names one, too.
+        Field of the user; events are joined by it, if the map names a user, too.
     arm : str, optional
-        What was shown.
+        Field of the shown arm.
     elsewhere : bool
-        Whether the service did not decide it: then it is logged as a decision, of ``arm``, and of ``key`` or,
-        without one, of the key ``default``.
+        Whether another system decided: then the impression is logged as a decision, of ``arm``, and of
+        ``key`` or, without one, of the key ``default``.
     propensity : str, float or Fixed, optional
-        With what probability it was shown, where it was decided elsewhere: the field, the number itself, or
-        ``"uniform"``, where each of ``arms`` was as likely as any other.
+        Propensity of the shown arm, if another system decided: its field, the number itself, or
+        ``"uniform"`` if all of ``arms`` were equally likely.
     arms : str, list or Fixed, optional
-        What was on offer: the field, or the arms themselves.
+        The arms on offer: their field, or the arms themselves.
     context : str or dict, optional
-        Where the context is as a whole; or where each of its fields is, by name.
+        Field of the whole context, or the field of each of its names.
     """
 
     where: dict[str, Scalar | list[Scalar]]
@@ -114,7 +114,7 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: str | dict[str, str] | None = None
 
     def check(self) -> None:
-        """Check what goes together.
+        """Check that the fields are consistent.
 
         Raises
         ------
@@ -135,14 +135,14 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SeenMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Events of a third kind, which say that what was shown was looked at.
+    """Examination events, which record that the user saw an impression.
 
     Attributes
     ----------
     where : dict
-        Which events these are, as in ``shown``.
+        Conditions on fields, as in ``shown``.
     decision_id : str, optional
-        By default where the other events have it.
+        Field of the decision's id; by default that of the other events.
     """
 
     where: dict[str, Scalar | list[Scalar]]
@@ -153,42 +153,42 @@ class SeenMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What serves as what in an event.
+    """Map of the fields of events to the parts of feedback.
 
-    Where it names a field of an event it is a dotted path: ``properties.total``. A step into a list is a
-    number, or the ``key`` of one of its objects; a step into text reads that as JSON.
+    Fields are dotted paths, such as ``properties.total``. A step into a list is a number, or the ``key``
+    of one of its objects; a step into text parses the text as JSON.
 
     Attributes
     ----------
     placement : str or Fixed
-        Which placement decided; ``{ value = "home" }`` is the same one for all.
+        Field of the placement; ``{ value = "home" }`` is the same one for all events.
     decision_id : str, optional
-        Events without it are joined to what was shown: to the last decision before, with the same key,
-        user and arm, as far as they are given here.
+        Field of the decision's id. Events without it are joined to the last earlier decision with the same
+        key, user and arm, as far as the map names these.
     reward : str, float or dict, optional
-        Where the reward is, in [0, 1]; what all events are worth; or what they are worth by their kind.
+        Field of the reward, in [0, 1]; or one reward for all events; or a table of rewards by kind of event.
     clicks : str, optional
-        In place of a reward, of lists: the clicked position or positions, from 0.
+        Instead of a reward, for lists: field of the clicked position or positions, from 0.
     items : str, optional
-        In place of a reward, of lists: the clicked items.
+        Instead of a reward, for lists: field of the clicked items.
     id : str, optional
-        Names the event, so that it counts once; by default its content and its place in the file do.
+        Field of the event's id, by which it counts once; by default a hash of content and place in the file.
     event : str, optional
-        Where its kind is, by which ``reward`` is sent.
+        Field of the event's kind, which selects its reward in the table ``reward``.
     where : dict, optional
-        Only events in which these fields have this value, or one of these.
+        Conditions on fields: only events in which each field has the given value, or one of them, are used.
     time : str, optional
-        When it happened: text of ISO 8601, or a number since 1970. From it comes the lag.
+        Field of the event's time: text of ISO 8601, or a number since 1970. It determines the lag.
     time_unit : {"s", "ms", "us", "ns"}, optional
-        Of times that are numbers; by default the one in which a number is a time from 2000 to 2099.
+        Unit of numeric times; by default the one in which a number is a time from 2000 to 2099.
     key, user, arm : str, optional
-        What joins events without a decision's id to what was shown before, which must have the same.
+        Fields by which events without a decision's id are joined to earlier impressions.
     join_seconds : float
-        So long after a decision at most.
+        Most seconds between a decision and an event that is joined to it.
     shown : ShownMap, optional
-        Which events say what was shown.
+        The impression events.
     seen : SeenMap, optional
-        Which events say that it was looked at.
+        The examination events.
 
     Examples
     --------
@@ -225,12 +225,12 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def joined_by(self) -> list[str]:
-        """What joins events without a decision's id, of key, user and arm."""
+        """Names among key, user and arm by which events without a decision's id are joined."""
         return [name for name in JOINING if getattr(self, name) is not None]
 
     @property
     def worths(self) -> dict[str, Worth]:
-        """What events are worth, by their kind; empty where all have their reward in one field."""
+        """Rewards by kind of event; empty if all events have their reward in one field."""
         if not isinstance(self.reward, dict):
             return {}
         return {
@@ -238,7 +238,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
     def check(self) -> None:
-        """Check what goes together.
+        """Check that the fields are consistent.
 
         Raises
         ------
@@ -289,21 +289,21 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"shown.{name}: missing; events are joined by it")
 
 
-# ---- From TOML
+# ---- Parsing TOML
 
 
 def example_map(name: str) -> str:
-    """Return a map to begin with, for events of an origin such as ``segment``."""
+    """Return the example map for events of a system such as ``segment``."""
     return (Path(__file__).parent / "examples" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def map_at(path: Path) -> EventMap:
-    """Return the map in a file.
+    """Load the event map of a TOML file.
 
     Raises
     ------
     ConfigError
-        If it cannot be read, or is wrong; the message names the file and the key.
+        If the file cannot be read or is invalid; the message names the file and the key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -318,7 +318,7 @@ def map_at(path: Path) -> EventMap:
 
 
 def map_of(text: str) -> EventMap:
-    """Return the map that a text of TOML says.
+    """Parse an event map in TOML.
 
     Raises
     ------
@@ -326,7 +326,7 @@ def map_of(text: str) -> EventMap:
     """
     try:
         table: Any = tomllib.loads(text)
-        # As a placement that is the same for all events is written.
+        # Accept the form of a constant placement, { value = ... }, for the reward, too.
         if isinstance(reward := table.get("reward"), dict) and reward.keys() == {"value"}:
             table |= {} if "event" in table else {"reward": reward["value"]}
         made = msgspec.convert(table, EventMap)

@@ -1,10 +1,10 @@
-"""Events from a source to a service: read, mapped, sent in batches, counted."""
+"""Feed events of a source to a service: read, map, send in batches, count."""
 
-# 1. ``Sender``: batches of feedback, sent for as long as it takes, and what is refused kept apart.
-# 2. What stops a feed: too many rejected events.
-# 3. ``Feeder``: the next batch is read while one is sent; a position is kept only when the service has
-#    answered, so that an event is sent at least once, and its id makes the second time a repetition.
-# 4. ``foreseen``: the same without sending.
+# 1. ``Sender``: sends batches with retries, and isolates refused messages.
+# 2. ``Limits``: a feed stops if too many events are rejected.
+# 3. ``Feeder``: reads the next batch while one is sent; a position is saved only after the service has
+#    answered, so an event is sent at least once, and its id lets the service ignore repetitions.
+# 4. ``preview_events``: the same without sending.
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tacit.feed.sources import EventSource, Found
 from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 
-# ---- Batches of feedback sent to a service: for as long as it takes, and what it refuses kept apart
+# ---- Sending batches, with retries; refused messages are isolated
 
 MOST = 1000
-"""Messages in a request."""
+"""Most messages in a request."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 REPORT_SECONDS = 5.0
 
@@ -42,11 +42,11 @@ class Sender:
     ----------
     client : Client
     patience : float
-        Seconds without any answer after which it gives up.
+        Seconds without an answer after which sending fails.
     stopping : function
-        Whether it shall give up as soon as the service gives no answer.
+        Returns True if sending shall fail at once when the service gives no answer.
     waiting : function
-        Called with the reason whenever the service gives none.
+        Called with the reason whenever the service gives no answer.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Sender:
         self._waiting = waiting
 
     def send(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
-        """Return what became of messages of one kind, in their order.
+        """Send messages of one kind; return the outcome of each, in order.
 
         Raises
         ------
         ServiceError
-            If the service refuses all, or gives no answer for too long: then nothing is known of these.
+            If the service refuses all messages, or gives no answer for too long; outcomes are then unknown.
         """
         answers: list[Answer] = []
-        # Of what was refused for one of it, the parts wait here, the next of them last.
+        # Stack of batches to send; a refused batch is replaced by its parts, the next one on top.
         parts = [messages]
         while parts:
             part = parts.pop()
@@ -89,7 +89,7 @@ class Sender:
         return answers
 
     def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
-        """Return the service's answer, however often it must be asked."""
+        """Send messages by the call for their kind; return the service's answers."""
         client, kind = self._client, type(messages[0])
         calls = {
             Feedback: client.feedback_many, LocalDecision: client.take_over, Event: client.examined_many
@@ -99,11 +99,11 @@ class Sender:
         return recorded
 
     def keep(self, placement: str, feed: str, offsets: Mapping[str, int]) -> None:
-        """Let the log say how far a feed has come, all of which was sent."""
+        """Save in the service's log the offsets up to which a feed's events were sent."""
         self._answered(self._client.fed, placement, feed, offsets)
 
     def kept(self, feed: str) -> Mapping[str, int]:
-        """Return where a feed goes on, as the log says it."""
+        """Return the offsets at which a feed resumes, from the service's log."""
         offsets: Mapping[str, int] = self._answered(self._client.fed_now, feed).offsets
         return offsets
 
@@ -121,13 +121,13 @@ class Sender:
 
 
 class Reporter:
-    """Says to the service how far a feed is, now and then; nothing depends on it.
+    """Report a feed's progress to the service from time to time, for information only.
 
     Parameters
     ----------
     client : Client
     name : str
-        Of the feed.
+        Name of the feed.
     tally : FeedTally
     """
 
@@ -136,7 +136,7 @@ class Reporter:
         self._before = time.monotonic(), 0
 
     def __call__(self, *, ended: bool = False) -> None:
-        """Say it, if that is a while ago, or all ended."""
+        """Send a report if the last one is long enough ago, or the feed has ended."""
         (then, read), now = self._before, time.monotonic()
         if now - then < REPORT_SECONDS and not ended:
             return
@@ -147,7 +147,7 @@ class Reporter:
 
 
 def _parted(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
-    """Return messages of which one was refused in parts: around the one that is named, or in halves."""
+    """Split messages of which one was refused: around the one named in the error, or in halves."""
     named = _PLACE.match(field)
     bad = int(named[1]) if named else len(messages) // 2
     cuts = [0, bad, bad + 1, len(messages)] if named else [0, bad, len(messages)]
@@ -155,29 +155,29 @@ def _parted(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
 
 
 LARGEST_BATCH = 16 * 2**20
-"""Bytes of events in a batch, so that memory is bounded however large they are."""
+"""Bytes of events in a batch, which bounds memory however large events are."""
 KEEP_SECONDS = 1.0
-"""How often the log is to know how far the events have come."""
+"""Seconds between saved positions."""
 JUDGED_FIRST = 1000
-"""How many events must be sent or rejected before the share of rejected ones can stop it."""
+"""Minimum number of sent or rejected events before the share of rejected ones can stop a feed."""
 
 
-# ---- What stops a feed
+# ---- Limits of rejected events
 
 
 class TooManyRejected(TacitError):
-    """A feed in which more events were rejected than it allows."""
+    """Raised when a feed has more rejected events than its limits allow."""
 
 
 class Limits(NamedTuple):
-    """What of rejected events stops a feed.
+    """Limits of rejected events, beyond which a feed stops.
 
     Attributes
     ----------
     strict : bool
-        The first one.
+        Stop at the first rejected event.
     share : float
-        More than this share of events, after the first thousand or at the end.
+        Stop at a larger share of rejected events, after the first thousand events or at the end.
     """
 
     strict: bool = False
@@ -185,7 +185,7 @@ class Limits(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """An event and the feedback that it is."""
+    """An event and its message to the service."""
 
     found: Found
     placement: str
@@ -193,11 +193,11 @@ class Piece(NamedTuple):
     time: float | None
 
 
-# ---- Feeding: read, mapped, sent in batches, settled when the service has answered
+# ---- Feeding: read, map, send in batches, count when the service has answered
 
 
 class Feeder:
-    """Feeds events to a service; while one batch is sent, the next is read.
+    """Feed events to a service; while one batch is sent, the next is read.
 
     Parameters
     ----------
@@ -208,9 +208,9 @@ class Feeder:
     rejected : RejectedFile
     limits : Limits
     stopping : function
-        Whether to end after the batch under way.
+        Returns True to end after the current batch.
     progress : function
-        Called whenever something was counted.
+        Called whenever counts change.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class Feeder:
         Raises
         ------
         TooManyRejected
-            As the limits say; what came before is sent.
+            If the limits are exceeded; earlier events have been sent.
         ServiceError
             If the service refuses everything, or gives no answer for too long.
         """
@@ -257,7 +257,7 @@ class Feeder:
         self._check_limits()
 
     def _batches(self) -> Iterator[list[Piece]]:
-        """Yield events that are to be sent, as soon as they are many or nothing more is there for now."""
+        """Yield batches of events to send: when a batch is full, or the source has no more for now."""
         batch: list[Piece] = []
         size = 0
         for found in self._source:
@@ -275,7 +275,7 @@ class Feeder:
         yield batch
 
     def _piece(self, found: Found) -> Piece | None:
-        """Return an event as feedback, or count why it is none."""
+        """Map an event to its message, or count why it has none."""
         self._tally.read += 1
         if self._tally.read % MOST == 0:
             self._progress()
@@ -301,19 +301,19 @@ class Feeder:
         self._rejected.write(found, why.reason, why.detail)
 
     def _sent(self, batch: list[Piece]) -> list[Answer]:
-        """Return what became of a batch: the feedback of each placement is a request of its own."""
+        """Send a batch, one request per placement and kind of message; return the outcome of each event."""
         groups: dict[tuple[str, type], list[int]] = {}
         for i, piece in enumerate(batch):
             groups.setdefault((piece.placement, type(piece.message)), []).append(i)
         answers: dict[int, Answer] = {}
-        # Decisions before what came back for them.
+        # Decisions before their feedback.
         for (placement, _), places in sorted(
             groups.items(), key=lambda group: group[0][1] is not LocalDecision
         ):
             try:
                 sent = self._sender.send(placement, [batch[i].message for i in places])
             except Denied as error:
-                # Where events name placements, one that the key does not reach stops no other.
+                # If events name placements, access denied to one placement must not stop the others.
                 if error.field != "placement" or self._mapper.has_one_placement:
                     raise
                 sent = [BadEvent("forbidden", str(error))] * len(places)
@@ -321,7 +321,7 @@ class Feeder:
         return [answers[i] for i in range(len(batch))]
 
     def _settle(self) -> None:
-        """Count what became of the batch under way, once the service has answered."""
+        """Wait for the batch in flight, and count the outcomes of its events."""
         if self._under_way is not None:
             (batch, position, sent), self._under_way = self._under_way, None
             for piece, answer in zip(batch, sent.result(), strict=True):
@@ -331,7 +331,7 @@ class Feeder:
                     self._placement = piece.placement
                     self._tally.settle(piece.message, answer, piece.time)
             self._rejected.flush()
-            # Where it ends for a rejected event, that is read again.
+            # If the feed stops for a rejected event, that event is read again next time.
             if not self._too_many():
                 self._position = position
             if time.monotonic() - self._kept > KEEP_SECONDS:
@@ -339,7 +339,7 @@ class Feeder:
         self._progress()
 
     def _keep(self) -> None:
-        """Let the service's log know how far the events have come, and then the source."""
+        """Save the position in the service's log, then commit it to the source."""
         if not self._position:
             return
         if self._placement:
@@ -348,7 +348,7 @@ class Feeder:
         self._position, self._kept = None, time.monotonic()
 
     def _too_many(self, ended: bool = False) -> bool:
-        """Whether more events are rejected than is allowed, be all sent that are not rejected yet."""
+        """True if more events are rejected than the limits allow."""
         tally, limits = self._tally, self._limits
         if not tally.rejected:
             return False
@@ -364,20 +364,20 @@ class Feeder:
             )
 
 
-# ---- What would be sent, where nothing is (``--check``)
+# ---- Preview without sending (``--check``)
 
 
 def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: FeedTally, most: int) -> Iterator[str]:
-    """Yield what would be sent of each of the first events, without sending it.
+    """Yield a line for each of the first events with the message it would send, without sending.
 
     Parameters
     ----------
     mapper : Mapper
     source : iterable of Found or None
     tally : FeedTally
-        What is counted.
+        Counts the events.
     most : int
-        After so many events it ends.
+        Most events to preview.
     """
     for found in islice((found for found in source if found is not None), most):
         tally.read += 1

@@ -1,7 +1,7 @@
-"""What a click log of the past says of each arm, and of those who might have chosen."""
+"""Statistics of a past click log: rewards per arm, counterfactual values of policies, rewards over time."""
 
-# 1. ``ArmFacts``, ``Outlook``, ``Period``, ``PastFacts``: what is said of a past.
-# 2. ``facts_of``: one pass over a click log; arms, then who would have earned what, then stretches of time.
+# 1. ``ArmFacts``, ``CounterfactualValue``, ``Period``, ``HistoryFacts``: the statistics.
+# 2. ``compute_facts``: one pass over a click log for arms, counterfactual values and periods.
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tacit.policies import policy_from_spec
 MOST_PERIODS = 24
 AS_IT_WAS, AT_RANDOM = "as it was", "an arm at random"
 TRUSTED, DOUBTED = 100.0, 20.0
-"""Impressions that a prior counts for at most, with propensities and without."""
+"""Most impressions in a prior, with logged propensities and with estimated ones."""
 
 
 class ArmFacts(NamedTuple):
-    """What the past says of an arm.
+    """Statistics of an arm.
 
     Attributes
     ----------
     name : str
     shown : int
     mean, low, high : float
-        What it earns, each decision weighed by how unlikely it was; and Wilson's 95 % interval.
+        Mean reward, weighted by inverse propensity, and Wilson's 95 % interval.
     effective : float
-        How many decisions of one weight would say as much.
+        Effective sample size: the number of equally weighted decisions with the same information.
     """
 
     name: str
@@ -45,19 +45,19 @@ class ArmFacts(NamedTuple):
     effective: float
 
     def prior(self, most: float) -> tuple[float, float]:
-        """Return it as successes and failures, of so many impressions at most."""
+        """Return the arm's prior as successes and failures, of at most ``max_count`` impressions."""
         count = min(self.effective, most)
         return round(count * self.mean, 2), round(count * (1.0 - self.mean), 2)
 
 
 class Outlook(NamedTuple):
-    """What somebody would have earned, had they chosen.
+    """Estimated mean reward if a given policy had chosen.
 
     Attributes
     ----------
     name : str
     value : float or None
-        Per decision; None where the past says nothing of it.
+        Mean reward per decision; None if the log cannot tell.
     low, high : float
     doubts : tuple of str
     """
@@ -70,7 +70,7 @@ class Outlook(NamedTuple):
 
 
 class Period(NamedTuple):
-    """A stretch of the past, its decisions and what they earned each, with its interval.
+    """Number of decisions in a period, and their mean reward with its interval.
 
     Attributes
     ----------
@@ -87,19 +87,19 @@ class Period(NamedTuple):
 
 
 class PastFacts(NamedTuple):
-    """What the past of a placement says.
+    """Statistics of a placement's click log.
 
     Attributes
     ----------
     placement : str
     decisions, keys, known : int
-        How many, for how many keys, and of how many the propensity is known.
+        Number of decisions, of their keys, and of decisions with a known propensity.
     mean : float
-        What was earned per decision.
+        Mean reward per decision.
     offered : list of str
-        The arms that were on offer.
+        Arms on offer.
     arms : list of ArmFacts
-        Of those that were shown, the best first.
+        Statistics of the shown arms, best mean first.
     outlooks : list of Outlook
     periods : list of Period
     """
@@ -116,16 +116,16 @@ class PastFacts(NamedTuple):
 
     @property
     def weighed(self) -> bool:
-        """Whether every propensity is known."""
+        """True if every propensity is known."""
         return self.known == self.decisions
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the statistics for JSON."""
         parts: dict[str, list[Any]] = {"arms": self.arms, "outlooks": self.outlooks, "periods": self.periods}
         return self._asdict() | {name: [each._asdict() for each in part] for name, part in parts.items()}
 
     def lines(self) -> list[str]:
-        """Return what it comes to, in lines."""
+        """Return a summary in lines."""
         lines = [f"{self.placement}: {self.decisions:,} decisions of {len(self.offered)} arms"]
         for each in self.outlooks:
             around = f" ({each.low:.4f} to {each.high:.4f})"
@@ -138,24 +138,24 @@ class PastFacts(NamedTuple):
 
     @property
     def most(self) -> float:
-        """How many impressions a prior counts for at most."""
+        """Most impressions in a prior."""
         return TRUSTED if self.weighed else DOUBTED
 
     def priors(self) -> dict[str, tuple[float, float]]:
-        """Return what is known before: of each arm, successes and failures."""
+        """Return the prior of each arm, as successes and failures."""
         return {arm.name: arm.prior(self.most) for arm in self.arms}
 
 
 def facts_of(log: pa.Table, placement: str, policy: str) -> PastFacts:
-    """Return what a click log says of one placement.
+    """Compute the statistics of one placement's click log.
 
     Parameters
     ----------
     log : pyarrow.Table
-        Of this placement alone, in the order of time.
+        Rows of this placement alone, sorted by time.
     placement : str
     policy : str
-        Name or call of a policy that learns.
+        Specification of a policy that learns, as its name or call.
     """
     known = len(log) - log["propensity"].null_count
     propensities = "logged" if known == len(log) else "estimated"
@@ -173,10 +173,10 @@ def facts_of(log: pa.Table, placement: str, policy: str) -> PastFacts:
 
 
 def _weights(log: pa.Table) -> Floats:
-    """Return how unlikely each decision was: one over its propensity, or how often its key saw its arm."""
+    """Return inverse propensities, estimated by the share of each arm among its key's rows if unknown."""
     if not log["propensity"].null_count:
         return np.asarray(1.0 / log["propensity"].to_numpy())
-    # A key that always saw the same arm has weights of 1: of it nothing can be said but what it earned.
+    # A key with a single arm has weights of 1: its rows do not compare arms.
     keys, arms = _codes(log["key"]), _codes(log["arm"])
     of_both = keys * (arms.max() + 1) + arms
     _, both, counts = np.unique(of_both, return_inverse=True, return_counts=True)
@@ -199,9 +199,9 @@ def _arms(log: pa.Table, rewards: Floats, weights: Floats) -> Iterator[ArmFacts]
 
 
 def _outlooks(log: pa.Table, offered: list[str], policy: str, propensities: str) -> Iterator[Outlook]:
-    """Yield what uniform choice, the policy, and always the best arm would have earned.
+    """Yield the counterfactual values of uniform choice, of the policy, and of the best single arm.
 
-    The best arm is that of the first half, and is judged by the second: who wins was lucky, too.
+    The best arm is selected on the first half and evaluated on the second, to avoid selection bias.
     """
 
     def of(name: str, target: Any, rows: pa.Table) -> Outlook:
@@ -213,7 +213,7 @@ def _outlooks(log: pa.Table, offered: list[str], policy: str, propensities: str)
     yield of(AT_RANDOM, Uniform(), log)
     if len(offered) > 1:
         yield of(policy, policy_from_spec(policy, offered), log)
-    # Who wins in the rows by which it is judged was lucky, too.
+    # Select and evaluate on different rows: the best arm of a sample is overestimated on it.
     half = len(log) // 2
     first, second = log.slice(0, half), log.slice(half)
     if half:
@@ -228,7 +228,7 @@ def _outlook(name: str, result: Any) -> Outlook:
         return Outlook(
             name, None, 0.0, 1.0, (*assumed, f"{name}: the past shows nothing of what it would choose")
         )
-    # Where few rows carry the weight, the interval of the limit does not hold.
+    # If few rows carry most of the weight, the normal approximation does not hold.
     low, high = estimate.intervals.get("anytime" if estimate.warnings else "normal", (0.0, 1.0))
     return Outlook(name, estimate.value, max(0.0, low), min(1.0, high), (*assumed, *estimate.warnings))
 
@@ -239,7 +239,7 @@ def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
     edges = np.linspace(begin, end, count + 1).astype(np.int64)
     places = np.searchsorted(times, edges)
     for i in range(count):
-        # Times need not be spread evenly: a stretch may have nobody.
+        # A period may have no decisions.
         own = rewards[places[i] : places[i + 1]]
         if len(own):
             mean = float(own.mean())

@@ -1,9 +1,9 @@
-"""A start from past events: a click log, a configuration with priors, and a report, in one folder."""
+"""Bootstrap from past events: write a click log, a configuration with priors, and a report."""
 
-# 1. ``PastClicks``: past events as a click log.
-# 2. ``start``: the whole, into one folder, of which nothing that is there is written over.
-# 3. A configuration with priors.
-# 4. The report: one page, whole in one file.
+# 1. ``HistoryClicks``: converts past events to a click log.
+# 2. ``write_start``: writes all files into one folder, without overwriting any.
+# 3. The configuration with priors.
+# 4. The report, an HTML page in a single file.
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from tacit.service.config.file import load_config
 from tacit.service.page.charts import ChartLine, Point, Span, clock_time, line_chart, nice_ticks, percent
 from tacit.wire.decisions import Event, Feedback, LocalDecision
 
-# ---- Past events as a click log: what was shown first, then what came back for it
+# ---- Past events as a click log: impressions first, then their feedback
 
 EVERY = 10**12
-"""Decisions that are remembered, to which events without an id are joined: all."""
+"""Most decisions in memory, to which events without an id are joined: in effect no limit."""
 DECISION, REWARDED, METRIC, SEEN = "decision", "rewarded", "metric", "seen"
 CHUNK = 65_536
-"""Rows that are made at once."""
+"""Rows of a batch."""
 
 Events = Callable[[], Iterable[Found | None]]
-"""Gives the events from their beginning, each time that it is called."""
+"""Returns the events from the beginning, at each call."""
 
 
 def past_map(event_map: EventMap) -> EventMap:
-    """Return a map by which all that was shown is a decision.
+    """Return the event map with every impression as a decision of another system.
 
     Raises
     ------
     ConfigError
-        If it does not say what was shown, when, or what single arms earned.
+        If the map has no impressions, no time, or no reward of single arms.
     """
     shown = event_map.shown
     if shown is None or shown.arm is None:
@@ -63,12 +63,12 @@ def past_map(event_map: EventMap) -> EventMap:
 
 
 class PastClicks:
-    """What past events say was shown, and earned.
+    """Decisions and rewards of past events.
 
     Parameters
     ----------
     event_map : EventMap
-        One by which all that was shown is a decision.
+        A map by which every impression is a decision.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class PastClicks:
         self.tally = FeedTally(self._mapper.doubts)
 
     def read(self, events: Events) -> None:
-        """Read all events, twice: what was shown may stand behind what came back for it."""
+        """Read all events twice: first impressions, then feedback, which may precede its impression."""
         for found in events():
             if found is not None and found.event is not None and self._mapper.is_shown(found.event):
                 self._take(found, self._show)
@@ -133,7 +133,7 @@ class PastClicks:
             return SEEN
         if feedback.reward is None:
             return METRIC
-        # As in the service, an id names one piece of feedback of a decision.
+        # As in the service, a feedback id is unique within a decision.
         once = number, str(feedback.feedback_id)
         if once in self._counted:
             return DUPLICATE
@@ -142,14 +142,14 @@ class PastClicks:
         return REWARDED
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the click log, in the order of time.
+        """Yield the click log, sorted by time.
 
-        What was on offer is, where no event says it, all that was ever shown at the placement.
+        If an event does not name the arms on offer, these are all arms ever shown at its placement.
 
         Raises
         ------
         LogError
-            If nothing was shown.
+            If there was no impression.
         """
         if not self._rows:
             raise LogError("no event says what was shown; see shown.where in the map")
@@ -177,10 +177,10 @@ class PastClicks:
         }
 
 
-# ---- The whole: a click log, a configuration and a report, into one folder
+# ---- Writing a click log, a configuration and a report into one folder
 
 HOLDOUT = 0.1
-"""The part of the traffic that is shown a random arm, so that a lift can be proved from the first day."""
+"""Share of the traffic that is shown a random arm, so that lift can be measured from the first day."""
 LOG, CONFIGURATION, REPORT = "clicks.parquet", "tacit.toml", "report.html"
 MEANINGS = {
     DECISION: "say what was shown",
@@ -191,7 +191,7 @@ MEANINGS = {
 
 
 class PastStart(NamedTuple):
-    """What was made of past events.
+    """Result of a bootstrap from past events.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class PastStart(NamedTuple):
     tally : FeedTally
         What became of the events.
     facts : list of PastFacts
-        Of each placement; none where nothing was made, as too many events were rejected.
+        Statistics of each placement; empty if nothing was written because too many events were rejected.
     """
 
     folder: Path
@@ -207,11 +207,11 @@ class PastStart(NamedTuple):
     facts: list[PastFacts]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the result for JSON."""
         return self.tally.as_dict() | {"placements": [facts.as_dict() for facts in self.facts]}
 
     def summary(self) -> str:
-        """Return it in lines."""
+        """Return the result in lines of text."""
         first = self.tally.first
         lines = [line for facts in self.facts for line in facts.lines()]
         lines += [
@@ -226,55 +226,55 @@ class PastStart(NamedTuple):
 def start(
     event_map: EventMap, source: str, format: str | None, *, policy: str, folder: Path, most: float
 ) -> PastStart:
-    """Make a start of past events.
+    """Write a click log, a configuration and a report of past events.
 
     Parameters
     ----------
     event_map : EventMap
     source : str
-        Files, as a feed takes them.
+        Path of the files, as for a feed.
     format : str or None
-        Of the files.
+        Format of the files.
     policy : str
-        Name or call; it takes priors.
+        Name or call of a policy that accepts priors.
     folder : path
-        Where everything is written.
+        Folder of the output.
     most : float
-        A larger share of rejected events, and nothing is made.
+        Nothing is written if the share of rejected events is larger.
 
     Raises
     ------
     TacitError
-        If the map says too little, the policy takes no priors, something cannot be read or written, or was
-        written there before.
+        If the map is incomplete, the policy accepts no priors, a file cannot be read or written, or an output
+        file exists.
     """
     for name in (LOG, CONFIGURATION, REPORT):
         if (folder / name).exists():
             raise ConfigError(f"output: {folder / name} is there already; give another folder, or remove it")
     policy_from_spec(_with_priors(policy, ["a", "b"], {"a": (1.0, 1.0)}), ["a", "b"])
-    # What cannot be served is refused before a large file is read.
+    # Fails before a large file is read if the map is unfit.
     clicks = PastClicks(past_map(event_map))
     clicks.read(lambda: events_at(source, format))
     if clicks.tally.share > most:
         return PastStart(folder, clicks.tally, [])
     folder.mkdir(parents=True, exist_ok=True)
     write_log(clicks.batches(), folder / LOG)
-    # As it was written: what is judged is what others will read.
+    # Read back, so that the statistics describe the file as written.
     log = pq.read_table(folder / LOG)
     names = sorted(log["placement"].unique().to_pylist())
     facts = [facts_of(log.filter(pc.equal(log["placement"], name)), name, policy) for name in names]
     (folder / CONFIGURATION).write_text(configuration(facts, policy, source), encoding="utf-8")
-    # What is written can be served.
+    # Check that the service accepts the configuration.
     load_config(folder / CONFIGURATION)
     (folder / REPORT).write_text(page(facts, clicks.tally, policy, source), encoding="utf-8")
     return PastStart(folder, clicks.tally, facts)
 
 
-# ---- A configuration to begin with
+# ---- The configuration
 
 
 def configuration(facts: list[PastFacts], policy: str, source: str) -> str:
-    """Return a configuration of the service, with a placement for each past."""
+    """Return a configuration of the service, with one placement per item of ``facts``."""
     lines = [f"# By tacit feed --past {source!r}", "[server]", "port = 8787"]
     lines += ["", "[store]", 'path = "tacit.db"']
     for fact in facts:
@@ -300,7 +300,7 @@ def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, fl
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML writes it in one line."""
+    """Return a value as TOML on one line."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_toml(name)} = {_toml(each)}" for name, each in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -308,27 +308,27 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# ---- A report for people: one page, whole in one file
+# ---- The report: an HTML page in a single file
 
 
 class Ruler(NamedTuple):
-    """A scale from nothing to its last tick, on which values stand in percent of its width."""
+    """A scale from 0 to its last tick, with values in percent of its width."""
 
     last: float
 
     def at(self, value: float) -> str:
-        """Return where a value stands."""
+        """Return the position of a value, in percent."""
         return f"{100.0 * min(max(value / self.last, 0.0), 1.0):.2f}%"
 
 
 def ruler_over(values: list[tuple[float, float]]) -> Ruler:
-    """Return a scale for values with their upper ends; a wide interval does not make all else flat."""
+    """Return a scale for pairs of value and upper limit; wide intervals are cut to keep values visible."""
     highest = max((value for value, _ in values), default=0.01)
     return Ruler(nice_ticks(min(max((high for _, high in values), default=0.01), 2.0 * highest or 0.01))[-1])
 
 
 class PastView:
-    """A past as its page shows it.
+    """A placement's statistics for the report's template.
 
     Parameters
     ----------
@@ -345,14 +345,14 @@ class PastView:
 
     @property
     def since(self) -> str:
-        """When it began, and when it ended."""
-        # Stretches without anybody are left out, but never the first and the last one.
+        """Begin and end of the log, as text."""
+        # Periods without decisions are left out, but never the first and the last one.
         begin, end = self.facts.periods[0].begin, self.facts.periods[-1].end
         return f"{clock_time(begin)} to {clock_time(end)} UTC"
 
     @property
     def verdict(self) -> str:
-        """What it comes to, in a sentence."""
+        """The conclusion, in a sentence."""
         was = self.facts.mean
         policy = self.outlooks[2] if len(self.facts.offered) > 1 else None
         if policy is None or policy.value is None:
@@ -369,7 +369,7 @@ class PastView:
 
     @property
     def doubts(self) -> list[str]:
-        """Why not to trust the figures."""
+        """Reasons to distrust the figures."""
         found = list(dict.fromkeys(doubt for each in self.outlooks for doubt in each.doubts))
         few = [arm.name for arm in self.facts.arms if arm.effective < 100.0]
         if few:
@@ -378,7 +378,7 @@ class PastView:
         return found
 
     def chart(self) -> Markup:
-        """Return how rewards went over time."""
+        """Return a chart of mean rewards over time."""
         periods = self.facts.periods
         points = [
             Point(each.begin, each.end, each.mean, each.low, each.high, each.decisions) for each in periods
@@ -389,7 +389,7 @@ class PastView:
 
 
 def page(facts: list[PastFacts], tally: FeedTally, policy: str, source: str) -> str:
-    """Return the page of some pasts.
+    """Render the report of all placements.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Events from a topic of Kafka, whose offsets move on once the service has what stands before them.
+"""Read events from a Kafka topic; offsets are committed once the service has the events before them.
 
-Where to go on is read in the service's log; only of what that does not know, the group's offsets say it.
+Reading resumes at the offsets in the service's log; for partitions without any, at the group's offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ with needing("kafka"):
     import confluent_kafka as kafka
 
 MOST = 1000
-"""Messages that are fetched at once."""
+"""Most messages fetched at once."""
 LONGEST_NAME = 256
 
 FINAL = (
@@ -26,31 +26,31 @@ FINAL = (
     kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
     kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,
 )
-"""Errors that do not pass by themselves."""
+"""Errors that do not resolve by themselves."""
 
 Read = dict[str, int]
-"""Of each partition, the offset after the last event that was read."""
+"""Per partition, the offset after the last event read."""
 
 
 class Topic(EventSource):
-    """The events of a topic, each named by its content, topic, partition and offset.
+    """Events of a topic; an event's id is a hash of topic, partition and content, with the offset.
 
     Parameters
     ----------
     address : Address
     properties : mapping from str to str
-        Of librdkafka, such as ``security.protocol``.
+        Properties of librdkafka, such as ``security.protocol``.
     once : bool
-        Whether to end at the ends that the partitions have now; or else it is followed.
+        Whether to stop at the current ends of the partitions instead of following the topic.
     kept : function
-        Returns where the partitions go on, by their numbers, from the name of the feed.
+        Returns the saved offset of each partition, by its number, for the name of a feed.
 
     Raises
     ------
     LogError
-        If no broker answers, or there is no such topic.
+        If no broker answers, or the topic does not exist.
     ConfigError
-        If a property is wrong.
+        If a property is invalid.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Topic(EventSource):
         ours = {
             "group.id": address.group,
             "auto.offset.reset": "earliest",
-            # Offsets are kept when the service has the events, and committed soon after.
+            # Offsets are stored explicitly once the service has the events, and committed soon after.
             "enable.auto.offset.store": False,
             "enable.auto.commit": True,
             "enable.partition.eof": once,
@@ -92,7 +92,7 @@ class Topic(EventSource):
             raise
 
     def __iter__(self) -> Iterator[Found | None]:
-        """Yield what is found, None whenever there is nothing more for now."""
+        """Yield events; None whenever there are no more for now."""
         once = bool(self._ends)
         while not once or self._ends:
             messages = self._consumer.consume(MOST, POLL_SECONDS)
@@ -105,18 +105,18 @@ class Topic(EventSource):
                 yield None
 
     def position(self) -> Read:
-        """Return how far it was read."""
+        """Return the offset after the last event read, per partition."""
         return dict(self._read)
 
     def sent(self, position: Read) -> None:
-        """Keep the offsets of a position: what is before them is with the service."""
+        """Store the offsets of a position, before which the service has all events."""
         for partition, offset in position.items():
-            # Where another feeder has the partition by now, it reads these again, which changes nothing.
+            # If another feeder has the partition by now, it reads these events again, without effect.
             with suppress(kafka.KafkaException):
                 self._consumer.store_offsets(offsets=[self._part(int(partition), offset)])
 
     def close(self) -> None:
-        """Commit what was kept, and leave the group."""
+        """Commit stored offsets, and leave the group."""
         self._consumer.close()
 
     def _part(self, partition: int, offset: int) -> Any:
@@ -127,13 +127,13 @@ class Topic(EventSource):
         topic = known.topics[self._address.topic]
         if topic.error is not None or not topic.partitions:
             raise LogError(f"{self._address.topic}: there is no such topic; make it before it is read")
-        # Where one topic was made anew in another cluster, its offsets are others.
+        # Includes the cluster: a topic of the same name in another cluster has other offsets.
         place = "kafka", str(known.cluster_id), self._address.topic, self._address.group
         self.name = ":".join(place).replace("/", ":")[:LONGEST_NAME]
         return sorted(topic.partitions)
 
     def _assign(self, partitions: list[int]) -> None:
-        """Take all partitions, from where the log or the group goes on to their ends now."""
+        """Assign all partitions, from their saved offsets to their current ends."""
         parts = []
         for part in self._going_on([self._part(partition, kafka.OFFSET_STORED) for partition in partitions]):
             low, high = self._consumer.get_watermark_offsets(part, PATIENCE)
@@ -143,7 +143,7 @@ class Topic(EventSource):
         self._consumer.assign(parts)
 
     def _going_on(self, parts: list[Any]) -> list[Any]:
-        """Return partitions, from where the log says that it goes on, where it says it."""
+        """Return the partitions with their saved offsets, or unchanged without any."""
         kept = self._kept(self.name)
         return [self._part(part.partition, kept.get(str(part.partition), part.offset)) for part in parts]
 
@@ -156,11 +156,11 @@ class Topic(EventSource):
             self._read.pop(str(part.partition), None)
 
     def _found(self, message: Any, once: bool) -> Found | None:
-        """Return what a message is; None if it is none, or stands behind the end."""
+        """Return a message's event; None for an error that may pass, or a message beyond the end."""
         place = str(message.partition())
         error, offset = message.error(), message.offset()
         if once and place in self._ends and place not in self._read:
-            # What was asked for at the start may say too little: not every broker counts alike.
+            # The end read at the start may be too low with some brokers.
             _, end = self._consumer.get_watermark_offsets(self._part(message.partition(), 0), cached=True)
             self._ends[place] = max(self._ends[place], end)
         if once and (place not in self._ends or (error is None and offset >= self._ends[place])):
@@ -181,7 +181,7 @@ class Topic(EventSource):
         return found._replace(unit="offset")
 
     def _on_error(self, error: Any) -> None:
-        """Note what does not pass by itself: a broker that is away may come back."""
+        """Record errors that do not resolve by themselves; an unreachable broker may come back."""
         if error.fatal() or error.code() in FINAL:
             self._fatal = error
 

@@ -1,4 +1,4 @@
-"""Topics of Kafka: where one is, how a broker is reached, and what of that nobody may see."""
+"""Connect to Kafka topics: parse addresses, read properties, and keep secrets out of messages."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ with needing("kafka"):
 
 SCHEME = "kafka://"
 ENVIRONMENT = "TACIT_KAFKA_"
-"""How variables begin that are properties: ``TACIT_KAFKA_SASL_PASSWORD`` is ``sasl.password``."""
+"""Prefix of environment variables with properties: ``TACIT_KAFKA_SASL_PASSWORD`` is ``sasl.password``."""
 PATIENCE = 30.0
-"""Seconds in which a broker must have answered first."""
+"""Timeout of a broker's first answer, in seconds."""
 SECRETS = "password", "secret", "key.pem", "jaas", "oauthbearer.config"
 
 
 class Address(NamedTuple):
-    """Where a topic is: ``kafka://HOST:PORT/TOPIC?group=…``.
+    """Address of a topic: ``kafka://HOST:PORT/TOPIC?group=…``.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
 
 def address_of(url: str) -> Address:
-    """Return the address that a URL says.
+    """Parse the URL of a topic.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def address_of(url: str) -> Address:
 
 
 def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return properties of librdkafka: of a file with ``name=value`` in each line, then of the environment.
+    """Read properties of librdkafka from a file of lines ``name=value``; the environment overrides them.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read; no value is ever shown.
+        If the file cannot be read; the message never shows a value.
     """
     found: dict[str, str] = {}
     try:
@@ -81,13 +81,13 @@ def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str
 
 
 class Access:
-    """How a topic is reached.
+    """Address and properties of a topic, which create its clients.
 
     Parameters
     ----------
     address : Address
     properties : mapping from str to str
-        Of librdkafka, such as ``security.protocol``.
+        Properties of librdkafka, such as ``security.protocol``.
     """
 
     def __init__(self, address: Address, properties: Mapping[str, str]) -> None:
@@ -95,12 +95,12 @@ class Access:
         self._properties = dict(properties)
 
     def opened(self, kind: Any, ours: Mapping[str, Any], **more: Any) -> Any:
-        """Return a consumer or a producer, with properties that nobody else may set.
+        """Return a consumer or producer; tacit's own properties cannot be overridden.
 
         Raises
         ------
         ConfigError
-            If a property is wrong.
+            If a property is invalid.
         """
         ours = {"bootstrap.servers": self.address.brokers, **ours}
         if clashing := ours.keys() & self._properties.keys():
@@ -111,7 +111,7 @@ class Access:
             raise ConfigError(f"properties: {self.shown(error)}") from None
 
     def shown(self, error: Any) -> str:
-        """Return what librdkafka says, without any secret."""
+        """Return an error of librdkafka as text, with all secrets replaced."""
         error = error.args[0] if isinstance(error, kafka.KafkaException) else error
         text = error.str() if isinstance(error, kafka.KafkaError) else str(error)
         for name, value in self._properties.items():
@@ -121,7 +121,7 @@ class Access:
 
 
 class _Silent:
-    """What librdkafka logs to: nothing, as it may name what is secret; what matters is raised."""
+    """A logger that drops all lines of librdkafka, which may contain secrets; errors are raised instead."""
 
     def log(self, *arguments: Any) -> None:
-        """Take a line."""
+        """Ignore a line."""

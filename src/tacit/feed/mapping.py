@@ -1,10 +1,10 @@
-"""An event as feedback, by the map."""
+"""Convert events to feedback by an event map."""
 
-# 1. ``Joining``: events without a decision's id, whose decision is looked for.
-# 2. ``Mapper``: an event as feedback, or the reason why it is none.
-# 3. ``ShownMapper``: events of impressions, by which others find their decision.
-# 4. ``conditions``, ``path``: which events are meant, and where in one a field is.
-# 5. What a field says: names, numbers, rewards, positions, times.
+# 1. ``DecisionIndex``: finds the decision of an event without a decision's id.
+# 2. ``Mapper``: converts an event to feedback, or gives the reason why it cannot.
+# 3. ``ImpressionMapper``: reads impression events, to which other events are joined.
+# 4. ``compile_conditions``, ``compile_path``: select events, and get fields of events.
+# 5. Parsing of fields: names, numbers, rewards, positions, times.
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from tacit.wire.decisions import Context, Event, Feedback, LocalDecision, Record
 from tacit.wire.lists import Clicks
 from tacit.wire.site import FeedReport
 
-# ---- Events without a decision's id: the decision that they are about is looked for, and never guessed
+# ---- Events without a decision's id: joined to a decision only if it is unambiguous
 
 MOST = 500_000
-"""Decisions that are remembered; of more, the first ones that came are forgotten."""
+"""Most decisions in memory; beyond, those added first are dropped."""
 MOST_EACH = 10_000
-"""Those with the same identity, such as a user's; of more, the earliest are forgotten."""
+"""Most decisions with the same identity, such as a user; beyond, the earliest are dropped."""
 
 Identity = tuple[str, ...]
-"""What event and decision have in common: the placement, and what the map names of key, user and arm."""
+"""Values shared by an event and its decision: the placement, and the mapped fields of key, user and arm."""
 
 
 class Joining:
-    """What was shown to whom and when.
+    """Recent decisions by identity and time, to which events are joined.
 
     Parameters
     ----------
     window : float
-        Seconds after a decision in which events may be about it.
+        Seconds after a decision within which events may be joined to it.
     most : int
-        Decisions that are remembered.
+        Most decisions in memory.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class Joining:
         self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
     def note(self, who: Identity, time: float, decision: str) -> None:
-        """Remember a decision."""
+        """Add a decision."""
         entry = time, decision
         if (who, entry) in self._order:
             return
@@ -85,7 +85,7 @@ class Joining:
             del self._decisions[who]
 
     def find(self, who: Identity, time: float) -> tuple[str, int]:
-        """Return the last decision within the window before a time, and how many have its time, or 0."""
+        """Return the last decision in the window before a time, and the number of decisions at that time."""
         entries = self._decisions.get(who, [])
         end = bisect_right(entries, time, key=itemgetter(0))
         if not end or time - entries[end - 1][0] > self._window:
@@ -100,11 +100,11 @@ LONGEST_ID, MOST_OTHERS = 256, 5
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
-# ---- An event as feedback
+# ---- Conversion of an event to feedback
 
 
 class BadEvent(Exception):
-    """An event that cannot be feedback: why in one word, and in a sentence."""
+    """Raised for an event that cannot be feedback, with a reason code and a detailed message."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -118,29 +118,29 @@ REFUSED = {
     "repeated-feedback": "the decision has had all the feedback that it can have",
     "invalid-value": "it does not fit what the decision showed",
 }
-"""What the service makes of a message that it does not record."""
+"""Details of outcomes with which the service refuses a message."""
 
 
 def outcome_of(answer: Recorded | TakenOver) -> str | BadEvent:
-    """Return what the service's answer says became of a message, or why it was refused."""
+    """Return a message's outcome from the service's answer, or a BadEvent if it was refused."""
     if answer.outcome not in REFUSED:
         return answer.outcome
     return BadEvent(answer.outcome, getattr(answer, "detail", "") or REFUSED[answer.outcome])
 
 
 class EventCounts:
-    """Counts of what became of events.
+    """Counts of events by outcome.
 
     Attributes
     ----------
     read, left_out : int
-        How many there were, and how many of them the map leaves out.
+        Number of events read, and of those that the map leaves out.
     sent : Counter
-        By what the service made of them; ``remembered`` are those that say what it knows already.
+        Sent events by outcome; ``remembered`` are impressions of the service's own decisions.
     rejected : Counter
-        By reason.
+        Rejected events by reason.
     last : float or None
-        The latest time of an event that was sent, in seconds since 1970.
+        Latest time of a sent event, in seconds since 1970.
     """
 
     def __init__(self) -> None:
@@ -150,13 +150,13 @@ class EventCounts:
         self.last: float | None = None
 
     def count(self, outcome: str, time: float | None) -> None:
-        """Count an event that was sent."""
+        """Count a sent event."""
         self.sent[outcome] += 1
         if time is not None:
             self.last = time if self.last is None else max(self.last, time)
 
     def report(self, rate: float, ended: bool = False) -> FeedReport:
-        """Return how far it is, for the service."""
+        """Return a progress report for the service."""
         return FeedReport(
             read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
             rate=rate, last=self.last, ended=ended,
@@ -164,15 +164,15 @@ class EventCounts:
 
 
 class Mapped(NamedTuple):
-    """An event as feedback.
+    """An event converted to a message.
 
     Attributes
     ----------
     placement : str
     message : Feedback, Clicks, Event, LocalDecision or None
-        None where an event says what the service knows already, which is remembered.
+        None for an impression of the service's own decision, which is only remembered.
     time : float or None
-        When it happened, in seconds since 1970, where the map says it.
+        Time of the event in seconds since 1970, if the map has its field.
     """
 
     placement: str
@@ -181,18 +181,18 @@ class Mapped(NamedTuple):
 
 
 class Mapper:
-    """Makes feedback of events.
+    """Convert events to feedback.
 
     Parameters
     ----------
     event_map : EventMap
     most : int
-        Decisions that are remembered, to which events without a decision's id are joined.
+        Most decisions in memory, to which events without a decision's id are joined.
 
     Attributes
     ----------
     doubts : list of str
-        What is legal in the map, and mostly a mistake with events such as these.
+        Warnings about parts of the map that are valid but probably mistakes for these events.
     has_one_placement : bool
         True if no event names its placement.
 
@@ -225,18 +225,18 @@ class Mapper:
         self._value = path(event_map.clicks or event_map.items if reward is None else reward)
 
     def read(self, event: dict[str, Any], named: str = "") -> Mapped | str:
-        """Return an event as feedback, or why the map leaves it out.
+        """Convert an event to feedback; return a text with the reason if the map leaves it out.
 
         Parameters
         ----------
         event : dict
         named : str, optional
-            Its id, where the map gives none; by default its content names it.
+            The event's id if the map has no field for it; by default a hash of its content.
 
         Raises
         ------
         BadEvent
-            If it cannot be feedback, whatever it holds.
+            If it cannot be feedback, for whatever reason.
         """
         try:
             if is_deeper(event):
@@ -246,11 +246,11 @@ class Mapper:
         except BadEvent:
             raise
         except Exception as error:
-            # No event may stop those behind it.
+            # One event must not stop the feed.
             raise BadEvent("unreadable", f"{type(error).__name__}: {error}") from error
 
     def left_out(self, event: dict[str, Any]) -> str | None:
-        """Return why the map leaves an event out; None if it does not."""
+        """Return the reason why the map leaves an event out; None if it does not."""
         if self.is_shown(event) or self.is_seen(event):
             return None
         if (other := unlike(event, self._where)) is not None:
@@ -261,21 +261,21 @@ class Mapper:
         return None
 
     def is_shown(self, event: dict[str, Any]) -> bool:
-        """Whether an event says what was shown."""
+        """True if an event is an impression."""
         return self._shown is not None and self._shown.matches(event)
 
     def is_seen(self, event: dict[str, Any]) -> bool:
-        """Whether an event says that what was shown was looked at."""
+        """True if an event records that the user saw an impression."""
         return self._seen is not None and unlike(event, self._seen) is None
 
     def mapped(self, event: dict[str, Any], named: str) -> Mapped:
-        """Return an event that is not left out as feedback.
+        """Convert an event that is not left out to feedback.
 
         Parameters
         ----------
         event : dict
         named : str
-            Its id, where the map gives none; if it is empty, the content names it.
+            The event's id if the map has no field for it; if empty, a hash of its content.
 
         Raises
         ------
@@ -285,7 +285,7 @@ class Mapper:
         name = fields.placement if isinstance(fields.placement, str) else "placement"
         given = self._placement(event)
         if given is None:
-            # A name in place of a field's is the usual mistake.
+            # The usual mistake is to give the placement's name instead of a field.
             remedy = f'if that is its name, give placement = {{ value = "{name}" }}, or else name a field'
             raise BadEvent("missing-field", f"{name}: it is not there; {remedy}")
         placement = text_of(name, given, "bad-placement")
@@ -307,11 +307,11 @@ class Mapper:
         field = self._map.id
         if field is not None:
             return text_of(field, self._id(event), "bad-id")
-        # Sent again it has the same name, in whichever body.
+        # The same event has the same id when it is sent again in another request.
         return named or blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
 
     def _decided(self, event: dict[str, Any], placement: str, time: float | None, field: str | None) -> str:
-        """Return the id of the decision that an event is about."""
+        """Return the id of an event's decision, from its field or by joining."""
         value = None if field is None else self._decisions[field](event)
         if not self._joined_by or value not in (None, ""):
             return text_of(field or "decision_id", value, "bad-decision-id")
@@ -363,7 +363,7 @@ class Mapper:
 
 
 def _amount_in(event: dict[str, Any], metric: str) -> str | None:
-    """Return where an event has an amount that is called as a metric; None if it has none but 1."""
+    """Return the path of a field named like a metric with a number other than 1; None without one."""
     inside = ((f"{name}.", value) for name, value in event.items() if isinstance(value, dict))
     for path, fields in (("", event), *inside):
         if type(amount := fields.get(metric)) in (int, float) and amount != 1:
@@ -371,17 +371,17 @@ def _amount_in(event: dict[str, Any], metric: str) -> str | None:
     return None
 
 
-# ---- An event of an impression, by which others are joined
+# ---- Impression events, to which other events are joined
 
 
 class ShownMapper:
-    """Reads events that say what was shown.
+    """Read impression events.
 
     Parameters
     ----------
     table : ShownMap
     event_map : EventMap
-        Where it is a part.
+        The whole map, which contains ``table``.
     """
 
     def __init__(self, table: ShownMap, event_map: EventMap) -> None:
@@ -401,7 +401,7 @@ class ShownMapper:
         self._get = {name: path(name) for name in named if name is not None}
 
     def matches(self, event: dict[str, Any]) -> bool:
-        """Whether an event is of an impression."""
+        """True if an event is an impression."""
         other = unlike(event, self._where)
         self._matched |= other is None
         if other is not None and not self._matched and len(self._others) < MOST_OTHERS:
@@ -410,20 +410,20 @@ class ShownMapper:
 
     @property
     def doubt(self) -> str:
-        """How all events so far are none of an impression, with the remedy; nothing if one was."""
+        """Message that no event so far is an impression, with the remedy; empty if one was."""
         what = f"no event so far is what [shown] wants, {self.wanted}: {', '.join(self._others)}"
         return "" if self._matched else f"{what}; mend its where"
 
     def identity(self, event: dict[str, Any]) -> tuple[str, ...]:
-        """Return what joins other events to it."""
+        """Return the values by which other events are joined to an impression."""
         return tuple(text_of(field, self._get[field](event), "bad-join") for field in self._joined_by)
 
     def id_of(self, event: dict[str, Any]) -> str | None:
-        """Return the decision's id; None where the event's own is that."""
+        """Return the decision's id; None if the event's own id serves as such."""
         return None if self._id is None else text_of(self._id, self._get[self._id](event), "bad-decision-id")
 
     def decided(self, event: dict[str, Any], id: str) -> LocalDecision | None:
-        """Return the decision of an id, if it was decided elsewhere.
+        """Return an impression's decision if another system made it, else None.
 
         Raises
         ------
@@ -461,13 +461,13 @@ class ShownMapper:
         return LocalDecision(id, key, arm, propensity, arms, context)
 
 
-# ---- Which events, and where a field of one is
+# ---- Selecting events, and getting fields of events
 
 Conditions = list[tuple[str, Get, list[Scalar]]]
 
 
 def conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
-    """Return what a table ``where`` demands of events."""
+    """Compile the conditions of a table ``where``: field, getter and allowed values of each."""
     return [
         (field, path(field), allowed if isinstance(allowed, list) else [allowed])
         for field, allowed in where.items()
@@ -475,12 +475,12 @@ def conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
 
 
 def wanted(where: dict[str, Scalar | list[Scalar]]) -> str:
-    """Return what a table ``where`` demands, as it is shown to people."""
+    """Return the conditions of a table ``where`` as text for messages."""
     return ", ".join(f"{field} = {shown(value)}" for field, value in where.items())
 
 
 def unlike(event: dict[str, Any], where: Conditions) -> str | None:
-    """Return how an event is unlike what is demanded; None if it is not."""
+    """Return the first condition that an event does not meet, as text; None if it meets all."""
     for field, get, allowed in where:
         if (value := get(event)) not in allowed:
             return f"{field} is {shown(value)}"
@@ -488,9 +488,9 @@ def unlike(event: dict[str, Any], where: Conditions) -> str | None:
 
 
 def path(name: str | Any | None) -> Get:
-    """Return what gets a field from an event, None where there is none; what is no name is the value itself.
+    """Return a function that gets a field of an event, or None; a value that is no path is a constant.
 
-    A field that is called as the whole path goes first: the columns of a CSV may have dots.
+    A field whose name is the whole path takes precedence, because columns of CSV may have dots.
 
     Examples
     --------
@@ -532,18 +532,18 @@ def _inside(value: Any, step: str) -> Any:
 
 
 def _decoded(text: str) -> Any:
-    """Return what JSON says; None where it is none."""
+    """Return the value of a JSON text; None if it is no JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return None
 
 
-# ---- What a field says
+# ---- Parsing of fields
 
 
 def present(field: str, value: Any) -> Any:
-    """Return a value that must be there.
+    """Return a value; raise BadEvent if it is missing.
 
     Raises
     ------
@@ -558,7 +558,7 @@ def present(field: str, value: Any) -> Any:
 
 
 def text_of(field: str, value: Any, reason: str) -> str:
-    """Return what names something; a whole number does, too.
+    """Return a name or id as text; whole numbers are converted.
 
     Raises
     ------
@@ -573,7 +573,7 @@ def text_of(field: str, value: Any, reason: str) -> str:
 
 
 def number_of(field: str, value: Any, reason: str) -> float:
-    """Return a number, which may be text or a truth.
+    """Return a number, parsed if it is text or a boolean.
 
     Raises
     ------
@@ -601,7 +601,7 @@ def _float(value: Any) -> float:
 
 
 def reward_of(field: str, value: Any) -> float:
-    """Return a reward.
+    """Return a reward, in [0, 1].
 
     Raises
     ------
@@ -617,7 +617,7 @@ def reward_of(field: str, value: Any) -> float:
 
 
 def positions_of(field: str, value: Any) -> list[int]:
-    """Return clicked positions, which may be one.
+    """Return the clicked positions, given as one or a list.
 
     Raises
     ------
@@ -632,21 +632,21 @@ def positions_of(field: str, value: Any) -> list[int]:
 
 
 def items_of(field: str, value: Any) -> list[int | str]:
-    """Return clicked items, which may be one.
+    """Return the clicked items, given as one or a list.
 
     Raises
     ------
     BadEvent
     """
     value = present(field, value)
-    # A cell of a CSV has a list as text.
+    # A cell of CSV has a list as JSON text.
     items = _decoded(value) if isinstance(value, str) and value.startswith("[") else value
     items = items if isinstance(items, list) else [value]
     return [item if _is_number(item) else text_of(field, item, "bad-items") for item in items]
 
 
 def arm_of(field: str, value: Any) -> int | str:
-    """Return the one arm that a field names.
+    """Return the single arm in a field.
 
     Raises
     ------
@@ -665,7 +665,7 @@ def _is_number(item: Any) -> bool:
 
 
 def seconds_of(field: str, value: Any, unit: str | None) -> float:
-    """Return a time in seconds since 1970; text without a zone is of UTC.
+    """Return a time in seconds since 1970; text without a zone is UTC.
 
     Raises
     ------
@@ -701,10 +701,10 @@ def _no_time(field: str, value: Any) -> BadEvent:
 
 
 def shown(value: Any) -> str:
-    """Return a value as it is shown to people, at most 80 characters of it."""
+    """Return a value as text for messages, of at most 80 characters."""
     try:
         text = repr(value)
     except ValueError:
-        # Python writes no integer of more than some thousand digits.
+        # Python refuses to print integers of several thousand digits.
         text = f"{type(value).__name__} of too many digits"
     return text if len(text) <= 80 else text[:77] + "..."

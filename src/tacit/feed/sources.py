@@ -1,10 +1,10 @@
-"""Where events are: files, folders, standard input, each event with its place, and what is none."""
+"""Read events from files, folders and standard input, with their places; malformed ones get a reason."""
 
-# 1. ``Found``, ``EventSource``: an event with its place, and how far they were sent.
-# 2. JSON lines: cut out of what is read, each with a place that stays the same when the file is read again.
-# 3. What grows: the end of a file is followed; if another one comes in its place, that is read from its
+# 1. ``SourceEvent``, ``EventSource``: an event with its place; a source with a position.
+# 2. JSON lines: cut from chunks; an event's id is the same whenever the file is read again.
+# 3. Following: the end of a growing file is followed; if a new file replaces it, that is read from its
 #    beginning.
-# 4. CSV and Parquet: files that are whole.
+# 4. CSV and Parquet: complete files only.
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from tacit.wire.error_messages import no_json
 CHUNK = 2**20
 ROWS = 1000
 POLL_SECONDS = 0.2
-"""How often something that may grow is looked at."""
+"""Seconds between checks of a source that may grow."""
 STANDARD_INPUT = "-"
 REJECTED = "tacit_rejected"
-"""Under which a rejected event says why, next to ``event``, so that it can be fed again as it was."""
+"""Key of the reason in a line of rejected events, next to ``event``; such a line can be fed again."""
 
 
 class Found(NamedTuple):
-    """Something found in a source.
+    """An event of a source, or a malformed entry with a reason.
 
     Attributes
     ----------
     source : str
     line : int
-        Of text, from 1; of Parquet, the row.
+        Line of text, from 1; row of Parquet.
     named : str
-        An id from the content and the place in the file: the same wherever the file lies.
+        An id from content and place in the file, independent of the file's path.
     event : dict or None
     text : str
-        What was found in place of an event; empty if there is one.
+        The malformed entry; empty for an event.
     reason, detail : str
-        Why it is none; empty if it is one.
+        Why the entry is no event; empty for an event.
     size : int
-        Bytes that it takes, about.
+        Approximate size in bytes.
     unit : str
-        What ``line`` counts: lines, or offsets of a topic.
+        Unit of ``line``: lines, or offsets of a topic.
     """
 
     source: str
@@ -68,26 +68,26 @@ class Found(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it was found, for people."""
+        """Source and line, as text for messages."""
         return f"{self.source}, {self.unit} {self.line}"
 
 
 Kept = Callable[[str], Mapping[str, int]]
-"""Returns how far a feed has come, by its parts, from its name: as the log of a service says it."""
+"""Returns the saved offsets of a feed's partitions, given the feed's name, from a service's log."""
 
 
 class EventSource:
-    """Events in order, and how far they have been sent.
+    """Events in order, with the position up to which they were sent.
 
     Parameters
     ----------
     found : iterable of Found or None
-        None whenever there is nothing more for now.
+        None whenever there are no more events for now.
 
-    Attributes
+        Attributes
     ----------
     name : str
-        What the service's log calls it, if that is to know how far it was read.
+        Name of the feed in the service's log, if its position is saved there; else empty.
     """
 
     name = ""
@@ -99,32 +99,32 @@ class EventSource:
         return iter(self._found_events)
 
     def position(self) -> Any:
-        """Return how far it was read; of files nothing is kept, as they can be read again."""
+        """Return the position after the last event; None for files, which can be read again."""
         return None
 
     def sent(self, position: Any) -> None:
-        """Take note that all events before a position are with the service."""
+        """Record that the service has all events before a position."""
 
     def close(self) -> None:
-        """Give up what it holds."""
+        """Release resources."""
 
 
 def events_at(place: str, format: str | None = None, *, follow: bool = False) -> Iterator[Found | None]:
-    """Yield what is found at a place, in order; None whenever there is nothing more for now.
+    """Yield the events at a path or URL, in order; None whenever there are no more for now.
 
     Parameters
     ----------
     place : str
         A file, a folder, a pattern with ``*``, Parquet by a URL; or ``-``, standard input with JSON lines.
     format : {"json", "csv", "parquet"}, optional
-        By default the suffix says it.
+        By default that of the suffix.
     follow : bool, default False
-        Whether to wait at the end for what comes. JSON lines may grow and, in a folder, come.
+        Whether to wait at the end for more. JSON lines may grow, and new files may appear in a folder.
 
     Raises
     ------
     LogError
-        If there is nothing, or it cannot be read.
+        If there is no such file, or it cannot be read.
     InvalidValue
         If the format is unknown, or cannot be followed.
     """
@@ -153,12 +153,12 @@ def _read(file: formats.File, format: str) -> Iterator[Found]:
 
 
 class EventLines:
-    """Cuts what is read into lines that know their places, and makes events of them.
+    """Split chunks of bytes into lines, and parse the event of each.
 
     Parameters
     ----------
     source : str
-        What it is called.
+        Name of the source.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class EventLines:
         self._line = 0
 
     def cut(self, chunk: bytes) -> Iterator[Found]:
-        """Yield the events whose lines end in the next chunk."""
+        """Add a chunk; yield the events whose lines end in it."""
         begin = self.size - len(self._pending) - self._dropped
         self.size += len(chunk)
         *ended, rest = chunk.split(b"\n")
@@ -193,7 +193,7 @@ class EventLines:
         self._keep(rest)
 
     def rest(self) -> Iterator[Found]:
-        """Yield the last event, if its line has no end."""
+        """Yield the last event, if its line does not end with a newline."""
         if self._pending:
             yield from self.cut(b"\n")
 
@@ -216,16 +216,16 @@ class EventLines:
 
 
 def found_in(content: bytes, source: str, place: int, name: str) -> Found:
-    """Return the event that a line or a message holds, or why it is none.
+    """Parse the event of a line or message; a malformed one is returned with a reason.
 
     Parameters
     ----------
     content : bytes
     source : str
     place : int
-        The line or the offset.
+        The line or offset.
     name : str
-        Its id, unless it was rejected once and has one.
+        The event's id, unless it is a rejected event that has one.
     """
     where = content, source, place, name
     if len(content) > LONGEST_LINE:
@@ -255,7 +255,7 @@ def _too_long(size: int) -> tuple[str, str]:
 
 
 def named(content: bytes, place: int) -> str:
-    """Return an id from the content of an event and its place in the file.
+    """Return an event's id, from a hash of its content and its place in the file.
 
     Examples
     --------
@@ -285,17 +285,17 @@ def _standard_input(number: int) -> Iterator[Found | None]:
     yield from lines.rest()
 
 
-# ---- What grows
+# ---- Following files that grow
 
 
 class Tail:
-    """A file of JSON lines that grows; what comes in its place is read from its beginning.
+    """A growing file of JSON lines; a file that replaces it is read from its beginning.
 
     Parameters
     ----------
     path : path
     kept : bool
-        Whether it stays open, so that nothing is lost of a file that is renamed while it grows.
+        Whether the file stays open, so that no event is lost if it is renamed while it grows.
     """
 
     def __init__(self, path: Path, kept: bool) -> None:
@@ -306,11 +306,11 @@ class Tail:
         self._lines = EventLines(str(path))
 
     def news(self) -> Iterator[Found]:
-        """Yield the events that were not there before."""
+        """Yield the events added since the last call."""
         try:
             now = self._path.stat()
         except FileNotFoundError:
-            # Between an old file and a new one.
+            # The old file was removed, and the new one does not exist yet.
             yield from self._read()
             return
         node = now.st_dev, now.st_ino
@@ -386,14 +386,14 @@ def _followable(path: Path, format: str | None) -> Path:
 
 
 class _RowLines:
-    """Lines of a CSV file for its reader, with an error where a row takes too many characters.
+    """Lines of a CSV file for its reader, with an error for a row of too many characters.
 
     Attributes
     ----------
     left : int
-        Characters that the row under way may have still.
+        Characters that the current row may still have.
     number : int
-        Lines that were read.
+        Number of lines read.
     """
 
     def __init__(self, text: io.TextIOWrapper) -> None:

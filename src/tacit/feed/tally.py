@@ -1,4 +1,4 @@
-"""What became of events: counted, the first of each kind of trouble kept, all trouble written to a file."""
+"""Count events by outcome, with an example of each fault, and write rejected events to a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MADE = {
     "logged": "it was decided elsewhere, and is a decision here now",
     REMEMBERED: "it says what was shown, and events without a decision's id are joined to it",
 }
-"""What became of events besides feedback."""
+"""Meanings of outcomes of events other than feedback."""
 ONLY_CLICKS = (
     "no event says what was not clicked, which is learned only as windows close: of past events that is "
     "after all clicks, and misleads; add events that are worth 0, or feed them with --past"
@@ -32,15 +32,15 @@ TOO_LATE = (
 )
 ALL_LEFT_OUT = "the map leaves all events out: mend its [where], [reward] or event"
 TELLING, MOSTLY = 10, 0.9
-"""So many rewards, and so large a share of them, are not repeated by second clicks."""
+"""More repeated rewards than this, in number and share, cannot be second clicks."""
 FIELD = re.compile(r"[\w.\[\]-]+(?=: )")
 MOST_FAULTS, MOST_SAID = 50, 3
 CHARACTERS = 200
-"""The most that is shown of an event."""
+"""Most characters of an event in messages."""
 
 
 class First(NamedTuple):
-    """The first event that was rejected for a reason."""
+    """The first event rejected for a reason."""
 
     source: str
     line: int
@@ -50,25 +50,25 @@ class First(NamedTuple):
 
 
 class FeedTally(EventCounts):
-    """Counts of what became of events, with the first of each kind of trouble.
+    """Counts of events by outcome, with the first event of each fault.
 
     Attributes
     ----------
     faults : Counter
-        Rejected ones by reason and field, where there is one.
+        Rejected events by reason and field, if the message names one.
     firsts : dict
-        The first of each of these.
+        The first event of each fault.
     unclicked : int
-        Events that say that there was no reward.
+        Number of events with no reward.
     clicked : Counter
-        Events with a reward, by what the service made of them.
+        Events with a reward, by outcome.
     why_left_out : Counter
-        Those that the map leaves out, by the first reasons that there were.
+        Events that the map leaves out, by reason; only the first reasons are counted.
 
     Parameters
     ----------
     doubts : sequence of str
-        What is doubted of the map, which may grow meanwhile.
+        Warnings about the map, a sequence that may grow.
     """
 
     def __init__(self, doubts: Sequence[str] = ()) -> None:
@@ -82,17 +82,17 @@ class FeedTally(EventCounts):
 
     @property
     def first(self) -> dict[str, First]:
-        """The first rejected one by reason."""
+        """The first rejected event of each reason."""
         return {reason: first for (reason, _), first in reversed(self.firsts.items())}
 
     @property
     def judged(self) -> int:
-        """How many the map does not leave out."""
+        """Number of events that the map does not leave out."""
         return self.read - self.left_out
 
     @property
     def share(self) -> float:
-        """The share of these that is rejected."""
+        """Share of rejected events among those that the map does not leave out."""
         return self.rejected.total() / max(1, self.judged)
 
     def leave_out(self, why: str) -> None:
@@ -103,7 +103,7 @@ class FeedTally(EventCounts):
 
     @property
     def warnings(self) -> list[str]:
-        """What misleads in what was sent."""
+        """Warnings about the events sent, and about the map."""
         made, known, repeated = self.sent["logged"], self.sent[REMEMBERED], self.clicked["repeated"]
         late = self.unclicked and repeated >= max(TELLING, MOSTLY * self.clicked.total())
         return [
@@ -114,7 +114,7 @@ class FeedTally(EventCounts):
         ]
 
     def settle(self, message: Any, outcome: str, time: float | None) -> None:
-        """Count an event that was sent, by what was in it, too."""
+        """Count a sent event by outcome, and by whether it has a reward."""
         self.count(outcome, time)
         if isinstance(message, Feedback):
             nothing = not any((message.reward, *(message.metrics or {}).values()))
@@ -122,17 +122,17 @@ class FeedTally(EventCounts):
             self.clicked[outcome] += not nothing
 
     def reject(self, found: Found, reason: str, detail: str) -> None:
-        """Count an event that was rejected."""
+        """Count a rejected event."""
         self.rejected[reason] += 1
         named = FIELD.match(detail)
-        # Events may bring fields of any name.
+        # Bounded, because events may have fields of any name.
         fault = reason, named[0] if named and len(self.firsts) < MOST_FAULTS else ""
         self.faults[fault] += 1
         if fault not in self.firsts:
             self.firsts[fault] = First(found.source, found.line, found.place, detail, shown(found))
 
     def summary(self) -> str:
-        """Return what became of all, in lines."""
+        """Return all counts, in lines of text."""
         sent, rejected = self.sent.total() - self.sent[REMEMBERED], self.rejected.total()
         word = "would be sent" if self.sent[FORESEEN] else "sent"
         counts = f"{sent:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
@@ -156,7 +156,7 @@ class FeedTally(EventCounts):
         return "\n".join([*lines, *self.warnings])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what became of all, for machines."""
+        """Return all counts, for JSON."""
         return {
             "read": self.read,
             "left_out": self.left_out,
@@ -169,13 +169,13 @@ class FeedTally(EventCounts):
 
 
 def shown(found: Found) -> str:
-    """Return an event as it is shown to people, at most 200 characters of it."""
+    """Return an event as text for messages, of at most 200 characters."""
     text = found.text if found.event is None else msgspec.json.encode(found.event, enc_hook=str).decode()
     return text if len(text) <= CHARACTERS else text[: CHARACTERS - 3] + "..."
 
 
 class RejectedFile:
-    """A file of JSON lines to which rejected events are added; none where there is no path.
+    """A file of JSON lines to which rejected events are appended; without a path they are discarded.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class RejectedFile:
     Raises
     ------
     ConfigError
-        If it cannot be written.
+        If the file cannot be written.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -200,12 +200,12 @@ class RejectedFile:
         self._file.close()
 
     def write(self, found: Found, reason: str, detail: str) -> None:
-        """Add an event, with the reason and the place where it was."""
+        """Append an event with its reason and place."""
         why = {"reason": reason, "detail": detail, "source": found.source, "line": found.line}
         event = found.text if found.event is None else found.event
         line = {REJECTED: why | {"named": found.named}, "event": event}
         self._file.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def flush(self) -> None:
-        """See to it that what was added is in the file."""
+        """Flush the file's buffer."""
         self._file.flush()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tacit.logs.writer import click_log as click_log
     from tacit.logs.writer import write_log as write_log
 
-# The service reads parts of this package, and no log: pyarrow is brought along by who does.
+# Loaded on demand: the service imports parts of this package that do not need pyarrow.
 __getattr__, __dir__ = later(
     __name__,
     {
@@ -28,5 +28,5 @@ __getattr__, __dir__ = later(
     },
 )
 
-# Where no tool reads it: type checkers and the reference go by the imports above.
+# Set indirectly, so that type checkers and the reference use the imports above.
 globals()["__all__"] = __dir__()

@@ -1,17 +1,16 @@
-"""What rows that pass every check may still have wrong: reported, as no single row proves it.
+"""Warnings about valid rows that look wrong together, although no single row proves an error.
 
-- A decision recorded by several rows of the same position counts several times. It is looked for among
-  the first 131,072 rows of a log (of each part, where parts are read apart), so that memory stays
-  bounded.
-- A name with blanks around it is another name than without.
-- A key that is a number with a fraction is mostly a whole number from a column with gaps.
-- Where no row of all has a reward, or one above 0, it mostly stands in another column. Where all rows have
-  1, or nearly all of lists, they are mostly those that were clicked, or say what was shown.
+- Several rows with the same decision and position count several times. Such duplicates are searched for
+  in the first 131,072 rows of a log (of each part, if parts are read separately), which bounds memory.
+- A name with blanks around it differs from the same name without them.
+- A key that is a number with a fraction usually comes from a column of whole numbers with gaps.
+- If no row has a reward, or none above 0, the rewards are usually in another column. If all rows have
+  reward 1, or nearly all rows of lists, the log usually has clicked rows only, or marks shown arms.
 - Positions of lists count from 0.
-- What learns from a log goes from its first row to the last, which is mostly the latest one;
-  shuffled, or sorted by user, rows go back again and again.
-- Rows of several placements are mostly meant to be judged apart.
-- Where a log names no decisions, but times: if all rows of the same time are alike, they are copies.
+- Policies learn from the first row to the last, so rows should be in order of time; in a shuffled log,
+  or one sorted by user, times often go back.
+- Rows of several placements should usually be evaluated separately.
+- If a log has times but no decision ids, rows that equal others of the same time are usually copies.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Booleans, Ints
 
 LOOKED_AT = 131_072
-"""Rows of a log among which decisions that are recorded twice are looked for."""
+"""Number of rows of a log in which duplicate decisions are searched for."""
 NAMES = ("decision_id", "placement", "key", "arm")
 DECISION, ROW = ("decision_id", "position"), ("timestamp", "key", "arm", "position", "reward")
-"""What no two rows have alike, or else one of them is a copy: the id of a decision, or a time, before all."""
+"""Columns that identify a row, by decision id or by time; rows that agree in all of them are duplicates."""
 LOOKED_INTO = {"placement", *DECISION, *ROW}
 SURELY = 100
-"""So many rows are not alike in all of it by chance, where none is in the time alone."""
+"""Minimum number of rows for warnings about rows that are alike: fewer may be alike by chance."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
 MIXED, COPIED, ONES, NOUGHTS = "mixed", "copied", "ones", "noughts"
 CLICKED, FROM_ONE, BACKWARDS, SHUFFLED = "clicked", "from one", "backwards", "shuffled"
 NEARLY_ALL, OFTEN, MANY = 0.95, 0.05, 1000
-"""Such a share of lists nobody clicks, such a share of rows goes back; so many rows have a click mostly."""
+"""Thresholds: share of rows with a click, share of rows that go back in time, rows without any click."""
 ORDERS = {BACKWARDS, SHUFFLED}
-"""What is doubted of the order of rows."""
+"""Kinds of warnings about the order of rows."""
 SAID = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name, or none",
@@ -76,18 +75,18 @@ REMEDY = {
 
 
 class Doubt(NamedTuple):
-    """Rows of which something is doubted.
+    """A warning about rows that look wrong.
 
     Attributes
     ----------
     kind, column : str
     rows : int
-        How many there are.
+        Number of such rows.
     source : str
     row : int
-        Where the first one stands.
+        Number of the first such row in the source.
     value : object
-        What it has in the column.
+        Value of that row in the column.
     """
 
     kind: str
@@ -105,12 +104,12 @@ class Doubt(NamedTuple):
 
 
 def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
-    """Yield what is doubted of names.
+    """Yield warnings about names: blanks around them, or numbers with fractions.
 
     Parameters
     ----------
     given, texts : mapping
-        Some columns as they were given (Arrow arrays, or lists of JSON values), and as texts.
+        Columns as they were read (Arrow arrays, or lists of JSON values), and the same as texts.
     source : str
     rows : array of int64
         The numbers of the rows there.
@@ -129,12 +128,12 @@ def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, ro
 
 
 def of_rows(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
-    """Yield what is doubted of rewards and times, all of them taken together.
+    """Yield warnings about the rewards of all rows and about the order of their times.
 
     Parameters
     ----------
     columns : mapping
-        Some columns of valid rows, as Arrow arrays.
+        Columns of valid rows, as Arrow arrays.
     source : str
     rows : array of int64
         The numbers of the rows there.
@@ -166,15 +165,15 @@ def _of_rewards(reward: Any, position: Any, source: str, rows: Ints) -> Iterator
 
 
 def telling(found: Iterable[Doubt], kept: int, beyond: bool) -> list[Doubt]:
-    """Return the doubts that so many rows are enough for.
+    """Return the warnings that enough of a log's rows support.
 
     Parameters
     ----------
     found : iterable of Doubt
     kept : int
-        How many rows there are.
+        Number of valid rows.
     beyond : bool
-        Whether others were rejected for their rewards.
+        Whether rows were rejected because their reward is outside [0, 1].
     """
     least = {EMPTY: kept, NOUGHTS: max(kept, 0 if beyond else MANY), CLICKED: max(NEARLY_ALL * kept, SURELY)}
     least |= dict.fromkeys((ONES, BACKWARDS), max(kept, SURELY)) | {SHUFFLED: max(OFTEN * kept, SURELY)}
@@ -200,7 +199,7 @@ def _blanks(array: Any, none: str) -> Booleans | None:
 
 
 class SeenRows:
-    """What rows of a log are, next to those before: of the first ones whether they repeat one of them."""
+    """Compare rows of a log with earlier ones: repeated decisions, placements, positions of lists."""
 
     def __init__(self) -> None:
         self._mixed: list[Doubt] = []
@@ -216,11 +215,11 @@ class SeenRows:
 
     @property
     def full(self) -> bool:
-        """Whether it looks at no more rows."""
+        """True if no further rows are searched for duplicates."""
         return self._rows >= LOOKED_AT
 
     def add(self, columns: Mapping[str, Any], source: str, rows: Ints) -> None:
-        """Take some rows, given as Arrow arrays by name."""
+        """Add the next rows, as Arrow arrays by column name."""
         if "placement" in columns and len(rows):
             self._place(columns["placement"], source, rows)
         by = next((names for names in (DECISION, ROW) if names[0] in columns), ())
@@ -252,14 +251,14 @@ class SeenRows:
             self._mixed.append(Doubt(MIXED, "placement", *found))
 
     def said_of(self, rewards: str) -> str:
-        """Return what a file says of its rewards, without what it says of placements that have no row."""
+        """Return a file's note on the unit of rewards, without placements of which the log has no row."""
         if self._placement is None or self._mixed or self.full:
             return rewards
         mine = f"at {self._placement} "
         return "; ".join(each for each in rewards.split("; ") if each.startswith(mine) or each[:3] != "at ")
 
     def doubts(self) -> Iterator[Doubt]:
-        """Yield what is doubted of them."""
+        """Yield the warnings about the rows added so far."""
         yield from self._mixed
         if self._lists and self._first > 0:
             _, source, rows = self._where[0]
@@ -283,8 +282,8 @@ class SeenRows:
 
 
 def _ascend(ids: Any) -> bool:
-    """Whether each is longer than the one before, or as long and later by the alphabet: none is repeated."""
-    # As the service's are, and numbers that count up; to count others takes twenty times as long.
+    """True if each id is longer than the one before, or as long and later in the alphabet (no repeats)."""
+    # Fast path for ids of the service and for counters; counting other ids takes twenty times as long.
     grown = np.diff(pc.binary_length(ids).to_numpy())
     later = pc.less(ids[:-1], ids[1:]).to_numpy(zero_copy_only=False)
     return bool(((grown > 0) | ((grown == 0) & later)).all())

@@ -1,7 +1,8 @@
-"""Where logs are, and the formats that they have there: Parquet, CSV, JSON lines, each in a stream.
+"""Find the files of a log, and read and write them as Parquet, CSV or JSON lines, in a stream.
 
-Places become files, of a folder, a pattern or a URL. Each format reads names and batches and writes
-batches, in a stream: Parquet, CSV, JSON lines. Last, what folders of other systems look like.
+1. Paths: a folder, a pattern or a URL becomes a list of files.
+2. Formats: each reads column names and batches, and writes batches.
+3. Folder layouts of other systems, and values that CSV has as text.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from tacit.errors import AssumptionWarning, InvalidValue, LogError, meant
 from tacit.logs.rows import Raw, converted, is_text
 from tacit.logs.schema import REWARDS_KEY, SCHEMA, VERSION, VERSION_KEY
 
-# ---- Where logs are: files, folders, patterns, and what pyarrow's file systems know by a URL
+# ---- Paths: files, folders, patterns, and URLs of pyarrow's file systems
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that is known by a URL, such as ``s3://bucket/clicks/part-0.parquet``.
+    """A file with a URL, such as ``s3://bucket/clicks/part-0.parquet``.
 
     Examples
     --------
@@ -56,7 +57,7 @@ class RemoteFile:
         return PurePosixPath(self.name).suffix
 
     def open(self) -> Any:
-        """Open it for reading at any place."""
+        """Open the file for random access."""
         files, path = pyarrow.fs.FileSystem.from_uri(self.url)
         return files.open_input_file(path)
 
@@ -66,12 +67,12 @@ class RemoteFile:
 
 File = Path | RemoteFile
 SURELY_APART = 4096
-"""So many bytes of two files are not alike by chance."""
+"""Size in bytes from which two files with the same content are reported as copies."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 def plain_suffix(path: PurePath | RemoteFile) -> str:
-    """Return the ending that says the format: of compressed text, the one before the last.
+    """Return the suffix that names the format, in lower case; of compressed text, the one before the last.
 
     Examples
     --------
@@ -83,25 +84,25 @@ def plain_suffix(path: PurePath | RemoteFile) -> str:
 
 
 def is_url(place: str | Path) -> bool:
-    """Whether a place is written as a URL."""
+    """True if ``place`` is a URL."""
     return "://" in str(place)
 
 
 def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
-    """Return the files of a place, in the order of their names.
+    """Return the files of a path, folder, pattern or URL, sorted by name.
 
     Parameters
     ----------
     place : str or path
-        A file; a folder, whose files are those below it that end in one of ``suffixes`` and of
-        whose path no part begins with ``.`` or ``_``; a pattern with ``*`` (within a folder's
-        name), for files and folders; or the same as a URL.
+        A file; a folder, from which all files at any depth are taken that end in one of ``suffixes``
+        and of whose path no part begins with ``.`` or ``_``; a pattern with ``*`` (within one name)
+        for files and folders; or any of these as a URL.
     suffixes : sequence of str
 
     Raises
     ------
     LogError
-        If a folder has no such file, nothing fits a pattern, or a URL leads nowhere.
+        If a folder has no such file, no file matches a pattern, or a URL does not exist.
     """
     if is_url(place):
         return list(_remote(str(place), suffixes))
@@ -120,14 +121,14 @@ def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
 
 
 def files_of(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File]:
-    """Return the files of some places, one after the other; warn of one that is a copy of another.
+    """Return the files of all places, in order; warn of a file that is a copy of another.
 
     Raises
     ------
     LogError
-        As :func:`files_at`.
+        As :func:`find_files`.
     InvalidValue
-        If a file is there twice.
+        If a file occurs twice.
     """
     files = [file for place in places for file in files_at(place, suffixes)]
     each_once(files)
@@ -147,7 +148,7 @@ def files_of(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File
 
 
 def each_once(places: Iterable[Any]) -> None:
-    """Refuse a place that is there twice, be it called in two ways."""
+    """Raise InvalidValue if a place occurs twice, possibly by two spellings of its path."""
     seen = set()
     for place in places:
         known = place if isinstance(place, RemoteFile) or is_url(place) else Path(place).resolve()
@@ -212,7 +213,7 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
 
 
 def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path, or a folder that it lies in, fits a pattern."""
+    """True if a path, or a folder above it, matches a pattern."""
     return len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern))
 
 
@@ -222,10 +223,10 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 JSON_LINES_LOOKED_AT = 1000
 LONGEST_LINE = 16 * 2**20
-"""Bytes of a line; of a longer one only the beginning is kept, and it is no row and no event."""
+"""Most bytes of a line; a longer line is cut to its beginning and is neither a row nor an event."""
 KEPT_OF_LONGER = 1000
 CUT = "…\n".encode()
-"""What ends a line that was cut."""
+"""End of a line that was cut."""
 UTF_16 = "in UTF-16; save it in UTF-8"
 GZIP = b"\x1f\x8b"
 SIGNS = {
@@ -233,7 +234,7 @@ SIGNS = {
     b"PK\x03\x04": "a workbook or a zip file; give what is in it, saved as CSV",
     b"PAR1": "Parquet; say so with format='parquet' (--format parquet)",
 } | dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), UTF_16)
-"""What files begin with that are no text in UTF-8."""
+"""First bytes of files that are not text in UTF-8, and their description in errors."""
 DELIMITERS = ",;\t|"
 
 
@@ -243,16 +244,16 @@ class Format(NamedTuple):
     Attributes
     ----------
     suffixes : tuple of str
-        The endings of its files' names.
+        Suffixes of its files.
     names : function
         From a file to the names of its columns.
     read : function
         From a file, names of columns and a number of rows to batches of at most so many rows.
     write : function
-        Writes batches of the schema to an open file; where it can, with what is said of their rewards.
+        Writes batches of the schema, and if the format can store it a note on the unit of rewards, to an
+        open file.
     sparse : bool
-        Whether a row leaves out columns in which it has nothing, so that ``names`` may not
-        know them all.
+        Whether rows omit columns without a value, so that ``names`` may not list all of them.
     """
 
     suffixes: tuple[str, ...]
@@ -263,12 +264,12 @@ class Format(NamedTuple):
 
 
 def format_of(path: File, name: str | None = None) -> str:
-    """Return the name of a file's format, by ``name`` if given, else by the file's suffix.
+    """Return a file's format: ``name`` if it is not None, else the format of the file's suffix.
 
     Raises
     ------
     InvalidValue
-        If there is no such format, the suffix does not say one, or it is not read by a URL.
+        If there is no such format, the suffix names none, or the format cannot be read from a URL.
     """
     suffix = plain_suffix(path)
     found = next((known for known, form in FORMATS.items() if suffix in form.suffixes), None)
@@ -286,7 +287,7 @@ def format_of(path: File, name: str | None = None) -> str:
 
 
 def suffixes_of(format: str | None) -> list[str]:
-    """Return the endings of the files that a folder is looked through for."""
+    """Return the suffixes of a format's files; those of all formats if it is None."""
     known = FORMATS if format is None else {format: FORMATS[format_of(Path(), format)]}
     return [suffix for form in known.values() for suffix in form.suffixes]
 
@@ -295,7 +296,7 @@ def suffixes_of(format: str | None) -> list[str]:
 
 
 def parquet_file(file: File, **options: Any) -> Any:
-    """Open a Parquet file, wherever it is."""
+    """Open a local or remote Parquet file."""
     source = file.open() if isinstance(file, RemoteFile) else file
     return pyarrow.parquet.ParquetFile(source, **options)
 
@@ -322,7 +323,7 @@ def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator
 
 
 def rewards_of(path: Any) -> str:
-    """Return what a Parquet file says of its rewards."""
+    """Return the note on the unit of rewards in a Parquet file's metadata, or an empty text."""
     with parquet_file(path) as file:
         said: bytes = (file.schema_arrow.metadata or {}).get(REWARDS_KEY, b"")
     return said.decode(errors="replace")
@@ -339,21 +340,21 @@ def _write_parquet(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None
 
 
 def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]) -> Any:
-    """Open a CSV file; rows with too many or too few fields go to ``malformed``."""
+    """Open a CSV file; append number and text of rows with too many or too few fields to ``malformed``."""
 
     def skip(row: Any) -> str:
-        # The header counts there, not here.
+        # pyarrow counts the header as row 1.
         malformed.append((row.number - 1, row.text))
         return "skip"
 
     return pyarrow.csv.open_csv(
         path,
-        # Only a reader without threads knows the numbers of malformed rows.
+        # Only a reader without threads reports the numbers of malformed rows.
         read_options=pyarrow.csv.ReadOptions(use_threads=False),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter=delimiter_of(path), newlines_in_values=True, invalid_row_handler=skip
         ),
-        # As bytes, so that one row that is not UTF-8 does not spoil a block.
+        # Bytes, so that a row that is not UTF-8 does not invalidate its whole block.
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=list(names),
             column_types=dict.fromkeys(names, pa.binary()),
@@ -366,7 +367,7 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
 
 
 def _stream_of(path: Path) -> Any:
-    """Open a file of text, which may be compressed; refuse one that its first bytes say to be none."""
+    """Open a text file, which may be compressed; refuse a file whose first bytes are not text."""
     with path.open("rb") as file:
         first = file.read(4)
     for sign, what in SIGNS.items():
@@ -378,7 +379,7 @@ def _stream_of(path: Path) -> Any:
 
 
 def delimiter_of(path: Path) -> str:
-    """Return what stands most often between the names of the header: a comma, if that is a tie."""
+    """Return the delimiter that occurs most often in the header, outside quotes; a comma on a tie."""
     with _stream_of(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
     bare = "".join(header.split('"')[::2])
@@ -386,7 +387,7 @@ def delimiter_of(path: Path) -> str:
 
 
 def header_hint(names: Sequence[str]) -> str:
-    """Return the advice that a file has no header, or is no table, if its columns are called like values."""
+    """Return a hint that a file lacks a header or is no table, if its column names look like values."""
     if names and names[0].lstrip().startswith("{"):
         return " (it is JSON lines: say so with format='json' (--format json))"
     values = [name for name in names if name[:1].isdigit() or name.startswith(("[", "-", "."))]
@@ -407,7 +408,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
         for block in reader:
             for start in range(0, len(block), batch_rows):
                 batch = block.slice(start, batch_rows)
-                # The parser may be ahead of the rows it gave, and so may be ``malformed``.
+                # The parser reads ahead, so ``malformed`` may have rows beyond this batch.
                 skipped = np.array([row for row, _ in malformed], np.int64)
                 span = np.arange(first, first + len(batch) + len(skipped))
                 rows = np.setdiff1d(span, skipped)[: len(batch)]
@@ -457,7 +458,7 @@ def _csv_column(values: Any) -> Any:
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a line; None if it is none, or holds text that is not Unicode."""
+    """Return the JSON object of a line; None if it is no object, or has text that is not Unicode."""
     try:
         value = json.loads(line.decode("utf-8-sig"))
         if b"\\ud" in line.lower():
@@ -469,7 +470,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def lines_of(path: Path) -> Iterator[Iterator[bytes]]:
-    """Open a file of text by its lines; of one that is too long only the beginning is kept, no JSON."""
+    """Open a text file as an iterator of lines; a line that is too long is cut, so it is no JSON."""
     with io.BufferedReader(_stream_of(path)) as file:
         yield _bounded_lines(file)
 
@@ -485,7 +486,7 @@ def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
-    """Return the next lines: at most so many, and fewer where they are long."""
+    """Return the next lines: at most ``most``, or fewer if they are long."""
     block, size = [], 0
     for line in lines:
         block.append(line)
@@ -542,7 +543,7 @@ FORMATS = {
 }
 
 
-# ---- What other systems write
+# ---- Folder layouts of other systems
 
 
 class FolderLayout(NamedTuple):
@@ -551,11 +552,11 @@ class FolderLayout(NamedTuple):
     Attributes
     ----------
     name : str
-        How it is asked for in place of a file format.
+        The layout's name in the option ``format``.
     recognises : function
-        From a folder to whether it has this layout.
+        True for a path that has this layout.
     open : function
-        From places, columns and the other options of :func:`read_log` to a reader.
+        Returns a reader, given places, columns and the other options of :func:`read_log`.
     """
 
     name: str
@@ -563,14 +564,14 @@ class FolderLayout(NamedTuple):
     open: Callable[..., Any]
 
 
-# ---- What values say that a format has as text
+# ---- Values that CSV has as text
 
 TRUTHS = {"true": True, "false": False, "1": True, "0": False}
-"""How text says whether something is so."""
+"""Texts of booleans."""
 
 
 def as_said(column: Any, format: str) -> list[Any]:
-    """Return a column's values; of CSV, where all is text, numbers and truths if all of them are.
+    """Return a column's values; CSV texts become numbers or booleans if all of them can be read so.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Vectors of the items that a log names: a table beside it, joined by id, and by time where they change."""
+"""Vectors of the items in a log: a separate table, joined by id, and by time if vectors change."""
 
-# 1. A table with vectors, in batches: ids and lists of numbers, perhaps segments and times.
-# 2. ``ItemTable``: a vector by id and, where vectors change, by the time of the row that asks for it.
-# 3. ``items_of``: the table with which a log was opened.
+# 1. ``item_batches``: ids, vectors, and optional segments and times of a table, in batches.
+# 2. ``ItemTable``: looks up a vector by id and, if vectors change, by the time of the log's row.
+# 3. ``get_items``: the table with which a log was opened.
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BATCH = 8192
 
 
 class ItemBatch(NamedTuple):
-    """Some items of a table: arrays of Arrow, but for the vectors, shape (items, dim)."""
+    """A batch of a table's items: Arrow arrays, and vectors of shape (items, dim)."""
 
     ids: Any
     vectors: Singles
@@ -43,12 +43,12 @@ class ItemBatch(NamedTuple):
 
 
 def item_batches(given: Any) -> Iterator[ItemBatch]:
-    """Yield the items of a table, or of a file with one, in batches.
+    """Yield the items of a table, or of a file that holds it, in batches.
 
     Raises
     ------
     InvalidValue
-        If it is none, or lacks a column, or a row has no vector as long as the others.
+        If it is no table, a column is missing, or vectors have different lengths.
     LogError
         If the file cannot be read.
     """
@@ -91,7 +91,13 @@ def _columns(names: Any, where: str) -> list[str]:
 
 
 def _matrix(lists: Any) -> Singles:
-    """Return lists of numbers as an array, with NaN for its only number where they are none."""
+    """Return a column of lists of equal length as an array of shape (rows, length).
+
+    Raises
+    ------
+    InvalidValue
+        If the column does not hold lists of finite numbers, all of the same length.
+    """
     lists = pa.array(lists) if isinstance(lists, list) else lists
     try:
         if not pa.types.is_fixed_size_list(lists.type):
@@ -112,24 +118,24 @@ def _matrix(lists: Any) -> Singles:
 
 
 class ItemTable:
-    """Vectors of items by id, and by time where the table says from when each holds.
+    """Vectors of items by id and, if the table has a column ``from``, by the time from which each is valid.
 
     Parameters
     ----------
     given : path, or table
-        With the columns ``id`` and ``vector``, and perhaps ``from``.
+        With the columns ``id``, ``vector`` and optionally ``from``.
 
     Attributes
     ----------
     dim : int
-        Numbers of a vector.
+        Length of a vector.
     dated : bool
-        Whether vectors hold from times on.
+        Whether the table has the column ``from``.
 
     Raises
     ------
     InvalidValue
-        If it is no such table, has an id twice, or twice from the same time on.
+        If it is no such table, or an id occurs twice, or twice with the same time.
 
     Examples
     --------
@@ -161,19 +167,19 @@ class ItemTable:
 
     @classmethod
     def of(cls, given: Any) -> ItemTable | None:
-        """Return a table, if any is given."""
+        """Return an ItemTable of a table or path, or None for None."""
         return given if given is None or isinstance(given, ItemTable) else cls(given)
 
     def _keys(self, codes: Ints, places: Ints) -> Ints:
         return codes * len(self._times) + places
 
     def codes(self, ids: Any, where: str) -> Ints:
-        """Return the numbers of items, given an array of text.
+        """Return the item number of each id in an array of text.
 
         Raises
         ------
         UnknownName
-            If one is not there; the error begins with ``where``.
+            If the table has no such id; the error begins with ``where``.
         """
         codes = pc.index_in(ids.cast(pa.string()), value_set=self._names)
         if codes.null_count:
@@ -182,12 +188,12 @@ class ItemTable:
         return np.asarray(codes.to_numpy(), np.int64)
 
     def rows(self, known: Ints, times: Any, where: str) -> Ints:
-        """Return where items stand in the table, by their numbers, and by their times where it has some.
+        """Return the table's rows for items by number, valid at the given times if the table has times.
 
         Raises
         ------
         UnknownName
-            If one was not there by its time; the error begins with ``where``.
+            If an item has no vector yet at its time; the error begins with ``where``.
         """
         if not self.dated:
             return known
@@ -203,7 +209,7 @@ class ItemTable:
         return at
 
     def vectors(self, rows: Ints) -> Floats:
-        """Return the vectors in some rows of the table."""
+        """Return the vectors in the given rows of the table."""
         return self._vectors[rows].astype(np.float64)
 
 
@@ -212,7 +218,7 @@ def _microseconds(times: Any) -> Ints:
 
 
 def items_of(log: Any) -> ItemTable | None:
-    """Return the table of items that a log, or a part of one, was opened with."""
+    """Return the table of items with which a log, or the log of a part, was opened; None without one."""
     while isinstance(log, LogPart | KeyShard):
         log = log.log
     return log.items if isinstance(log, LogReader) else None

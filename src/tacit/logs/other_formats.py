@@ -1,7 +1,7 @@
-"""Logs in the layouts of others: Vowpal Wabbit's decisions, the Open Bandit Dataset."""
+"""Read logs in formats of other systems: Vowpal Wabbit's dsjson and the Open Bandit Dataset."""
 
-# Vowpal Wabbit's dsjson first, line by line; then the Open Bandit Dataset, a folder of files. Each says how
-# it is recognised, and how its rows become columns of the schema.
+# Vowpal Wabbit's dsjson first, line by line; then the Open Bandit Dataset, a folder of files. Each has a test
+# that recognises it and a conversion of its rows to columns of the schema.
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, reading
 from tacit.logs.rows import converted
 from tacit.logs.schema import SCHEMA
 
-# ---- Vowpal Wabbit's log of decisions (dsjson): one JSON object a line, a decision each
+# ---- Vowpal Wabbit's log of decisions (dsjson): one decision per line, as a JSON object
 #
 # ==================== ===========================================================
-# column               of the line
+# column               taken from
 # ==================== ===========================================================
 # timestamp            ``Timestamp``, to the microsecond
 # decision_id          ``EventId``
@@ -31,7 +31,7 @@ from tacit.logs.schema import SCHEMA
 # arm                  the action ``_label_Action``, which counts from 1
 # propensity           ``_label_probability``
 # reward               minus ``_label_cost``, which must be in [−1, 0]
-# key                  ``default``, or where ``columns`` says, such as
+# key                  ``default``, or the path in ``columns``, such as
 #                      ``{"key": "c.User.country"}``
 # ==================== ===========================================================
 
@@ -42,15 +42,15 @@ KEY, PLACEMENT = "default", "vowpal-wabbit"
 
 
 class DsjsonLines:
-    """Decisions of files, as record batches; read anew at each iteration.
+    """Decisions of dsjson files as record batches; each iteration reads the files again.
 
     Parameters
     ----------
     files : sequence of path
     key : str or None
-        Where the key is, with dots between names.
+        Path of the key in the JSON object, with dots between names; None for the constant key.
     rows : int
-        Of a batch, at most.
+        Most rows of a batch.
     """
 
     def __init__(self, files: Sequence[Path], key: str | None, rows: int) -> None:
@@ -66,7 +66,7 @@ class DsjsonLines:
                     yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def _row(self, line: str) -> dict[str, Any]:
-        """Return a line's decision; of one that is none, nothing, so that its row is rejected."""
+        """Return the columns of a line's decision; all None if malformed, so that the row is rejected."""
         try:
             record = json.loads(line)
             shown, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
@@ -85,7 +85,7 @@ class DsjsonLines:
 
 
 def _name(place: int, action: Any) -> str:
-    """Return what an action is called."""
+    """Return an action's name: its tag, its id, or its number."""
     for name in NAMES:
         if isinstance(action, dict) and isinstance(action.get(name), str | int):
             return str(action[name])
@@ -93,20 +93,20 @@ def _name(place: int, action: Any) -> str:
 
 
 def _time(text: Any) -> str:
-    """Return a time without what is finer than a microsecond."""
+    """Return a time text cut to microseconds."""
     whole, dot, fraction = str(text).rstrip("Z").partition(".")
     return f"{whole}{dot}{fraction[:6]}Z"
 
 
 def _at(record: Any, path: str) -> str | None:
-    """Return what stands at a path, as text; nothing if nothing does."""
+    """Return the value at a dotted path as text; None if there is none."""
     for name in path.split("."):
         record = record.get(name) if isinstance(record, dict) else None
     return None if record is None else str(record)
 
 
 def is_dsjson(place: Path) -> bool:
-    """Whether a file, or all that a folder holds, is such a log by its suffix."""
+    """True if a file, or every file of a folder, has the suffix of dsjson."""
     if place.is_dir():
         files = [file for file in place.iterdir() if file.is_file()]
         return bool(files) and all(file.suffix == SUFFIX for file in files)
@@ -135,8 +135,8 @@ DSJSON = FolderLayout(FORMAT, is_dsjson, _opened)
 
 # ---- The Open Bandit Dataset (Saito, Aihara, Matsutani, Narita 2021), in its folder layout
 #
-# A folder ``POLICY/CAMPAIGN`` holds ``CAMPAIGN.csv``, one impression a row, and perhaps
-# ``item_context.csv``, one item a row.
+# A folder ``POLICY/CAMPAIGN`` holds ``CAMPAIGN.csv``, one impression per row, and optionally
+# ``item_context.csv``, one item per row.
 
 
 COLUMNS = {"decision_id": "", "arm": "item_id", "propensity": "propensity_score", "reward": "click"}
@@ -148,7 +148,7 @@ def _impressions(folder: Path) -> Path:
 
 
 def is_open_bandit(folder: Path) -> bool:
-    """Whether ``folder`` has the layout of the Open Bandit Dataset."""
+    """True if ``folder`` has the layout of the Open Bandit Dataset."""
     file = _impressions(folder)
     if not file.is_file():
         return False
@@ -167,19 +167,19 @@ def read_open_bandit(
 ) -> LogReader:
     """Open a folder of the Open Bandit Dataset as a click log.
 
-    An item is an arm, by its id; on offer in each row are all items of ``item_context.csv``,
-    or, without that file, all that the log shows. The decision's id is the number in the first
+    Arms are items, named by their ids; each row offers all items of ``item_context.csv``, or,
+    without that file, all items that the log shows. The decision's id is the number in the first
     column, the placement is the campaign (the folder's name), and the policy is the name of
-    the folder above.
+    the parent folder.
 
     Parameters
     ----------
     folder : path
         Such as ``open_bandit/random/men``.
     key : {"campaign", "position"}
-        What learns on its own: the whole campaign, or each position on the page.
+        The key, for which a policy learns separately: the campaign, or the position on the page.
     columns, constants, strict, batch_rows
-        As for :func:`read_log`; they come before what is said above.
+        As for :func:`read_log`; they override the columns and constants above.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def read_open_bandit(
     Raises
     ------
     LogError
-        If the folder has not that layout.
+        If the folder does not have that layout.
     InvalidValue
         If an option is wrong.
     """
@@ -214,7 +214,7 @@ def read_open_bandit(
 
 
 def _items(file: Path) -> list[str]:
-    """Return the distinct items of a file in the order of their appearance."""
+    """Return the distinct items of a file, in order of first appearance."""
     items: dict[str, None] = {}
     with reading(file, "csv"):
         for raw in FORMATS["csv"].read(file, ["item_id"], BATCH_ROWS):

@@ -1,4 +1,4 @@
-"""Parts of a log that can be read on their own: stretches of row groups, shards of keys, and whole lists."""
+"""Split a log for separate reading: into ranges of row groups, shards of keys, and whole lists."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tacit.logs.reader import Frame, LogFile, LogReader, reading
 from tacit.logs.rows import Chunk
 
 ROWS_A_PART = 4_000_000
-"""How many rows a part has, if its log can be cut there."""
+"""Rows of a part, if the log can be cut there."""
 PARTS = 2048
-"""The most parts that a log is cut into; those of longer logs have more rows."""
+"""Most parts of a log; the parts of a longer log have more rows."""
 SORTED_ROWS = 65_536
-"""How many rows of a log that was sorted are given away at once."""
+"""Rows of a batch of a sorted log."""
 
 
 class LogPart(NamedTuple):
-    """A stretch of a log.
+    """A range of consecutive rows of a log.
 
     Attributes
     ----------
     log : LogReader
-        Of the files that it lies in.
+        Reader of the files that the part covers.
     groups : tuple of (int, int) or None
-        Per file the first of its row groups and the one after the last; None for a whole file.
+        Per file the range of row groups, with the end excluded; None for a whole file.
     rows : int
-        As far as the files say; 0 if they do not.
+        Number of rows; 0 if the files do not record it.
     """
 
     log: LogReader
@@ -53,18 +53,17 @@ class _Piece(NamedTuple):
 
 
 def parts_of(log: LogReader, rows: int = ROWS_A_PART, *, whole: bool = False) -> list[LogPart]:
-    """Return a log cut into consecutive parts; where, depends on the log alone.
+    """Return a log cut into consecutive parts; the cuts depend on the log alone.
 
-    Parquet is cut between row groups. CSV and JSON lines are only cut between files, and no two
-    of these files are in one part.
+    Parquet is cut between row groups. Each file of CSV or JSON lines is a part of its own.
 
     Parameters
     ----------
     log : LogReader
     rows : int, default 4,000,000
-        A part is closed as soon as it has so many.
+        A part ends as soon as it has this many rows.
     whole : bool, default False
-        Whether files must not be cut.
+        Whether files are kept whole.
     """
     pieces = [piece for file in log.files for piece in _pieces(file)]
     size = max(rows, -(-sum(piece.rows for piece in pieces) // PARTS))
@@ -105,13 +104,14 @@ def _joined(log: LogReader, pieces: list[_Piece]) -> LogPart:
 
 
 class KeyShard(NamedTuple):
-    """The rows of a log whose keys are a shard's; a placement's keys are its own.
+    """The rows of a log whose keys belong to one shard.
 
     Attributes
     ----------
     log : LogReader
     shard, shards : int
-        Which of how many; a hash of placement and key decides, the same on every machine.
+        The shard's number, and the number of shards. A hash of placement and key, the same on every
+        machine, assigns rows to shards.
     """
 
     log: LogReader
@@ -119,7 +119,7 @@ class KeyShard(NamedTuple):
     shards: int
 
     def of(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Yield the rows of some chunks that are the shard's."""
+        """Yield the rows of the given chunks that belong to the shard."""
         for chunk in chunks:
             mine = shards_of(chunk.batch["placement"], chunk.batch["key"], self.shards) == self.shard
             if mine.any():
@@ -127,7 +127,7 @@ class KeyShard(NamedTuple):
 
 
 def shards_of(placements: Any, keys: Any, shards: int) -> Ints:
-    """Return the shard of each row, given its columns of placements and keys.
+    """Return the shard number of each row, by a hash of its placement and key.
 
     Examples
     --------
@@ -150,11 +150,11 @@ def _encoded(column: Any) -> Any:
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
-# ---- Rows of a click log as whole lists: the rows of one decision, which stand together
+# ---- Whole lists: the consecutive rows of one decision
 
 
 def beginnings(ids: Any) -> Booleans:
-    """Return for each row whether it is of another decision than the row before."""
+    """Return a mask of the rows whose decision differs from that of the row before."""
     ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) else ids
     starts = np.ones(len(ids), np.bool_)
     starts[1:] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
@@ -162,12 +162,12 @@ def beginnings(ids: Any) -> Booleans:
 
 
 def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield the rows of some chunks, cut only between decisions.
+    """Yield the rows of the given chunks, cut only between decisions.
 
     Raises
     ------
     UnfitLog
-        If rows of one decision stand apart, as far as so many of the first rows tell as are looked at.
+        If rows of one decision are not consecutive; only the first 131,072 rows are checked.
     """
     held: Chunk | None = None
     known: dict[str, tuple[int, set[int]]] = {}
@@ -187,7 +187,13 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _together(chunk: Chunk, known: dict[str, tuple[int, set[int]]] | None) -> Chunk:
-    """Return the lists, having noted where each begins, and at which positions it has rows."""
+    """Record the first row and the positions of each list in ``positions_by_id``; return the chunk.
+
+    Raises
+    ------
+    UnfitLog
+        If a decision comes again, with positions that it did not have before.
+    """
     if known is None or "position" not in chunk.batch.schema.names:
         return chunk
     starts = np.flatnonzero(beginnings(chunk.batch["decision_id"]))
@@ -195,7 +201,7 @@ def _together(chunk: Chunk, known: dict[str, tuple[int, set[int]]] | None) -> Ch
     places = chunk.batch["position"].to_pylist()
     for name, start, stop in zip(ids, starts.tolist(), [*starts[1:].tolist(), len(places)], strict=True):
         first, before = known.setdefault(name, (int(chunk.rows[start]), set()))
-        # An id that counts anew, as in another file, is of another list, and has its positions again.
+        # An id that is used again, as in another file, names another list, whose positions start again.
         if before and before.isdisjoint(places[start:stop]):
             raise UnfitLog(
                 f"{chunk.where(start)}: decision_id: {name!r} comes again, after row {first} and others; put "
@@ -213,7 +219,7 @@ def _joined_chunks(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
-    """Return whether no row is earlier than one before it, and the latest time, in microseconds."""
+    """Return whether times never decrease, starting from ``latest``, and the last time, in microseconds."""
     if "timestamp" not in chunk.batch.schema.names or not len(chunk.rows):
         return True, latest
     times = _times_of(chunk)
@@ -221,9 +227,10 @@ def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
 
 
 def sort_by_time(chunks: Iterator[Chunk], listed: bool) -> Iterator[Chunk]:
-    """Yield all rows by time, the rows of a list together; rows of equal times stay as they are.
+    """Yield all rows sorted by time, the rows of a list together; rows of equal times keep their order.
 
-    They are held in memory. Of several files errors name the last, and the row in its own one.
+    All rows are held in memory. If there are several files, errors name the last one, and the row's
+    number in its own file.
     """
     filled = [chunk for chunk in chunks if len(chunk.rows)]
     if not filled:

@@ -1,8 +1,9 @@
-"""Reading click logs: files or tables in memory in, validated record batches out, in constant memory.
+"""Read click logs from files or tables in memory as validated record batches, in constant memory.
 
-A :class:`LogReader` is asked for batches, as often as one likes. Below it, what it does to a batch before
-rows are checked: columns get the schema's names, constants are put in, contexts become numbers, and what is
-left over is named.
+1. ``Frame``: a log in memory.
+2. ``LogReader``: yields the batches of a log; it can be iterated several times.
+3. Steps before rows are checked: columns get the schema's names, constants are filled in, contexts
+   become numbers, decisions without an id are numbered.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tacit.policies.context import (
     schema_text,
 )
 
-# ---- A log in memory: a table or record batches, read as a file is
+# ---- A log in memory: a table or record batches, with the interface of a file
 
 
 class Frame:
@@ -48,17 +49,17 @@ class Frame:
     Parameters
     ----------
     data : table, or iterable of pyarrow.RecordBatch
-        A table is what :mod:`tacit.frames` takes.
+        A table of any kind that :mod:`tacit.frames` reads.
 
     Attributes
     ----------
     once : bool
-        Whether it can be read only once, as a stream can.
+        Whether it is a stream, which can be read only once.
 
     Raises
     ------
     InvalidValue
-        If it is none.
+        If ``data`` is neither.
 
     Examples
     --------
@@ -82,7 +83,7 @@ class Frame:
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """Names of the columns."""
         if is_frame(self._data):
             return frame_names(self._data)
         rest = iter(self._data)
@@ -92,12 +93,12 @@ class Frame:
         return [] if first is None else list(_checked(first).schema.names)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
-        """Yield the columns of these names, in batches of at most so many rows.
+        """Yield the named columns, in batches of at most ``rows`` rows.
 
         Raises
         ------
         LogError
-            If it is a stream that has been read, or Arrow knows no type for a column.
+            If a stream has been read before, or Arrow has no type for a column.
         """
         if self.once and self._read:
             raise LogError(
@@ -130,7 +131,7 @@ def _checked(batch: Any) -> Any:
 
 
 def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
-    """Yield the rows of a log in memory, as the formats of files do."""
+    """Yield the rows of a log in memory, as file formats do."""
     first = 1
     for batch in frame.batches(names, batch_rows):
         rows = np.arange(first, first + len(batch))
@@ -143,17 +144,17 @@ def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[
 BATCH_ROWS = 65_536
 MEMORY = "table"
 NUMBERED = "decision_id"
-"""Where a log does not name its decisions, each row is one, and its number names it."""
+"""Column of decision ids; without it each row is a decision, named by the row's number."""
 CONTEXT = "context"
 APART = ("team", "click", "outcome", "left", "right", "arm", "reward", "propensity", "position")
-"""What no column can be two of."""
+"""Roles of which a column can have only one."""
 OUTCOME = ("arm", "reward", "propensity", "position_propensity", "decision_id", "timestamp")
 USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement", "key": checks.ONLY_KEY}
-"""What else a log need not say: no estimate depends on it, or, of the key, all rows are of one."""
+"""Values of optional columns: no estimate depends on them; without keys, all rows have the same key."""
 
 
 class LogFile(NamedTuple):
-    """A file of a log, its format, and which of its columns serves as which of the schema's."""
+    """A file of a log, its format, and its column for each column of the schema."""
 
     path: File | Frame
     format: str
@@ -162,17 +163,17 @@ class LogFile(NamedTuple):
 
     @property
     def looked_into(self) -> dict[str, str]:
-        """The columns by which rows are doubted next to others."""
+        """Columns by which rows are compared with earlier rows, for data warnings."""
         apart = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
         return {name: self.columns[name] for name in LOOKED_INTO & self.columns.keys() - apart}
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[Raw]:
-        """Yield some of its columns, by their names in the file, so many rows at a time.
+        """Yield columns of the file, by their names in it, in batches of ``rows`` rows.
 
         Raises
         ------
         LogError
-            If it cannot be read, or several are called so.
+            If the file cannot be read, or several columns have the same name.
         """
         if twice := next((name for name in columns if self.names.count(name) > 1), None):
             remedy = "each column needs a name of its own; leave one out"
@@ -185,29 +186,29 @@ class LogFile(NamedTuple):
 
 
 class LogReader:
-    """A click log; iterating gives record batches in the schema, all rows valid, or an error if none is.
+    """A click log; iteration yields record batches of valid rows, and fails if no row is valid.
 
-    It can be iterated many times and opens its files anew each time. At any moment it holds
-    one batch (of Parquet at most a row group besides, of CSV some 32 MiB read ahead), whatever
-    the log's size. Made by :func:`read_log` and :func:`read_open_bandit`.
+    It can be iterated several times and opens its files again each time. It holds one batch in
+    memory (and at most a row group of Parquet, or 32 MiB of CSV read ahead), whatever the log's
+    size. Returned by :func:`read_log` and :func:`read_open_bandit`.
 
     Parameters
     ----------
     files : sequence of path, or of Frame
         Read one after the other.
     format : str, optional
-        ``"parquet"``, ``"csv"`` or ``"json"``; by default each file's suffix says it.
+        ``"parquet"``, ``"csv"`` or ``"json"``; by default that of each file's suffix.
     columns, constants, strict, batch_rows, time_unit
         As for :func:`read_log`.
 
     Attributes
     ----------
     report : LogReport
-        What became of the rows that the latest iteration has read so far.
+        Counts of valid and rejected rows of the latest iteration, so far.
     files, constants, strict, batch_rows, time_unit
-        What it was made of, checked.
+        The validated parameters.
     items : ItemTable or None
-        Vectors of the items that it names.
+        Vectors of the log's items.
     """
 
     items: Any = None
@@ -243,7 +244,7 @@ class LogReader:
         if self.one_key and any("key" in file.columns for file in self.files):
             raise LogError(absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
         self.rewards = next((rewards_of(file.path) for file in self.files if file.format == "parquet"), "")
-        # Of a part, another one may have rewards.
+        # For the whole log: a part without rewards may belong to a log that has some.
         named = [file.columns for file in self.files if file.names]
         self.unrewarded = bool(named) and not any("reward" in {*self.constants, *each} for each in named)
         if context is not None:
@@ -269,7 +270,7 @@ class LogReader:
         return file._replace(columns=columns)
 
     def _take_context(self, given: Any) -> None:
-        """Let columns of the files make the context: numbers, or what a schema says of each."""
+        """Build contexts of the files' columns: of numbers, or of fields that a schema declares."""
         if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
             names, self._schema = list(given), None
         else:
@@ -279,14 +280,14 @@ class LogReader:
         self._made_of = names
 
     def with_context(self, schema: Declared) -> LogReader:
-        """Return the log with the contexts that a schema makes of its columns; as it is if it has contexts.
+        """Return the log with contexts built of its columns by a schema; unchanged if it has contexts.
 
-        Columns that were to make the context by themselves are what the schema says of them.
+        If the log names the same columns for its context, without a schema, this schema is applied to them.
 
         Raises
         ------
         LogError
-            If a file has no such column, or the log was read with other fields.
+            If a file lacks a column, or the log was opened with other fields.
         """
         if not schema or self._schema == schema:
             return self
@@ -308,12 +309,12 @@ class LogReader:
 
     @property
     def contexts(self) -> list[str]:
-        """The columns that make contexts; of a stream that is read once, only those that were named."""
+        """Columns of which contexts are built; of a stream, only columns named when it was opened."""
         column = self.files[0].columns.get(CONTEXT) if self.files and not self.once else None
         return self._made_of or ([column] if column and self.holds_lists(column) else [])
 
     def without_context(self) -> LogReader:
-        """Return the log without its contexts, for those who ask for nothing of them."""
+        """Return the log without its contexts, which then are neither read nor checked."""
         found = copy.copy(self)
         parts = {CONTEXT, *self.made_of}
         found._made_of, found._schema, found._structs = [], None, False
@@ -326,16 +327,16 @@ class LogReader:
         return found
 
     def schema_of(self, columns: Sequence[str], first: int = FIRST) -> dict[str, str | list[str]]:
-        """Return the schema that the first rows of some columns suggest; see :func:`tacit.schema_of`.
+        """Return the schema that the first rows of the columns suggest; see :func:`tacit.schema_of`.
 
-        The same log gives the same schema. Of CSV, text is read as what it says.
+        The same log always gives the same schema. Texts of CSV are read as numbers or booleans if possible.
 
         Raises
         ------
         LogError
             If a file has no such column.
         InvalidValue
-            If a column is missing in all rows, or holds what no schema knows.
+            If a column is empty in all rows, or has values that no schema can describe.
 
         Examples
         --------
@@ -346,13 +347,13 @@ class LogReader:
         return schema_of(list(islice(self._rows_of(columns, first), first)), first)
 
     def holds_lists(self, column: str) -> bool:
-        """Whether a column's first value is a list of numbers, in text as JSON: a context as it is."""
+        """True if a column's first value is a list, or text of a JSON list: a ready-made context."""
         first = self._first_of({column})
         return isinstance(first, list) or (isinstance(first, str) and first.lstrip().startswith("["))
 
     def _first_of(self, columns: Collection[str]) -> Any:
-        """Return the first value of the only one of some columns; None if there is not one, or no row."""
-        # Others' layouts are read by readers of their own.
+        """Return the first value of a single column; None for several columns, a stream, or no rows."""
+        # Layouts of other systems have readers of their own.
         foreign = any(file.format not in {*FORMATS, MEMORY} for file in self.files)
         if len(columns) != 1 or self.once or foreign:
             return None
@@ -368,27 +369,27 @@ class LogReader:
 
     @property
     def numbered(self) -> bool:
-        """Whether it does not name its decisions."""
+        """True if the log does not name its decisions."""
         named = all(NUMBERED in file.columns for file in self.files)
         return not named and NUMBERED not in self.constants
 
     @property
     def once(self) -> bool:
-        """Whether it can be read only once."""
+        """True if the log can be read only once."""
         return any(isinstance(file.path, Frame) and file.path.once for file in self.files)
 
     def by(self, column: str) -> LogReader:
-        """Return the log with a column of its files as ``segment``, besides those of the schema.
+        """Return the log with a column of its files as the additional column ``segment``.
 
         Parameters
         ----------
         column : str
-            As the files call it, or as the schema does.
+            Its name in the files or in the schema.
 
         Raises
         ------
         InvalidValue
-            If it is no name.
+            If it is no text.
         LogError
             If a file has no such column.
         """
@@ -403,9 +404,9 @@ class LogReader:
         return found
 
     def with_columns(self, columns: Sequence[str], cluster: str | None = None) -> LogReader:
-        """Return the log with columns of its own files as they are, besides those of the schema.
+        """Return the log with additional columns of its files, unchanged.
 
-        ``cluster`` is the one that an error calls so.
+        Errors about the column ``cluster`` name the option ``cluster``.
 
         Raises
         ------
@@ -421,17 +422,17 @@ class LogReader:
 
     @property
     def made_of(self) -> list[str]:
-        """The columns that make the context; none where it is one column."""
+        """Batch columns of which contexts are built; empty if the context is one column."""
         return [CONTEXT] if self._structs else [f"{CONTEXT} {name}" for name in self._made_of]
 
     def with_made(self, raw: Raw) -> Raw:
-        """Return rows with the contexts that their columns make, if they make some."""
+        """Return the rows with contexts built of their columns, if the log builds contexts."""
         if self._structs and self._schema:
             return _of_structs(raw, self._schema)
         return _with_contexts(raw, self._made_of, self._schema) if self._made_of else raw
 
     def with_features(self, columns: Sequence[str]) -> LogReader:
-        """Return the log with columns of numbers of its files, besides those of the schema.
+        """Return the log with additional columns of its files as numeric features.
 
         Raises
         ------
@@ -449,12 +450,12 @@ class LogReader:
             self.report.check_kept()
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the batches, each with its file and the numbers of its rows there.
+        """Yield the batches, each with its file and its row numbers in that file.
 
         Raises
         ------
         LogError
-            If a file cannot be read, or under ``strict`` at the first row that is wrong.
+            If a file cannot be read, or under ``strict`` at the first invalid row.
         """
         self.report = report = LogReport(one_key=self.one_key, rewards=self.rewards)
         seen = SeenRows()
@@ -468,7 +469,7 @@ class LogReader:
         report.rewards, report.lists = seen.said_of(report.rewards), seen.lists
 
     def checked(self, raw: Raw, file: LogFile, report: LogReport) -> Chunk:
-        """Return the rows of a file that pass every check, and count the others."""
+        """Return the valid rows of a file; count all rows in ``report``."""
         source, unit = str(file.path), self.time_unit
         if SEGMENT in raw.columns and _nested(raw.columns[SEGMENT]):
             raise LogError(
@@ -479,14 +480,14 @@ class LogReader:
 
 
 def file_at(path: File | Frame, format: str | None = None) -> LogFile:
-    """Return a file, or a table in memory, with the names of its columns.
+    """Open a file or a table in memory; return it with the names of its columns.
 
     Raises
     ------
     InvalidValue
         If there is no such format.
     LogError
-        If it cannot be read.
+        If the file cannot be read.
     """
     if isinstance(path, Frame):
         if format is not None:
@@ -500,7 +501,7 @@ def file_at(path: File | Frame, format: str | None = None) -> LogFile:
 
 @contextmanager
 def reading(path: File | Frame, format: str) -> Iterator[None]:
-    """Turn what goes wrong with a file into a :class:`~tacit.errors.LogError` that names it."""
+    """Raise errors of reading a file as :class:`~tacit.errors.LogError` that names the file."""
     try:
         yield
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
@@ -524,7 +525,7 @@ def check_columns(
     field: str = "columns",
     more: str = "",
 ) -> None:
-    """Refuse names of columns that such a log does not have, and those that are turned round.
+    """Refuse unknown column names, and columns that have two exclusive roles.
 
     Raises
     ------
@@ -565,13 +566,19 @@ def mapped(
     *,
     sparse: bool = False,
 ) -> dict[str, str]:
-    """Return which column of a source serves as which column of the schema."""
+    """Return the column of a source for each column of the schema.
+
+    Raises
+    ------
+    LogError
+        If a column is missing that the schema needs.
+    """
     mapped: dict[str, str] = {}
     missing: dict[str, str] = {}
     for field in SCHEMA:
         name = renamed.get(field.name, field.name)
         fixed = field.name in constants
-        # Of a file without any row nothing is missing.
+        # A file without any row may lack columns.
         if name in names or (sparse and (field.nullable or not names) and not fixed):
             mapped[field.name] = name
         elif field.name in renamed or not (field.nullable or fixed or field.name == NUMBERED):
@@ -582,7 +589,7 @@ def mapped(
 
 
 def absent(source: str, missing: Mapping[str, str], names: Sequence[str]) -> str:
-    """Return which columns a log lacks, and how each can be named or replaced."""
+    """Return the error message for missing columns: how to name them or give constants."""
     ours = next(iter(missing))
     every = "; where every row offers all arms, give arms=[...] (--arms film,song), or arms='shown' (--arms "
     every += "shown) if the log shows all of them"
@@ -591,7 +598,7 @@ def absent(source: str, missing: Mapping[str, str], names: Sequence[str]) -> str
 
 
 def no_column(field: str, name: str, names: Iterable[str], *, also: Iterable[str] = (), too: str = "") -> str:
-    """Return that columns of some names have none called so, with which one may be meant."""
+    """Return the error message for a column that does not exist, with similar names."""
     names = list(names)
     near = meant(name, [*names, *also])
     columns = ", ".join(map(repr, names))
@@ -599,7 +606,7 @@ def no_column(field: str, name: str, names: Iterable[str], *, also: Iterable[str
 
 
 def unnamed(absent: Mapping[str, str], names: Iterable[str]) -> str:
-    """Return which of the columns that are needed are lacking, and how each can be named."""
+    """Return the part of the error message that names missing columns and how to map them."""
     ours, *others = absent
     too = f" (and none for {', '.join(others)})" if others else ""
     given = ", ".join(f"{name!r}: ..." for name in absent)
@@ -621,7 +628,7 @@ def _segmented(file: LogFile, column: str) -> LogFile:
 
 
 def _besides(file: LogFile, what: str, columns: Sequence[str], cluster: str | None = None) -> LogFile:
-    """Return a file with columns besides those of the schema, as features or parts of contexts."""
+    """Return a file with additional columns, as features or parts of contexts."""
     fields = {column: "cluster" if column == cluster else what for column in columns}
     added = {f"{what} {column}": _theirs(file, field, column) for column, field in fields.items()}
     _refuse_roles(file, what, added.values(), () if what == OWN.strip() else OUTCOME)
@@ -629,7 +636,7 @@ def _besides(file: LogFile, what: str, columns: Sequence[str], cluster: str | No
 
 
 def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Collection[str]) -> None:
-    """Refuse columns of a file that serve as one of these already."""
+    """Raise LogError if one of the columns has one of the given roles already."""
     for ours in roles:
         if (theirs := file.columns.get(ours)) in columns:
             remedy = "leave it out: it is known only with the decision, or after it"
@@ -639,12 +646,12 @@ def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Co
 
 
 def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> Raw:
-    """Return rows with the contexts that their columns make: numbers, or what a schema makes of them.
+    """Return the rows with contexts built of their columns: as numbers, or encoded by a schema.
 
     Raises
     ------
     LogError
-        If a value is not what its field holds.
+        If a value does not fit its field.
     """
     values = {name: raw.columns.pop(f"{CONTEXT} {name}") for name in names}
     if schema is None:
@@ -657,7 +664,7 @@ def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> R
 
 
 def _of_structs(raw: Raw, schema: Declared) -> Raw:
-    """Return rows whose contexts have names, as a schema makes numbers of them; other fields are left out."""
+    """Return the rows with contexts, which are structs, encoded by a schema; other fields are ignored."""
     column, names = raw.columns[CONTEXT], [name for name, _ in schema]
     given = column if isinstance(column, list) else column.to_pylist()
     return _encoded(raw, schema, [{name: (row or {}).get(name) for name in names} for row in given])
@@ -672,7 +679,7 @@ def _encoded(raw: Raw, schema: Declared, each: list[dict[str, Any]]) -> Raw:
 
 
 def _all_numbers(raw: Raw, name: str, column: Any) -> Any:
-    """Return a column as numbers, null where one is none; refuse one that has something else throughout."""
+    """Return a column as numbers, null for other values; refuse a column without any number."""
     numbers = converted(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
         given = [value for value in as_said(column, "") if value is not None]
@@ -685,7 +692,7 @@ def _all_numbers(raw: Raw, name: str, column: Any) -> Any:
 
 
 def _held(column: Any, holds: Any) -> list[Any]:
-    """Return a column's values for a field; of text, all that CSV has, what the field holds is read."""
+    """Return a column's values for a field of a schema; texts, as of CSV, are parsed to the field's type."""
     if isinstance(column, list):
         return column
     given: list[Any] = column.to_pylist()
@@ -694,7 +701,7 @@ def _held(column: Any, holds: Any) -> list[Any]:
     read = converted(column, pa.float64() if holds in (NUMBER, SIGNAL) else pa.string()).to_pylist()
     if holds == BOOLEAN:
         read = [TRUTHS.get(str(text).lower(), text) for text in read]
-    # What cannot be read stays as it is, for the error that names it.
+    # Values that cannot be parsed stay unchanged, so that the error shows them.
     return [before if after is None else after for before, after in zip(given, read, strict=True)]
 
 
@@ -707,7 +714,7 @@ def _theirs(file: LogFile, field: str, column: str) -> str:
 
 
 def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Raw:
-    """Return all columns of the schema, under its names."""
+    """Return rows with all columns of the schema; missing columns are constants or null."""
     rows = len(raw.rows)
     complete: dict[str, Any] = {}
     for field in SCHEMA:
@@ -724,5 +731,5 @@ def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]
 
 
 def numbered(rows: Ints) -> Any:
-    """Return names of decisions, where each row is one of its own."""
+    """Return the row numbers as decision ids, as text."""
     return pa.array(rows).cast(pa.string())

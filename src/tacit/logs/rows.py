@@ -1,22 +1,22 @@
-"""Rows as they come from a file, made into rows of the schema or rejected for a reason.
+"""Convert raw rows of a file to the schema, and reject invalid rows with a reason.
 
-A row is rejected for the first of these that holds:
+A row is rejected for the first reason that applies:
 
 ================================ ===============================================================
 reason                           the row
 ================================ ===============================================================
 ``malformed-row``                has another number of fields than the header, or is no JSON
                                  object in UTF-8
-``missing-COLUMN``               has nothing in a column that is never null
+``missing-COLUMN``               has no value in a column that is never null
 ``unparsable-COLUMN``            has a value that cannot be read in the column's type
 ``key-too-long``                 has a key of more than 512 bytes
-``bad-arms``                     offers no arm, a null, or the same arm twice
+``bad-arms``                     offers no arm, a null, or an arm twice
 ``arm-not-offered``              shows an arm that was not on offer
 ``negative-position``            has a position below 0
-``propensity-outside-range``     has a propensity outside (0, 1]; for ``position_propensity``
-                                 ``position-propensity-outside-range``
+``propensity-outside-range``     has a propensity outside (0, 1]; of ``position_propensity`` the
+                                 reason is ``position-propensity-outside-range``
 ``reward-outside-range``         has a reward outside [0, 1]
-``context-not-finite``           has a context with a null, an infinity or NaN in it
+``context-not-finite``           has a context with a null, an infinity or NaN
 ================================ ===============================================================
 """
 
@@ -50,7 +50,7 @@ TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "
 
 
 class Raw(NamedTuple):
-    """Rows of a source before any check.
+    """Rows of a source before validation.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Raw(NamedTuple):
     rows : array of int64
         The number of each row in its source, from 1.
     malformed : list of (int, str)
-        Number and text of the rows that could not be split into columns.
+        Number and text of rows that could not be split into columns.
     """
 
     columns: dict[str, Any]
@@ -68,16 +68,16 @@ class Raw(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rows that passed every check, and where they stand.
+    """Valid rows, with their source and row numbers.
 
     Attributes
     ----------
     batch : pyarrow.RecordBatch
-        In the schema.
+        The rows, in the schema.
     source : str
         The file.
     rows : array of int64
-        The number of each row in it, from 1.
+        The number of each row in the file, from 1.
     """
 
     batch: Any
@@ -85,21 +85,21 @@ class Chunk(NamedTuple):
     rows: Ints
 
     def where(self, row: int) -> str:
-        """Return where a row stands, for an error."""
+        """Return a row's source and number, for an error."""
         return f"{self.source}: row {self.rows[row]}"
 
     def part(self, start: int, stop: int | None = None) -> Chunk:
-        """Return the rows from one on up to another."""
+        """Return the rows from ``start`` to ``stop``, excluded."""
         size = None if stop is None else stop - start
         return Chunk(self.batch.slice(start, size), self.source, self.rows[start:stop])
 
     def only(self, mask: Any) -> Chunk:
-        """Return the rows that a mask picks, an Arrow array."""
+        """Return the rows that a mask, an Arrow array, selects."""
         return Chunk(self.batch.filter(mask), self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
 
 
 class Example(NamedTuple):
-    """The first row that was rejected for some reason."""
+    """The first row that was rejected for a reason."""
 
     source: str
     row: int
@@ -115,25 +115,24 @@ class Example(NamedTuple):
 
 @dataclass
 class LogReport:
-    """What became of a log's rows.
+    """Counts of a log's valid and rejected rows, with examples and warnings.
 
     Attributes
     ----------
     read, kept : int
-        Rows that were read, and rows that passed every check.
+        Number of rows read, and number of valid rows.
     rejected : dict
-        Per reason, how many rows were rejected for it.
+        Number of rejected rows per reason.
     examples : dict
-        Per reason, the first such row.
+        First rejected row per reason.
     time_units : dict
-        Per unit (s, ms, us, ns), how many times were numbers, and were read in it.
+        Number of numeric times read per unit (s, ms, us, ns).
     doubts : dict
-        From kind and column of what is doubted of rows that were kept to a
-        :class:`~tacit.logs.data_warnings.Doubt`.
+        Per kind and column, the :class:`~tacit.logs.data_warnings.DataWarning` about valid rows.
     one_key : bool
-        Whether there is no column of keys, so that all rows are of one.
+        Whether the log has no column of keys, so that all rows have the same key.
     rewards : str
-        What the log says of the unit of its rewards.
+        The log's note on the unit of rewards.
     lists : bool
         Whether a decision has rows at several positions.
     """
@@ -149,7 +148,7 @@ class LogReport:
     lists: bool = False
 
     def doubt(self, found: Iterable[Doubt]) -> None:
-        """Count rows that are doubted, which come after those that were counted before."""
+        """Add data warnings about later rows to the earlier ones of their kind and column."""
         for new in found:
             place = new.kind, new.column
             before = self.doubts.get(place)
@@ -157,24 +156,24 @@ class LogReport:
             self.doubts[place] = (before or new)._replace(rows=rows)
 
     def doubted(self, *, apart: bool = False) -> list[str]:
-        """Return what is doubted, a line each: of what is empty only if no row has it.
+        """Return the data warnings that enough rows support, one line each.
 
-        Who takes placements ``apart`` doubts nothing of several.
+        With ``by_placement``, leave out the warning about several placements.
         """
         found = telling(self.doubts.values(), self.kept, "reward-outside-range" in self.rejected)
         return [str(doubt) for doubt in found if not (apart and doubt.kind == MIXED)]
 
     def ignore_order(self) -> None:
-        """Doubt nothing of the order of rows: who reads them learns nothing from one to the next."""
+        """Remove warnings about the order of rows, for callers whose results do not depend on it."""
         self.doubts = {place: doubt for place, doubt in self.doubts.items() if place[0] not in ORDERS}
 
     def reject(self, reason: str, count: int, example: Example) -> None:
-        """Count rows that were rejected for ``reason``; ``example`` is the first of them."""
+        """Count ``count`` rows as rejected for ``reason``; ``example`` is the first of them."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.examples.setdefault(reason, example)
 
     def reject_row(self, reason: str, example: Example, strict: bool) -> None:
-        """Count a row that is rejected, or raise under ``strict``."""
+        """Count one rejected row, or raise LogError under ``strict``."""
         if strict:
             remedy = f"; {example.remedy}" if example.remedy else f" ({reason})"
             what = f"{example.column}: {example.value!r} is not allowed{remedy}"
@@ -182,13 +181,13 @@ class LogReport:
         self.reject(reason, 1, example)
 
     def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
-        """Count a row that an error rejects, which names its field, or raise under ``strict``."""
+        """Count a row rejected for the field of an error, or raise LogError under ``strict``."""
         why = "missing" if error.value is None else "wrong"
         example = Example(source, row, error.field, error.value, None, error.allowed)
         self.reject_row(f"{why}-{error.field.partition('.')[0]}", example, strict)
 
     def merge(self, other: LogReport) -> LogReport:
-        """Return the report of both; ``other`` is of rows that come later."""
+        """Return a report that combines both; ``other`` covers later rows."""
         both = LogReport(self.read + other.read, self.kept + other.kept)
         both.examples = other.examples | self.examples
         both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
@@ -199,7 +198,7 @@ class LogReport:
         return both
 
     def summary(self) -> str:
-        """Return the report as text, a line per reason."""
+        """Return the report as text, one line per reason."""
         lines = [f"{self.read} rows read, {self.kept} kept, {self.read - self.kept} rejected"]
         for reason, count in sorted(self.rejected.items()):
             example = self.examples[reason]
@@ -207,7 +206,7 @@ class LogReport:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """Return what was inferred from the log itself, a line each."""
+        """Return notes on defaults and units inferred from the log, one line each."""
         one_key = [f"key: there is no such column, so all rows are of one key, {ONLY_KEY!r}"]
         return [
             *one_key * self.one_key,
@@ -219,12 +218,12 @@ class LogReport:
         ]
 
     def check_kept(self) -> None:
-        """Refuse to conclude anything from a log of which no row could be used.
+        """Raise an error if the log has no valid row.
 
         Raises
         ------
         LogError
-            With the reasons, and for each its remedy.
+            With the reasons and their remedies.
         """
         if not self.read:
             raise LogError(f"log: {NO_ROWS}")
@@ -257,7 +256,7 @@ def _shortened(value: Any) -> str:
     return (shown if len(shown) <= 200 else shown[:197] + "...") + garbled
 
 
-# From values to the schema's types ----------------------------------------------------------
+# Conversion to the schema's types -----------------------------------------------------------
 
 
 def converted(values: Any, kind: Any, times: EpochTimes | None = None) -> Any:
@@ -270,14 +269,14 @@ def converted(values: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     kind : pyarrow.DataType
         A type of the schema.
     times : EpochTimes, optional
-        What reads numbers as times; without it, a bare number is none.
+        Reads numbers as times; without it, a number is not a time.
     """
     convert = _from_json if isinstance(values, list) else _cast
     return _piecewise(values, kind, partial(convert, times=times))
 
 
 def _piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> Any:
-    """Convert all values at once; where that fails, halve, so that only bad values become null."""
+    """Convert all values at once; if that fails, convert halves, so that only bad values become null."""
     try:
         return convert(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError):
@@ -300,9 +299,9 @@ def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     if is_text(array.type) and kind != pa.string():
         return _read(converted(array, pa.string()), kind, times)
     if pa.types.is_timestamp(kind) and _is_number(array.type):
-        # A bare number is no time, because nothing says its unit.
+        # The unit of a bare number is unknown.
         return pa.nulls(len(array), kind) if times is None else times.read(array)
-    # Nanoseconds are cut off.
+    # Truncates nanoseconds.
     return array.cast(options=pc.CastOptions(target_type=kind, allow_time_truncate=True))
 
 
@@ -311,13 +310,13 @@ def is_text(kind: Any) -> bool:
 
 
 def without_nothing(values: Any, kind: Any) -> Any:
-    """Return a column of numbers without what programs write where there is none.
+    """Return a numeric column with null in place of texts such as "NULL" and "N/A".
 
     Parameters
     ----------
     values : pyarrow.Array or list
     kind : pyarrow.DataType
-        What the column shall become.
+        Type to which the column will be converted.
 
     Examples
     --------
@@ -350,7 +349,7 @@ def _read(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
 
 
 def _truths_as_numbers(texts: Any) -> Any:
-    """Return true as 1 and false as 0, as programs write whether there was a click."""
+    """Replace the texts true and false by 1 and 0, as many programs write clicks."""
     lower = pc.utf8_lower(texts)
     for truth, number in (("true", "1"), ("false", "0")):
         texts = pc.if_else(pc.equal(lower, truth), number, texts)
@@ -358,7 +357,7 @@ def _truths_as_numbers(texts: Any) -> Any:
 
 
 def _with_points(texts: Any) -> Any:
-    """Return fractions that have a comma with a point; what may be a thousand stays as it is."""
+    """Replace the comma of fractions in [0, 1] by a point; other commas may separate thousands."""
     fractions = pc.match_substring_regex(texts, r"^(0,[0-9]+|1,0{1,2})$")
     return pc.if_else(fractions, pc.replace_substring(texts, ",", "."), texts)
 
@@ -379,7 +378,7 @@ def _read_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
 
 
 def _read_lists(texts: Any, kind: Any) -> Any:
-    """Return lists written as JSON; each distinct text is parsed once."""
+    """Parse JSON texts to lists, each distinct text once."""
     encoded = texts.dictionary_encode()
     element = _arm_name if kind.value_type == pa.string() else _number
     lists = [_read_list(text, element) for text in encoded.dictionary.to_pylist()]
@@ -414,7 +413,7 @@ def _number(value: Any) -> float | None:
 
 
 def representatives(lists: Any) -> Ints:
-    """Return for each row the first row that has the same list.
+    """Return for each row the index of the first row with the same list.
 
     Parameters
     ----------
@@ -434,16 +433,16 @@ def representatives(lists: Any) -> Ints:
 
 
 def _coded(lists: Any) -> tuple[Any, Ints]:
-    """Return the distinct elements of lists, and which of them each element is."""
+    """Return the distinct elements of lists, and each element's index among them."""
     encoded = lists.flatten().dictionary_encode(null_encoding="encode")
     return encoded.dictionary, encoded.indices.to_numpy()
 
 
 def _alike(codes: Ints, sizes: Ints) -> Ints:
-    """Return for each list the first one that has the same elements."""
+    """Return for each list the index of the first list with the same elements, given as codes."""
     rows = len(sizes)
     if rows and (sizes == sizes[0]).all() and (codes.reshape(rows, -1) == codes[: sizes[0]]).all():
-        return np.zeros(rows, np.int64)  # as in most logs; one by one takes many times as long
+        return np.zeros(rows, np.int64)  # fast path for most logs: all lists are equal
     content = codes.astype(np.int32).tobytes()
     first: dict[bytes, int] = {}
     found, start = [], 0
@@ -454,7 +453,7 @@ def _alike(codes: Ints, sizes: Ints) -> Ints:
 
 
 def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
-    """Return a column of numbers; ``otherwise`` where there is nothing."""
+    """Return a column as numbers, with ``otherwise`` for nulls and for a missing column."""
     if name not in batch.schema.names:
         return np.full(len(batch), otherwise)
     return np.array(batch[name].cast(pa.float64()).fill_null(otherwise).to_numpy(), np.float64)
@@ -472,7 +471,7 @@ class _Fault(NamedTuple):
 
 
 def _faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
-    """Yield every fault there can be, in the order of precedence, with the rows that have it."""
+    """Yield every kind of fault, in order of precedence, with a mask of the rows that have it."""
     for column in SCHEMA:
         name, empty = column.name, _is_null(raw[column.name])
         if not column.nullable:
@@ -523,25 +522,25 @@ def _not_finite(contexts: Any) -> Bools:
 
 
 def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None) -> Chunk:
-    """Return the rows that pass every check, and count the others in ``report``.
+    """Return the valid rows; count valid and rejected rows in ``report``.
 
     Parameters
     ----------
     raw : Raw
-        Its columns under the schema's names; all of them.
+        Rows with all columns of the schema, under its names.
     source : str
         The file, for reports and errors.
     report : LogReport
-        Where rows are counted.
+        Counts the rows.
     strict : bool
-        Whether to raise at the first row that is rejected.
+        Whether to raise at the first invalid row.
     time_unit : str, optional
-        The unit of times that are numbers; None finds it out.
+        The unit of numeric times; None infers it.
 
     Raises
     ------
     LogError
-        Under ``strict``; names source, row, column and value.
+        Under ``strict``, for an invalid row; the message names source, row, column and value.
     """
     times = EpochTimes(time_unit, report.time_units)
     columns = {column.name: converted(raw.columns[column.name], column.type, times) for column in SCHEMA}
@@ -578,7 +577,7 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit
 
 
 def _further(name: str, values: Any) -> Any:
-    """Return a column besides those of the schema as an array."""
+    """Return an additional column, outside the schema, as an array."""
     if name.startswith(OWN):
         return pa.array(values) if isinstance(values, list) else values
     return converted(values, pa.string() if name == SEGMENT else pa.float64())

@@ -1,7 +1,6 @@
-"""The click-log schema: decisions, propensities and feedback, one row each.
+"""The click-log schema: one row per decision, with its propensity and feedback.
 
-Of a list that was shown, each arm has a row; the rows of a list stand together, and have one
-``decision_id``.
+A list has one row for each of its arms; its rows are consecutive and have the same ``decision_id``.
 
 Version 1. A column is null only where the table says so.
 
@@ -11,12 +10,12 @@ column              type             null     meaning
 timestamp           timestamp, µs    never    when the decision was made, in UTC
 decision_id         string           never    names the decision
 placement           string           never    where it was shown; a placement's keys are its own
-key                 string           never    what it was for: a query, a place; at most 512
-                                              bytes
-arms                list of string   never    the arms on offer, each once, at least one
+key                 string           never    subject of the decision: a query, a place; at
+                                              most 512 bytes
+arms                list of string   never    the arms on offer, distinct, at least one
 arm                 string           never    the arm that was shown, one of ``arms``
-position            int32            allowed  place on the page, from 0; null where there are
-                                              no places
+position            int32            allowed  position on the page, from 0; null without
+                                              positions
 propensity          float64          allowed  probability, in (0, 1], with which the policy
                                               chose ``arm`` among ``arms``; in a list, given
                                               the arms above it; null: a deterministic policy
@@ -47,14 +46,14 @@ from tacit.logs.time_units import EARLIEST, FARTHEST, LATEST, UNITS
 
 VERSION = 1
 SEGMENT = "segment"
-"""A column that batches have besides those of the schema, where results are wanted per segment."""
+"""Additional column of batches for results per segment."""
 FEATURE = "feature "
-"""What begins the names of further such columns: features of the arm that a row shows."""
+"""Prefix of additional columns with features of the arm that a row shows."""
 OWN = "column "
-"""What begins the names of further columns that are the log's own, as they are."""
+"""Prefix of additional columns taken unchanged from the log."""
 VERSION_KEY = b"tacit_log_version"
 REWARDS_KEY = b"tacit_rewards"
-"""Where a Parquet file says in which unit people read the rewards."""
+"""Key of a Parquet file's metadata with the note on the unit of rewards."""
 
 SCHEMA = pa.schema(
     [
@@ -93,21 +92,21 @@ ALLOWED = {
     "policy": "text, or nothing",
     "version": "text, or nothing",
 }
-"""What each column allows, phrased as the remedy in errors."""
+"""Allowed values of each column, phrased as the remedy in errors."""
 
-# ---- Times that are written as numbers
+# ---- Numeric times
 
 
 class EpochTimes:
-    """Read numbers as times since 1970, and count in which unit.
+    """Read numbers as times since 1970, and count them per unit.
 
     Parameters
     ----------
     unit : {None, "s", "ms", "us", "ns"}
-        None takes, number by number, the unit in which it is a time from 2000 to 2099: there is
-        one at most. A number that is none in any unit has none.
+        None infers the unit of each number: the one in which it is a time from 2000 to 2099; at
+        most one unit fits. A number that fits in no unit is not a time.
     counts : dict
-        Where times are counted by their unit.
+        Number of times per unit; updated by ``read``.
 
     Examples
     --------
@@ -125,7 +124,7 @@ class EpochTimes:
         self.counts = counts
 
     def read(self, numbers: Any) -> Any:
-        """Return the times of an array of numbers, null where one is none."""
+        """Return the times of an array of numbers, null for numbers that are no time."""
         if pa.types.is_boolean(numbers.type):
             return pa.nulls(len(numbers), pa.timestamp("us", "UTC"))
         values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
@@ -152,7 +151,7 @@ class EpochTimes:
 
 
 def _of_century(values: Any, scale: int) -> Any:
-    """Whether numbers are times from 2000 to 2099, of so many a second."""
+    """Return a mask of the numbers that are times from 2000 to 2099 in units of 1/scale seconds."""
     return (values >= EARLIEST * scale) & (values < LATEST * scale)
 
 

@@ -1,15 +1,14 @@
-"""Some columns of a click log: what is not asked for is neither read nor checked.
+"""Read only the needed columns of a click log; other columns are neither read nor checked.
 
-Estimators need a handful of columns of logs that can be long. Of a Parquet file only those are
-read, texts stay dictionaries, and a batch whose rows are all sound is found so without a look
-at single rows. Any other batch goes through the checks that every row goes through.
+Estimators need a few columns of long logs. Of a Parquet file only these are read, texts stay
+dictionary-encoded, and whole columns are checked at once; only a batch with an invalid row
+is checked row by row.
 """
 
-# 1. ``selected``: the front, for any log; ``_parquet`` reads single columns where the file allows.
-# 2. ``_batches``: a row group, its texts as dictionaries.
-# 3. ``_sound``: a batch whose rows are all valid is found so without a look at single rows; else all checks
-#    run.
-# 4. ``list_codes``: lists of arms, of which most rows have the same.
+# 1. ``select_columns``: entry for any log; ``_select_parquet`` reads single columns of Parquet.
+# 2. ``_batches``: a row group, with its texts as dictionaries.
+# 3. ``_is_valid``: checks all rows of a batch by whole columns.
+# 4. ``common_list_codes``: the list of arms that all rows of a batch share.
 
 from __future__ import annotations
 
@@ -42,19 +41,19 @@ FILLERS = {
 def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     """Yield the valid rows of a log with at least the columns ``names``, ``arm`` and ``arms``.
 
-    Columns of text may come dictionary-encoded. Of a Parquet file, rows are valid if what is
-    read of them is.
+    Text columns may be dictionary-encoded. Of a Parquet file, only the columns that are read are
+    validated.
 
     Parameters
     ----------
     log : LogReader, LogPart, KeyShard, or what :func:`read_log` takes
     names : collection of str
-        Columns of the schema, ``segment``, features, or columns of its own that it was opened with.
+        Columns of the schema, ``segment``, features, or additional columns with which the log was opened.
 
     Raises
     ------
     LogError, InvalidValue
-        As when reading the whole log; if ``decision_id`` is wanted and the log has none.
+        As for reading the whole log; also if ``decision_id`` is needed and the log has none.
     """
     log = opened(log)
     if isinstance(log, KeyShard):
@@ -98,7 +97,7 @@ def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: s
 
 
 def _look(seen: SeenRows, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
-    """Show what doubts a file's first rows their columns, even where they are not asked for."""
+    """Add a file's first rows to the history for data warnings, with columns that were not selected."""
     columns = {name: at for name, at in file.looked_into.items() if name == "placement" or not seen.full}
     if not columns:
         return
@@ -152,7 +151,7 @@ def _leaves(file: Any) -> list[str]:
 
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
-    """Yield the batches of a row group; without dictionaries where arrow cannot keep them."""
+    """Yield the batches of a row group; without dictionaries if Arrow cannot keep them."""
     done = 0
     for texts in (encoded, []):
         with parquet_file(path, read_dictionary=texts) as file:
@@ -174,14 +173,14 @@ def _repeated(value: Any, rows: int) -> Any:
     if pa.types.is_string(value.type):
         return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value]))
     if pa.types.is_list(value.type):
-        # All rows look at the one list.
+        # All rows refer to the same list.
         sizes = np.full(rows, len(value), np.int32)
         return pa.ListViewArray.from_arrays(np.zeros(rows, np.int32), sizes, value.values)
     return pa.repeat(value, rows)
 
 
 def _filled(arrays: dict[str, Any], fixed: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Return all columns of the schema, with something harmless where nothing was read."""
+    """Return all columns of the schema, with valid fillers for columns that were not read."""
     full = {}
     for field in SCHEMA:
         if field.name in arrays:
@@ -199,7 +198,7 @@ def _plain(array: Any) -> Any:
 
 
 def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
-    """Whether every row passes every check; False also where that would take a closer look."""
+    """True if a check of whole columns shows that every row is valid; False if rows need single checks."""
     for name, array in arrays.items():
         if name not in SCHEMA.names:
             continue
@@ -253,13 +252,13 @@ def _sound_rest(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
 
 
 def _one_offer(arms: Any) -> list[Any] | None:
-    """Return the list that every row has; None where they differ, or that is not easily seen."""
+    """Return the list that all rows have in common; None if they differ or that is expensive to tell."""
     codes = list_codes(arms)
     return None if codes is None else arms[0].as_py()
 
 
 def list_codes(arms: Any) -> Any:
-    """Return the codes of the one list that all rows have, as an array; None if they differ."""
+    """Return the codes of the list that all rows have in common, as an array; None if they differ."""
     if pa.types.is_list_view(arms.type):
         return np.arange(len(arms[0])) if len(arms) else None
     if not len(arms) or arms.null_count or not pa.types.is_list(arms.type):

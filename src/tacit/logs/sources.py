@@ -1,8 +1,8 @@
-"""Any form that a click log can have: found out by its format or its layout, and opened."""
+"""Open click logs of any form: detect the format or folder layout and return a reader."""
 
-# 1. ``read_log``: from a place, a table in memory or rows to a reader.
-# 2. Which layout a folder has, and whether it fits what was asked.
-# 3. ``opened``, ``as_chunks``, ``kept``: any form of a log, and what is said of rows that were rejected.
+# 1. ``read_log``: returns a reader of a path, a table in memory or record batches.
+# 2. Detection of folder layouts, and checks of options against them.
+# 3. ``open_log``, ``as_chunks``, ``check_kept_rows``: accept any form of a log, and warn of rejected rows.
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMED = "give arms by name, arms=['film', 'song'] (--arms film,song), or 'shown'
 
 
 class Reading(TypedDict, total=False):
-    """How a log that is not open yet is read: options of :func:`read_log`."""
+    """Options of :func:`read_log`, for functions that open a log."""
 
     format: str | None
     columns: Mapping[str, Any] | None
@@ -62,37 +62,36 @@ def read_log(
     Parameters
     ----------
     log : path, sequence of paths, or table in memory
-        A file; a folder whose files, those of its folders among them, are read in the order of
-        their names; or a pattern with ``*`` for these. Parquet may be given by a URL that
-        pyarrow's file systems know (``s3://``, ``gs://``, ``hdfs://``, ``file://``). A folder of
-        the Open Bandit Dataset is recognised, and one with files ``ubi_queries*``. Or what is in
-        memory: a data frame of pandas or polars, a DuckDB relation, a pyarrow table, record
-        batches, whatever else speaks Arrow's PyCapsule interface, a data set of Hugging Face, or a
-        dict of arrays.
+        A file; a folder, whose files, also in subfolders, are read in order of their names; or a
+        pattern with ``*`` for these. Parquet may be given by a URL of pyarrow's file systems
+        (``s3://``, ``gs://``, ``hdfs://``, ``file://``). A folder of the Open Bandit Dataset is
+        recognised, and one with files ``ubi_queries*``. Or a table in memory: a data frame of
+        pandas or polars, a DuckDB relation, a pyarrow table, record batches, any object with
+        Arrow's PyCapsule interface, a data set of Hugging Face, or a dict of arrays.
     format : str, optional
-        ``"parquet"``, ``"csv"``, ``"json"`` (one object a line), ``"open-bandit"``, ``"ubi"`` or
-        ``"dsjson"``, which Vowpal Wabbit writes; by default the suffix says it.
+        ``"parquet"``, ``"csv"``, ``"json"`` (one object per line), ``"open-bandit"``, ``"ubi"`` or
+        ``"dsjson"``, which Vowpal Wabbit writes; by default that of the suffix.
     columns : dict, optional
-        From columns of the schema to the names that the file has for them. A ``context`` may be made of
-        several: ``{"context": ["age", "visits"]}``, all numbers, or of a schema, as
+        From columns of the schema to their names in the file. A ``context`` may be built of several
+        columns: ``{"context": ["age", "visits"]}``, all numbers, or by a schema, as
         :func:`tacit.auto` takes it: ``{"context": {"device": ["ios", "web"], "age": "number"}}``.
     constants : dict, optional
-        Values for columns that the file has not.
+        Values for columns that the file lacks.
     arms : sequence of str, or "shown", optional
-        The arms on offer in every row, where the file does not say them; "shown": all that it ever
-        shows, for which it is read once more.
+        The arms on offer in every row, if the file has no column of them; "shown": all arms that the
+        log ever shows, for which it is read once more.
     strict : bool, default False
-        Whether to stop at the first row that is wrong, instead of counting it in
+        Whether to stop at the first invalid row, instead of counting it in
         ``reader.report``.
     batch_rows : int, default 65,536
         The most rows in a batch.
     time_unit : {"s", "ms", "us", "ns"}, optional
-        Of times that are numbers since 1970. By default a number is read in the unit in which it is
-        a time from 2000 to 2099, and its row rejected if there is none; the report says the units.
+        Unit of times that are numbers since 1970. By default a number is read in the unit in which it
+        is a time from 2000 to 2099, and its row rejected if there is none; the report has the units.
     items : path, or table in memory, optional
-        Vectors of the items that the log names as arms, for policies that know arms by their relevance:
-        columns ``id`` and ``vector``, and ``from``, the time from which a vector holds, where they
-        change. The ``items`` of a learner are such a table.
+        Vectors of the items that are the log's arms, for policies that learn from item vectors:
+        columns ``id`` and ``vector``, and, if vectors change, ``from``, the time from which a vector
+        is valid. The ``items`` of a learner have this form.
 
     Returns
     -------
@@ -101,10 +100,10 @@ def read_log(
     Raises
     ------
     LogError
-        If there is nothing to read, or a column is missing that must be there: arm and arms.
-        Without ``key`` all rows are of one, which results say; without ``decision_id`` each row is a
-        decision of its own, without ``placement`` all are of one; without ``timestamp`` times are those
-        of 1970.
+        If there is nothing to read, or a required column is missing: arm or arms. Without ``key`` all
+        rows have the same key, which results report; without ``decision_id`` each row is a decision
+        of its own; without ``placement`` all rows have the same placement; without ``timestamp``
+        all times are 1970-01-01.
     InvalidValue
         If an option is wrong.
 
@@ -167,7 +166,7 @@ def read_log(
 
 
 def _refuse_column(arms: Any, log: LogReader) -> None:
-    """Refuse arms that are called as a column is, where that may be meant."""
+    """Refuse the option ``arms`` if it names a column of the log, which probably is meant."""
     single = isinstance(arms, list | tuple) and len(arms) == 1
     for file in log.files:
         if single and arms[0] in file.names:
@@ -183,7 +182,7 @@ def _refuse_column(arms: Any, log: LogReader) -> None:
 
 
 def _say_unused(constants: Mapping[str, Any], log: LogReader) -> None:
-    """Warn of values for what all files of a log say themselves."""
+    """Warn of constants for columns that all files of a log have."""
     for name, value in constants.items():
         columns = [file.columns.get(name) for file in log.files]
         if columns and all(columns):
@@ -211,7 +210,7 @@ def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
 
 
 def _shown(log: LogReader) -> list[str]:
-    """Return the distinct arms that a log shows, in the order of their appearance."""
+    """Return the distinct arms that a log shows, in order of first appearance."""
     if log.once:
         raise InvalidValue("arms", SHOWN, "name the arms: the log is a stream, to be read only once")
     arms: dict[str, None] = {}
@@ -236,7 +235,7 @@ def _shown(log: LogReader) -> list[str]:
 
 
 def _layout_of(place: str | Path, name: str | None) -> FolderLayout | None:
-    """Return the layout of this name, or the one that a folder has; None for mere files."""
+    """Return the layout of a name, or the layout that a folder has; None for plain files."""
     if name is not None:
         return LAYOUTS.get(name)
     if is_url(place):
@@ -245,14 +244,14 @@ def _layout_of(place: str | Path, name: str | None) -> FolderLayout | None:
 
 
 def opened(log: Any, **reading: Unpack[Reading]) -> Any:
-    """Return a log opened by :func:`read_log`; one that is open, or a part of one, as it is.
+    """Open a log by :func:`read_log`; return an open log, or a part of one, unchanged.
 
-    What is in memory is read strictly, unless ``strict=False`` is among the options.
+    A log in memory is read strictly, unless ``strict=False`` is among the options.
 
     Raises
     ------
     InvalidValue
-        If it is no log, or is open and there are options.
+        If it is no log, or it is open and there are options.
     """
     for name in reading:
         if name not in Reading.__annotations__:
@@ -267,7 +266,7 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
 
 
 def _unexpected(name: str) -> TypeError:
-    """Return the error that what was called takes no such option."""
+    """Return the error that the public function, found on the call stack, has no such option."""
     frame = called = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("tacit."):
         called, frame = frame, frame.f_back
@@ -277,12 +276,12 @@ def _unexpected(name: str) -> TypeError:
 
 
 def say_unread(log: Any, policy: Any) -> None:
-    """Warn of a log's contexts where a policy reads none: they may be there for another one.
+    """Warn that a log has contexts but the policy reads none.
 
     Parameters
     ----------
     log : LogReader
-        Any other log is not looked at.
+        Logs of other types are ignored.
     policy : Policy
     """
     columns = log.contexts if isinstance(log, LogReader) and not policy.context_dim else []
@@ -296,10 +295,10 @@ def say_unread(log: Any, policy: Any) -> None:
 
 
 def say_rejected(reader: Any, log: Any, *, apart: bool = False) -> tuple[str, ...]:
-    """Warn of rows that are doubted, and of those that were rejected; return what else a result is to say.
+    """Warn of data warnings and rejected rows; return notes for the result.
 
-    Of those rejected if ``log`` was opened here, so that nobody sees its report; of rows of several
-    placements unless these are taken ``apart``.
+    Rejected rows are summarised only if ``reader`` was opened for the caller, who has no access to its
+    report. With ``by_placement``, there is no warning about several placements.
     """
     report = getattr(reader, "log", reader).report  # a part has the report of its log
     lines = [report.summary()] if reader is not log and report.rejected else []
@@ -313,30 +312,30 @@ def say_rejected(reader: Any, log: Any, *, apart: bool = False) -> tuple[str, ..
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
-    """Yield the valid rows of any form that a click log can have.
+    """Yield the valid rows of a click log of any form.
 
     Parameters
     ----------
     log : LogReader, or what :func:`read_log` takes
-        What is in memory is checked strictly.
+        A log in memory is checked strictly.
     empty : bool, default False
-        Whether a log without any row will do.
+        Whether a log without any row is allowed.
 
     Raises
     ------
     InvalidValue
-        If it is none of these.
+        If it is no log.
     LogError
-        If it cannot be read, a row is wrong, there is none, or all are rejected.
+        If it cannot be read, has an invalid row (in memory), has no row, or all rows are rejected.
     """
     reader = opened(log)
     return kept(reader, reader.chunks(), empty=empty)
 
 
 def kept(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:
-    """Yield the rows of a whole log, and refuse one of which none could be used.
+    """Yield the rows of a whole log; raise LogError at the end if none was valid.
 
-    ``empty`` says whether one without any will do.
+    ``empty`` allows a log without any row.
 
     Raises
     ------
@@ -346,6 +345,6 @@ def kept(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> 
     for chunk in chunks:
         rows += len(chunk.rows)
         yield chunk
-    # The report may be that of another iteration by now, but then it kept none either.
+    # The report may belong to another iteration by now, which has no valid rows either.
     if not (rows or (empty and not reader.report.read)):
         reader.report.check_kept()

@@ -1,25 +1,25 @@
-"""Times that are written as numbers: seconds, milliseconds, microseconds or nanoseconds."""
+"""Units of numeric times: seconds, milliseconds, microseconds or nanoseconds."""
 
 from __future__ import annotations
 
 from tacit.errors import InvalidValue
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""How many of each a second has."""
+"""Units per second."""
 NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 EARLIEST, LATEST = 946_684_800, 4_102_444_800
-"""The years 2000 to 2099 in seconds: no number is a time of theirs in two units."""
+"""The years 2000 to 2099 in seconds since 1970: a number falls into them in at most one unit."""
 FARTHEST = 253_402_300_800
-"""The end of the year 9999."""
+"""The end of the year 9999, in seconds since 1970."""
 
 
 def checked_unit(unit: str | None) -> str | None:
-    """Return a unit of time, if it is one.
+    """Return ``unit`` if it is a unit of time or None.
 
     Raises
     ------
     InvalidValue
-        If it is none.
+        If there is no such unit.
     """
     if unit is not None and unit not in UNITS:
         raise InvalidValue("time_unit", unit, f"give one of {', '.join(UNITS)}, or nothing")

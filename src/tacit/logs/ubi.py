@@ -1,12 +1,12 @@
-"""User Behavior Insights (UBI) 1.3 as a click log: a row for each object that a query returned.
+"""Read User Behavior Insights (UBI) 1.3 as a click log: one row per object that a query returned.
 
-Query and event records may stand in any files, apart or mixed. They are read twice: first the
-events, of which what happened to which object is kept in memory, then the queries, in a stream.
+Query and event records may be in separate or the same files. The files are read twice: first the
+events, which are kept in memory per query and object, then the queries, in a stream.
 """
 
-# 1. ``UbiReport``: what became of records.
-# 2. ``UbiReader``: two passes; ``_came`` gathers what happened to which object, ``_rows`` makes a row of
-#    each result.
+# 1. ``UbiReport``: counts of valid and rejected records.
+# 2. ``UbiReader``: two passes; ``_collect_events`` gathers rewards per object, ``_iter_rows`` makes a row
+#    of each result.
 # 3. ``read_ubi``: opens files or a folder.
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tacit.logs.schema import SCHEMA
 FORMAT = "ubi"
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 QUERIES = "ubi_queries"
-"""How the names of files with queries begin, by which a folder is recognised."""
+"""Prefix of files with queries, by which a folder is recognised."""
 PLACEMENT = "ubi"
-"""The placement of queries that name no application."""
+"""Placement of queries without an application."""
 RETURNED, SEEN = "returned", "examined"
 NESTED = ("query_attributes", "event_attributes")
 
 
 class RecordPlace(NamedTuple):
-    """Where a record stands."""
+    """A record's file and row number."""
 
     source: str
     row: int
@@ -48,17 +48,16 @@ class RecordPlace(NamedTuple):
 
 @dataclass
 class UbiReport(LogReport):
-    """What became of UBI records; ``read`` and ``kept`` count rows of the click log, and
-    ``rejected`` wrong records, too.
+    """Counts of UBI records; ``read`` and ``kept`` count rows of the click log, ``rejected`` also records.
 
     Attributes
     ----------
     queries, events : int
-        Records that could be read.
+        Number of valid records.
     clicks, examined : int
-        Those of the events that were clicks, or said that an object was seen.
+        Number of events that were clicks, or views of an object.
     others : dict
-        The other actions, and how often they occurred.
+        Number of events per other action.
     """
 
     queries: int = 0
@@ -77,7 +76,7 @@ class UbiReport(LogReport):
 
 
 class UbiReader(LogReader):
-    """UBI records in files, as a click log; made by :func:`read_ubi`.
+    """UBI records in files as a click log; returned by :func:`read_ubi`.
 
     Parameters
     ----------
@@ -106,17 +105,17 @@ class UbiReader(LogReader):
         self._clicks = frozenset(checks.names("clicks", clicks))
         self._examined = frozenset(checks.names("examined", examined))
         self._places = list(files)
-        # A query and its events may stand in different files, so there is no part of them.
+        # A query and its events may be in different files, so the log cannot be split.
         self.files = [LogFile(files[0], FORMAT, dict(zip(SCHEMA.names, SCHEMA.names, strict=True)))]
         self._given = frozenset(constants or ())
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the batches, each with the file and the rows of its queries.
+        """Yield the batches, each with its file and the row numbers of its queries.
 
         Raises
         ------
         LogError
-            If a file cannot be read, or under ``strict`` at the first record that is wrong.
+            If a file cannot be read, or under ``strict`` at the first invalid record.
         """
         self.report = report = UbiReport()
         came = self._came(report)
@@ -127,7 +126,7 @@ class UbiReader(LogReader):
     # Events ----------------------------------------------------------------------------------
 
     def _came(self, report: UbiReport) -> _Came:
-        """Return, per query, the objects that something happened to: a reward, or seen only."""
+        """Return, per query, the rewards of objects with events; None for objects only seen."""
         came: _Came = {}
         for place, record in self._records(report):
             if not ubi_records.is_event(record):
@@ -195,7 +194,7 @@ class UbiReader(LogReader):
         place: RecordPlace,
         report: UbiReport,
     ) -> dict[int, float]:
-        """Return the reward at each place of the list that something happened to."""
+        """Return the rewards of a query by position, for positions with events."""
         rewards: dict[int, float] = {}
         for object, reward in objects.items():
             at = ubi_records.place_of(*object, query.hits or ())
@@ -246,7 +245,7 @@ class UbiReader(LogReader):
     # Records ---------------------------------------------------------------------------------
 
     def _records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
-        """Yield every record; what is none goes to the report, if there is one."""
+        """Yield every record; count malformed ones in the report, if there is one."""
         for path in self._places:
             form = format_of(path)
             with reading(path, form):
@@ -273,14 +272,14 @@ class UbiReader(LogReader):
 
 
 class _Object(NamedTuple):
-    """What an event is about: the ids of its object, and its ordinal."""
+    """The object of an event: its ids and its ordinal."""
 
     names: tuple[str, ...]
     ordinal: int | None
 
 
 _Came = dict[str, tuple[dict[_Object, float | None], RecordPlace]]
-"""Per query, the objects that something happened to, with what it earned, and where that stands."""
+"""Per query, the rewards of the objects with events, and the place of the first event record."""
 
 
 def _of_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -293,7 +292,7 @@ def _of_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value of Parquet as JSON would have it; attributes may be JSON text."""
+    """Convert a value of Parquet to its JSON form; attributes may be JSON text."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, dict):
@@ -307,7 +306,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def is_ubi(folder: Path) -> bool:
-    """Whether a folder holds UBI records, by the names of its files."""
+    """True if a folder holds UBI records, by the names of its files."""
     return folder.is_dir() and any(
         file.suffix in SUFFIXES for file in islice(folder.glob(f"{QUERIES}*"), 100)
     )
@@ -324,27 +323,27 @@ def read_ubi(
     strict: bool = False,
     batch_rows: int = BATCH_ROWS,
 ) -> UbiReader:
-    """Open User Behavior Insights (UBI 1.3) as a click log: a row for each object returned.
+    """Open User Behavior Insights (UBI 1.3) as a click log: one row per object returned.
 
-    The decision is the query, its key what the user asked for, its placement the application;
-    the arms are the objects that were returned, the position the place among them. Where
-    ``query_attributes.tacit`` says otherwise, or gives a propensity, a policy or its version,
-    that is taken. The reward is 1 where the object was clicked.
+    Each query is a decision; its key is the user's text, its placement the application. The arms are
+    the objects that were returned, the position is an object's rank. Values in
+    ``query_attributes.tacit`` take precedence, and may add a propensity, a policy and its version.
+    The reward is 1 if the object was clicked.
 
     Parameters
     ----------
     path : path, or sequence of them
         Files of JSON lines (also bulk requests, or hits with ``_source``) or Parquet, folders of
-        these, or patterns, with queries and events apart or mixed.
+        these, or patterns. Queries and events may be in separate or the same files.
     clicks : collection of str
-        Actions that are clicks.
+        Names of actions that are clicks.
     examined : collection of str
-        Actions that say an object was seen.
+        Names of actions that mean that the user saw an object.
     seen : {"returned", "examined"}
-        Which objects become rows: all that were returned, or those that an event says were seen
-        or clicked.
+        Which objects become rows: all that were returned, or only those with an event that they were
+        seen or clicked.
     length : int, optional
-        The most objects that a page shows; those returned beyond it are left out.
+        Most objects that a page shows; objects returned beyond are left out.
     constants, strict, batch_rows
         As for :func:`read_log`.
 

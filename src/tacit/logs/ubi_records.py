@@ -1,7 +1,7 @@
-"""User Behavior Insights (UBI) 1.3: what its query and event records say, and its JSON lines."""
+"""Parse User Behavior Insights (UBI) 1.3: query and event records, in JSON lines."""
 
-# 1. ``records_in``: JSON lines, also those of bulk requests, whose other lines are left out.
-# 2. ``UbiQuery``, ``UbiEvent``: what a record says, checked.
+# 1. ``read_records``: JSON lines, also of bulk requests, whose action lines are skipped.
+# 2. ``UbiQuery``, ``UbiEvent``: validated records.
 # 3. Single fields: texts, objects, times.
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
 
-# ---- JSON lines as search engines and shippers of events write them
+# ---- JSON lines as search engines and event shippers write them
 
 BULK = ("index", "create")
-"""What a line says, alone, that goes before each record of a bulk request."""
+"""Keys of the action lines that precede each record of a bulk request."""
 
 
 def records_in(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Yield each record with its line's number, also of bulk requests and of search hits.
+    """Yield each record with its line number, also from bulk requests and search hits.
 
-    A line that is no object is given as text.
+    A line that is no JSON object is yielded as text.
     """
     from tacit.logs.formats import lines_of
 
@@ -42,45 +42,45 @@ def records_in(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
                 yield row, source if isinstance(source, dict) else record
 
 
-# ---- User Behavior Insights (UBI) 1.3: what its query and event records say
+# ---- User Behavior Insights (UBI) 1.3: query and event records
 #
-# A *query* record says which objects a search returned, in order; an *event* record says what a
-# user did to one of them. Both are JSON objects that allow further attributes. What tacit adds
-# stands in ``query_attributes.tacit`` and ``event_attributes.tacit``.
+# A *query* record lists the objects that a search returned, in order; an *event* record is an action
+# of a user on one of them. Both are JSON objects that allow further attributes. tacit adds its own in
+# ``query_attributes.tacit`` and ``event_attributes.tacit``.
 #
 # References
 # ----------
 # o19s/ubi, ``schema/1.3.0/query.request.schema.json`` and ``event.schema.json``.
 
 OURS = "tacit"
-"""The attribute that holds what tacit adds."""
+"""Attribute with the fields that tacit adds."""
 CLICK, IMPRESSION = "click", "impression"
 CLICKS = (CLICK,)
-"""Actions that are clicks."""
+"""Names of actions that are clicks."""
 EXAMINED = (IMPRESSION, "view")
-"""Actions that say an object was seen."""
+"""Names of actions that mean that the user saw an object."""
 LONGEST_NAME = 100
-"""Characters of an id or a name."""
+"""Most characters of an id or a name."""
 LONGEST_OBJECT = 256
-"""Characters of an object's id."""
+"""Most characters of an object's id."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class UbiQuery(NamedTuple):
-    """What a query record says.
+    """The fields of a query record.
 
     Attributes
     ----------
     id : str
     text : str
-        What the user asked for.
+        The user's query text.
     hits : tuple of str or None
-        The objects that were returned, in order; None if the record does not say.
+        Ids of the objects returned, in order; None if the record has none.
     time : str or None
         ISO 8601.
     application : str or None
     ours : dict
-        What stands in ``query_attributes.tacit``.
+        The fields in ``query_attributes.tacit``.
     """
 
     id: str
@@ -92,7 +92,7 @@ class UbiQuery(NamedTuple):
 
 
 class UbiEvent(NamedTuple):
-    """What an event record says.
+    """The fields of an event record.
 
     Attributes
     ----------
@@ -100,13 +100,13 @@ class UbiEvent(NamedTuple):
     query : str
         The query's id.
     objects : tuple of str
-        The ids under which its object may stand among the hits, the likeliest first.
+        Ids under which its object may be among the hits, the likeliest first.
     ordinal : int or None
-        The place on the page, from 1.
+        The position on the page, from 1.
     time : str
         ISO 8601.
     ours : dict
-        What stands in ``event_attributes.tacit``.
+        The fields in ``event_attributes.tacit``.
     """
 
     action: str
@@ -118,7 +118,7 @@ class UbiEvent(NamedTuple):
 
 
 def is_event(record: Mapping[str, Any]) -> bool:
-    """Whether a record is an event; otherwise it is a query."""
+    """True if a record is an event; otherwise it is a query."""
     return record.get("action_name") is not None
 
 
@@ -179,9 +179,9 @@ def event_of(record: Mapping[str, Any]) -> UbiEvent:
 
 
 def place_of(objects: tuple[str, ...], ordinal: int | None, hits: Sequence[str]) -> int | None:
-    """Return where among some hits an event's object stands, from 0; None if it does not.
+    """Return the position of an event's object among the hits, from 0; None if it is not there.
 
-    An object is found by its ids; where an event names none, by its ordinal.
+    An object is identified by its ids, or by its ordinal if the event has no ids.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def place_of(objects: tuple[str, ...], ordinal: int | None, hits: Sequence[str])
 
 
 def digest(record: Mapping[str, Any]) -> str:
-    """Return a name for a record, by its content: UBI gives events none.
+    """Return an id for a record, a hash of its content, because UBI events have no id.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def digest(record: Mapping[str, Any]) -> str:
 
 
 def time_text(microseconds: int) -> str:
-    """Return a time as UBI and OpenSearch read it.
+    """Format a time as UBI and OpenSearch read it.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Click logs written: of what a learner decided, and as a file, whole or not at all."""
+"""Build a click log from a learner's decisions, and write a click log to a file atomically."""
 
-# 1. ``click_log``: decisions and what came back as rows of a click log, a row for each position of a list.
-# 2. ``write_log``: as a file, written beside and then put in the place of the old one.
+# 1. ``click_log``: decisions and rewards as rows of a click log, one row per position of a list.
+# 2. ``write_log``: writes a temporary file, which then replaces the old one.
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WRITTEN = {"decision_id", "placement", "arms", "arm", "policy", "version"}
-"""Columns of every click log that was written here; where another file has them all, it may be one."""
+"""Columns of every click log that tacit writes, by which an existing file is recognised as one."""
 
 
 @suggesting
@@ -32,24 +32,24 @@ def click_log(
     times: Sequence[datetime] | None = None,
     arms: Sequence[Sequence[Any]] | None = None,
 ) -> pa.Table:
-    """Return decisions and what came back for them as a click log.
+    """Return decisions and their rewards as a click log.
 
     Parameters
     ----------
     policy : Policy
-        That of the learner; it names the arms that were on offer.
+        The learner's policy, which names the arms on offer.
     decisions : sequence of Decision
-        Of arms, or of lists; for a list there is a row for each of its arms, with its propensity
-        given the arms above it, and that at its position.
+        Decisions of arms or of lists; a list has one row per arm, with the arm's propensity given the
+        arms above it and its propensity at its position.
     rewards : sequence
-        For each decision what :meth:`tacit.Learner.learn` was given; None where nothing came back.
+        For each decision the reward passed to :meth:`tacit.Learner.learn`; None without feedback.
     placement : str, default "placement"
-        Where they were shown.
+        Name of the placement.
     times : sequence of datetime, optional
-        When each was made; by default now.
+        Time of each decision; by default now.
     arms : sequence of sequence of str or int, optional
-        For each decision the arms that were on offer, as it was asked with, where the policy knows arms by
-        their features.
+        For each decision the arms on offer, as passed to ``choose``, if the policy knows arms by their
+        features only.
 
     Returns
     -------
@@ -58,8 +58,8 @@ def click_log(
     Raises
     ------
     InvalidValue
-        If there is not one reward for each decision; if the policy shows duels, or it knows arms by
-        their features, and they are not named.
+        If the numbers of rewards and decisions differ, the policy shows duels, or the policy knows arms
+        by their features and ``arms`` is missing.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any
 
 
 def given_above(prefixes: Sequence[float], k: int) -> float | None:
-    """Return the propensity of a list's arm given those above it, from those of beginnings.
+    """Return the propensity of an arm given the arms above it in its list, from propensities of prefixes.
 
     Examples
     --------
@@ -142,15 +142,15 @@ def given_above(prefixes: Sequence[float], k: int) -> float | None:
     >>> given_above([0.0, 0.0], 1) is None
     True
     """
-    # By rounding, what was shown may have a propensity of 0: then it is not known.
+    # Rounding may make the propensity of a shown arm 0: then it is unknown.
     if not len(prefixes) or prefixes[k] <= 0.0:
         return None
-    # A quotient of sums can be a rounding error above 1.
+    # Rounding may make the quotient larger than 1.
     return min(1.0, float(prefixes[k]) / float(prefixes[k - 1])) if k else float(prefixes[0])
 
 
 def at_position(places: Sequence[float], k: int) -> float | None:
-    """Return the propensity of a list's arm at its position, if it is known.
+    """Return the propensity of an arm at its position in a list, or None if unknown.
 
     Examples
     --------
@@ -160,34 +160,34 @@ def at_position(places: Sequence[float], k: int) -> float | None:
     return min(1.0, float(places[k])) if len(places) and places[k] > 0.0 else None
 
 
-# ---- As a file
+# ---- Writing a file
 
 
 @suggesting
 def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards: str = "") -> None:
-    """Write a click log to one file, which replaces an older one only when complete.
+    """Write a click log to one file, which replaces an existing one only when complete.
 
-    What is read back equals what was written, in every format.
+    In every format, reading the file returns the rows that were written.
 
     Parameters
     ----------
     log : LogReader, path, pyarrow.Table, or iterable of pyarrow.RecordBatch
-        Columns that may be null can be left out.
+        Nullable columns can be left out.
     path : path
         The file.
     format : str, optional
-        ``"parquet"``, ``"csv"`` or ``"json"`` (one object a line); by default the suffix of
-        ``path`` says it.
+        ``"parquet"``, ``"csv"`` or ``"json"`` (one object per line); by default that of the suffix
+        of ``path``.
     rewards : str, optional
-        What rewards from 0 to 1 stand for, such as ``"0 to 1 stand for 0 to 100 euros"``: Parquet keeps
-        it, and results of the log say it.
+        Note on the unit of rewards, such as ``"0 to 1 stand for 0 to 100 euros"``, which Parquet stores
+        and results of the log repeat.
 
     Raises
     ------
     LogError
-        If a row is wrong or the file cannot be written; then nothing remains of it.
+        If a row is invalid or the file cannot be written; then no file is left.
     InvalidValue
-        If there is no such format, or another file than a click log is there.
+        If there is no such format, or the path is a file that is not a click log.
 
     Examples
     --------
