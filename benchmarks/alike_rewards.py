@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from tacit.evaluate.intervals import normal, summed, widened
+from tacit.evaluate.intervals import normal, sum_units, widen_interval
 
 WEIGHTS = {"half of the rows": ((0.0, 2.0), (0.5, 0.5)), "heavy": ((1 / 6, 1, 6), (0.6, 0.3, 0.1))}
 ROWS = 100, 460, 2000
@@ -39,9 +39,9 @@ def measured(rng, weights, chances, rows, rate, runs):
     for _ in range(runs):
         weight = rng.choice(weights, size=rows, p=chances)
         reward = (rng.random(rows) < rate).astype(np.float64)
-        sums = summed(weight, weight * reward, rewards=reward)
+        sums = sum_units(weight, weight * reward, rewards=reward)
         bounds = [normal(sums, ratio) for ratio in (False, True)]
-        bounds = [each for before in bounds for each in (before, widened(before, sums))]
+        bounds = [each for before in bounds for each in (before, widen_interval(before, sums))]
         holds = [low <= rate <= high for low, high in bounds]
         same = sums.least == sums.most
         alike += same

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from context import NO_FEATURES, Impression, Outcome, choose, compiled, learn
+from context import NO_FEATURES, Impression, Outcome, choose, compile_loop, learn
 from context_streams import Stream, regret, truths
 
 import tacit
@@ -38,7 +38,7 @@ def played(stream: Stream, policy: Any, seed: int) -> Any:
     """Return what a policy shows that has learned nothing before."""
     shown, rng = np.zeros(len(stream.coins), np.int64), np.random.default_rng([seed, 1])
     arms, state = np.arange(policy.arm_count), policy.init(1)
-    compiled(play, policy.params)(policy.params, state, arms, stream, rng, shown, NO_FEATURES)
+    compile_loop(play, policy.params)(policy.params, state, arms, stream, rng, shown, NO_FEATURES)
     return shown
 
 

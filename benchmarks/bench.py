@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import tacit
 from studies.run_sampling import sample_run
 from tacit.core.arrays import byte_count
-from tacit.core.text import aligned
+from tacit.core.text import align_columns
 
 HERE = Path(__file__).parent
 ARMS = len(c_loops.MEANS)
@@ -463,7 +463,7 @@ def cpu_model() -> str:
 def table(rows: list[Row]) -> str:
     """Return the lines as an aligned table."""
     header = ("what", "tacit", "other", "ratio", "goal", "met")
-    return aligned([header, *(row.cells() for row in rows)])
+    return align_columns([header, *(row.cells() for row in rows)])
 
 
 def write(rows: list[Row]) -> None:

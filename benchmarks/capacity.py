@@ -31,7 +31,7 @@ import tacit
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import byte_count
 from tacit.learning.learner import Learner
-from tacit.learning.merging import added, delta
+from tacit.learning.merging import compute_delta, merge_states
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
@@ -112,7 +112,7 @@ async def engine_costs(path: Path, policy: Any) -> dict[str, float]:
         ids = []
         for _ in range(0, count, BATCH):
             keys = rng.integers(KEYS, size=BATCH).tolist()
-            asked = [home.checked(DecisionRequest(f"query {key}")) for key in keys]
+            asked = [home.check_request(DecisionRequest(f"query {key}")) for key in keys]
             ids += [row.id for row in await engine.decide_many("home", asked)]
         return ids
 
@@ -251,8 +251,8 @@ def merge_costs(shards: int = 64) -> dict[str, tuple[float, float]]:
         policy = tacit.policies.LaplaceEC(dim // 2, dim - dim // 2)
         base = policy.init(1)
         later = [base._replace(root=0.9 * base.root) for _ in range(shards)]
-        took, _ = core_seconds(lambda b=base, s=later: [added(b, s) for _ in range(5)])
-        found[f"posterior of {dim} features"] = byte_count(delta(later[0], base)), took / 5
+        took, _ = core_seconds(lambda b=base, s=later: [merge_states(b, s) for _ in range(5)])
+        found[f"posterior of {dim} features"] = byte_count(compute_delta(later[0], base)), took / 5
     found["box of 10 signals"] = byte_count(Rectangle(10, margin=0.1).init(1)), 0.0
     return found
 

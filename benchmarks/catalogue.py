@@ -14,7 +14,7 @@ import numpy as np
 
 import tacit
 from tacit.client import Client
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 DIM = 384
@@ -76,7 +76,7 @@ def served(learner, ids, rng):
         home = {"kind": "features", "relevance_dim": DIM}
         values = {"server.port": 0, "store.path": f"{folder}/s.db", "placements.home": home}
         config = load_config(overrides=values)
-        with running(config) as url, Client(url, timeout=60.0) as client:
+        with run_in_thread(config) as url, Client(url, timeout=60.0) as client:
             begin, slowest = time.perf_counter(), 0.0
             for start in range(0, len(ids), 250):
                 part, before = ids[start : start + 250].tolist(), time.perf_counter()
@@ -91,7 +91,7 @@ def served(learner, ids, rng):
                     print(f"service: one of {size:,} by id {asked / 1e3:.1f} ms")
         for what in ("as it was left", "again"):
             begin, worked = time.perf_counter(), time.process_time()
-            with running(config) as url, Client(url) as client:
+            with run_in_thread(config) as url, Client(url) as client:
                 count = client.items("home").count
                 took, worked = time.perf_counter() - begin, time.process_time() - worked
                 print(
@@ -104,7 +104,7 @@ def listed(learner, ids, rng):
     with tempfile.TemporaryDirectory() as folder:
         home = {"kind": "slates", "relevance_dim": DIM, "positions": 10, "attribution_window": 0.01}
         values = {"server.port": 0, "store.path": f"{folder}/s.db", "placements.home": home}
-        with running(load_config(overrides=values)) as url, Client(url, timeout=60.0) as client:
+        with run_in_thread(load_config(overrides=values)) as url, Client(url, timeout=60.0) as client:
             for start in range(0, 10_000, 250):
                 part = ids[start : start + 250].tolist()
                 client.put_items("home", part, learner.items.vectors(part))

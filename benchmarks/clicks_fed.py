@@ -19,7 +19,7 @@ import numpy as np
 
 import tacit.service.engine.engine as engine
 from tacit.client import Client, Impression
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 RATES = np.array([0.5, *[0.3] * 9])
@@ -33,7 +33,7 @@ def play(folder: Path, seed: int, zeros: bool, options: argparse.Namespace) -> n
     (folder / "map.toml").write_text(MAP)
     rng, counts, passed = np.random.default_rng(seed), [], [0]
     engine.LogClock = lambda: lambda: 1_700_000_000_000_000 + passed[0]
-    with running(load_config(overrides=values)) as url, Client(url, timeout=60) as client:
+    with run_in_thread(load_config(overrides=values)) as url, Client(url, timeout=60) as client:
         for batch in range(options.batches):
             pages = [Impression("front", decision_id=f"{batch} {i}") for i in range(options.pages)]
             shown = client.decide_many("home", pages)

@@ -19,7 +19,7 @@ from peers.ten_lines import TenLines
 
 import tacit
 from tacit.core.dispatch import choose, learn, propensity
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 SIZES = {(10, 64): 2_000, (10, 20): 4_000, (5, 10): 8_000, (50, 20): 1_500, (50, 256): 600}
@@ -47,7 +47,7 @@ def played(stream: Stream, state: Any, policy: Any, seed: int) -> Any:
     """Return what a policy shows, going on from a state."""
     shown, chances = np.zeros(len(stream.coins), np.int64), np.zeros(len(stream.coins))
     rng, arms = np.random.default_rng([seed, 1]), np.arange(policy.arm_count)
-    compiled(play, policy.params)(policy.params, state, arms, stream, rng, shown, chances, NO_FEATURES)
+    compile_loop(play, policy.params)(policy.params, state, arms, stream, rng, shown, chances, NO_FEATURES)
     return shown
 
 

@@ -22,7 +22,7 @@ from items_kept import keep, over, spread
 
 import tacit
 from tacit.core.dispatch import choose, learn, propensity
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 TUNING = 85_001
@@ -46,7 +46,7 @@ def played(stream: Stream, state: Any, policy: Any, seed: int) -> Any:
     """Return the places that a policy shows, going on from a state."""
     places, chances = np.zeros(len(stream.coins), np.int64), np.zeros(len(stream.coins))
     rng, arms = np.random.default_rng([seed, 1]), np.arange(stream.offers.shape[1])
-    compiled(play, policy.params)(policy.params, state, arms, stream, rng, places, chances, NO_FEATURES)
+    compile_loop(play, policy.params)(policy.params, state, arms, stream, rng, places, chances, NO_FEATURES)
     return places
 
 
@@ -112,7 +112,7 @@ def cost(
     rng, state = np.random.default_rng(1), policy.init(1)
     items = rng.standard_normal((8, offered, policy.relevance_dim))
     users, rewards = rng.standard_normal((rounds, policy.context_dim)), (rng.random(rounds) < 0.3) * 1.0
-    run, arms = compiled(repeat, policy.params), np.arange(offered)
+    run, arms = compile_loop(repeat, policy.params), np.arange(offered)
     run(policy.params, state, arms, items, users[:200], rng, rewards[:200], NO_FEATURES, 2)
     times = []
     for what in range(3):

@@ -23,7 +23,7 @@ import tacit
 from tacit.service.app.server import GC_THRESHOLDS
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import rewards
+from tacit.service.log.requests import make_reward_requests
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import End, StoredPlacement
 
@@ -105,7 +105,7 @@ def yardstick():
 
 async def groups(engine, count, rng):
     """Decide and tell so many groups; return the processor time for each decision, in µs."""
-    check = engine.placement("home").checked_keys
+    check = engine.placement("home").check_keys
     rates = np.linspace(0.02, 0.2, ARMS)
     names = [f"query {i}" for i in range(KEYS)]
     keys = np.minimum(rng.zipf(1.2, (count, GROUP)), KEYS) - 1
@@ -113,7 +113,7 @@ async def groups(engine, count, rng):
     for group in keys.tolist():
         rows = await engine.decide_many("home", check([names[key] for key in group]))
         clicks = rng.random(GROUP) < rates[rows.column("arm")]
-        told = rewards(rows.column("id"), clicks.astype(float).tolist())
+        told = make_reward_requests(rows.column("id"), clicks.astype(float).tolist())
         await engine.record_many("home", told)
     return 1e6 * (time.process_time() - began) / (count * GROUP)
 

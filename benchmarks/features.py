@@ -21,9 +21,9 @@ import numpy as np
 
 import tacit
 from tacit.core.dispatch import choose, learn
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.policies.base import Impression, Outcome
-from tacit.policies.features.gaussian import Gaussian, belief, commit, dot, project
+from tacit.policies.features.gaussian import Gaussian, apply_observation, belief, dot, project
 
 SOURCE = Path(__file__).with_name("c") / "features.c"
 SIZES = {(10, 10): 100_000, (100, 1000): 1_000}
@@ -66,7 +66,7 @@ def microseconds(
     rng = np.random.default_rng(1)
     half = policy.relevance_dim
     blocks = [rng.standard_normal((2 * offered, half)) / np.sqrt(2 * half) for _ in range(2)]
-    driver = compiled(loop, policy.params)
+    driver = compile_loop(loop, policy.params)
     times = []
     for _ in range(repetitions + 1):
         state = policy.init(1)
@@ -95,7 +95,7 @@ def many_updates(mean: Any, root: Any, rows: Any, v: Any, count: int) -> None:
     for n in range(count):
         x = rows[n % len(rows)]
         s = project(root, x, v)
-        commit(mean, root, v, s, 0.25, (0.5 - 0.25 * dot(mean, x)) / (1.0 + 0.25 * s))
+        apply_observation(mean, root, v, s, 0.25, (0.5 - 0.25 * dot(mean, x)) / (1.0 + 0.25 * s))
 
 
 def endurance(count: int) -> dict[str, float]:
@@ -105,7 +105,7 @@ def endurance(count: int) -> dict[str, float]:
     """
     import numba
 
-    compiled(loop, tacit.policies.LaplaceEC(1, 1).params)
+    compile_loop(loop, tacit.policies.LaplaceEC(1, 1).params)
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((1, 10)) + 1e-3 * rng.standard_normal((64, 10))
     own = Gaussian.prior(1, 10, 1.0)

@@ -23,8 +23,8 @@ from tables import markdown
 import tacit
 from tacit.core.seeds import stream
 from tacit.uplift import HoldoutSums, boundary
-from tacit.uplift.holdout import difference_at, enough, ratio_ends
-from tacit.uplift.metric_degradation import HarmSums, comparisons_of
+from tacit.uplift.holdout import difference_from_ratio, has_enough_data, ratio_ends
+from tacit.uplift.metric_degradation import DegradationSums, count_comparisons
 
 HERE = Path(__file__).parent
 SEED = 20260726
@@ -83,7 +83,7 @@ def first_of_arms(world: World, decisions: int, seed: int) -> float:
     arms, rng = len(world.clicks), stream("users", seed)
     clicks, returns = np.array(world.clicks), np.array(world.returns)
     learner = tacit.Learner(tacit.auto(arms, at_least=dict(world.at_least)), seed=seed)
-    sums, comparisons = HarmSums(arms), comparisons_of(arms, begun=arms)
+    sums, comparisons = DegradationSums(arms), count_comparisons(arms, initial=arms)
     offered = np.ones((BLOCK, arms), np.bool_)
     look = 0.0
     for n in range(BLOCK, decisions + 1, BLOCK):
@@ -93,7 +93,7 @@ def first_of_arms(world: World, decisions: int, seed: int) -> float:
         learner.learn_many(made, (rng.random(BLOCK) < clicks[shown]).astype(np.float64))
         if n >= look:
             look = max(n + BLOCK, GROWTH * n)
-            if sums.harms(world.margin, "less", comparisons):
+            if sums.find_degradations(world.margin, "less", comparisons):
                 return float(n)
     return math.inf
 
@@ -121,7 +121,7 @@ def holdout_found(
         sums = HoldoutSums(counts, totals, totals)
         with np.errstate(divide="ignore", invalid="ignore"):
             low, _ = ratio_ends(sums, boundary())
-            harm = enough(sums, share) & (difference_at(sums, low) > margin)
+            harm = has_enough_data(sums, share) & (difference_from_ratio(sums, low) > margin)
         first[harm & np.isinf(first)] = n
     return Found(first)
 

@@ -21,7 +21,7 @@ from items_kept import keep, over, spread
 
 import tacit
 from tacit.core.dispatch import decide_and_weigh, learn, placed
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.policies.base import NO_FEATURES, Impression, Outcome
 
 TUNING = 85_001
@@ -43,7 +43,7 @@ def played(stream: ListStream, state: Any, policy: tacit.ItemListMix, seed: int)
     """Return the places that a policy shows, going on from a state."""
     shown, clicked = np.zeros((len(stream.users), policy.positions), np.int64), np.zeros(policy.positions)
     rng, arms = np.random.default_rng([seed, 1]), np.arange(stream.offers.shape[1])
-    compiled(play, policy.params)(policy.params, state, arms, stream, rng, shown, clicked, NO_FEATURES)
+    compile_loop(play, policy.params)(policy.params, state, arms, stream, rng, shown, clicked, NO_FEATURES)
     return shown
 
 
@@ -127,7 +127,7 @@ def cost(policy: tacit.ItemListMix, offered: int, rounds: int) -> tuple[float, .
         rng.standard_normal((rounds, policy.context_dim)),
         (rng.random((rounds, positions)) < 0.2) * 1.0,
     )
-    run, arms = compiled(repeat, policy.params), np.arange(offered)
+    run, arms = compile_loop(repeat, policy.params), np.arange(offered)
     action, given = np.arange(positions), (clicks, NO_FEATURES, np.zeros(positions), np.zeros(positions))
     common = policy.params, state, arms, items, users, rng, action, given
     for _ in range(1 + 80 // rounds):

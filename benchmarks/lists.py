@@ -13,8 +13,8 @@ import numpy as np
 import tacit
 from tacit.core.dispatch import learn
 from tacit.policies.base import Outcome
-from tacit.policies.features.click_model import place_of
-from tacit.policies.features.gaussian import clear, draw_gaussian, scored, sigmoid
+from tacit.policies.features.click_model import find_place
+from tacit.policies.features.gaussian import clear, draw_gaussian, score_row, sigmoid
 
 HORIZON, RUNS, SEED = 10_000, 24, 1
 
@@ -31,7 +31,7 @@ class TopK(tacit.policies.ClickModel, tacit.policies.SlatePolicy):
         policy: tacit.policies.LaplaceEC.Params
 
     class State(NamedTuple):
-        policy: tacit.policies.features.gaussian.Gaussian
+        policy: tacit.policies.features.to_gaussian.Gaussian
         room: np.ndarray  # (lanes, positions)
 
     positions: int = 3
@@ -54,8 +54,8 @@ class TopK(tacit.policies.ClickModel, tacit.policies.SlatePolicy):
         for k in range(len(action)):
             action[k], best[k] = -1, -1.0
         for i in range(len(impression.arms)):
-            chance = sigmoid(scored(impression.relevance[i], room[1, :split]))
-            chance *= sigmoid(scored(impression.examination[i], room[1, split:]))
+            chance = sigmoid(score_row(impression.relevance[i], room[1, :split]))
+            chance *= sigmoid(score_row(impression.examination[i], room[1, split:]))
             arm = impression.arms[i]
             for k in range(len(action)):
                 if chance > best[k]:
@@ -70,7 +70,7 @@ class TopK(tacit.policies.ClickModel, tacit.policies.SlatePolicy):
         impression, action = outcome.impression, outcome.shown
         for k in range(len(action)):
             if action[k] >= 0:
-                place = place_of(impression.arms, action[k])
+                place = find_place(impression.arms, action[k])
                 arm = impression.arms[place]
                 one = Outcome(impression, arm, outcome.reward[k], 1.0)
                 learn(params.policy, state.policy, lane, one)

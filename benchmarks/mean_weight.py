@@ -21,8 +21,8 @@ import numpy as np
 from tables import markdown
 
 from tacit.evaluate.estimate_sums import largest_possible
-from tacit.evaluate.intervals import summed, weights_are_wrong
-from tacit.evaluate.results import DOUBTED
+from tacit.evaluate.intervals import evidence_against_weights, sum_units
+from tacit.evaluate.results import MIN_EVIDENCE
 
 ARMS, TARGETS, ROWS = (2, 5, 20), ("all", "last"), (300, 10_000)
 LOGS = ("alike", "one nine in ten", "odds × 1", "odds × 3")
@@ -60,11 +60,11 @@ class Cell(NamedTuple):
             propensity = np.minimum(given * factor, 1.0)
             rows: Any = SimpleNamespace(offers=offers, offer=offer, propensity=propensity)
             weights = shown / propensity
-            sums = summed(weights, weights)._replace(possible=largest_possible(rows, shown))
+            sums = sum_units(weights, weights)._replace(possible=largest_possible(rows, shown))
             off = abs(sums.mean_weight - 1)
             error = math.sqrt(max(sums.ww / sums.n - sums.mean_weight**2, 0.0) / sums.n)
             far = [error > 0 and off >= errors * error for errors in (2.58, 4.0)]
-            found.append([weights_are_wrong(sums) >= DOUBTED, *far])
+            found.append([evidence_against_weights(sums) >= MIN_EVIDENCE, *far])
         return found
 
 

@@ -45,7 +45,7 @@ async def measured(group, decisions):
     async def decided(count):
         for first in range(0, count, group):
             keys = [f"query {i % KEYS}" for i in range(first, first + group)]
-            await engine.decide_many("home", home.checked_keys(keys))
+            await engine.decide_many("home", home.check_keys(keys))
 
     await decided(FIRST)
     gc.collect()

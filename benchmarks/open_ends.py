@@ -14,7 +14,7 @@ import numpy as np
 from tables import markdown
 
 import tacit
-from tacit.core.text import aligned
+from tacit.core.text import align_columns
 
 HERE = Path(__file__).parent
 SEED = 2011
@@ -89,7 +89,7 @@ def main() -> None:
         rows = [row for arms, horizon in settings for row in played(matrix, arms, horizon, runs)]
         head = ["arms", "duels", "policy", "regret", "worst run", "not settled"]
         parts.append(f"## {title[0].upper()}{title[1:]}\n\n{markdown(head, rows)}")
-        print(aligned([head, *rows]))
+        print(align_columns([head, *rows]))
     if not quick:
         (HERE / "OPEN_ENDS.md").write_text("\n\n".join(parts) + "\n")
 

@@ -23,7 +23,7 @@ import numpy as np
 
 import tacit
 from tacit.core.arrays import byte_count
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.policies import Policy
 from tacit.policies.base import registry
 
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     names = parser.parse_args().names
     content = json.loads(OUT.read_text()) if names else {"machine": machine(), "policies": {}}
-    for kind in shipped(registry, "policies"):
+    for kind in list_parts(registry, "policies"):
         if names and kind.__name__ not in names:
             continue
         policy, setting = played(kind)
@@ -131,7 +131,9 @@ def beside(policy: Policy, setting: str, other: str) -> float:
 
     Machines differ, and so does what else they do: ratios hold.
     """
-    reference, where = played(next(kind for kind in shipped(registry, "policies") if kind.__name__ == other))
+    reference, where = played(
+        next(kind for kind in list_parts(registry, "policies") if kind.__name__ == other)
+    )
     assert where is not None
     pairs = [
         (nanoseconds(policy, SETTINGS[setting]), nanoseconds(reference, SETTINGS[where])) for _ in range(3)

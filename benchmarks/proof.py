@@ -32,7 +32,7 @@ from tables import markdown
 
 from tacit.core.seeds import stream
 from tacit.uplift import HoldoutSums, boundary, decisions_needed, share_evidence
-from tacit.uplift.holdout import difference_at, enough, ratio_ends, refuted
+from tacit.uplift.holdout import difference_from_ratio, has_enough_data, is_refuted, ratio_ends
 from tacit.uplift.traffic import ALARM, independent_counts
 
 HERE = Path(__file__).parent
@@ -115,8 +115,8 @@ def errors(effort: Effort) -> Iterator[Row]:
                     rates = drifting(0.4)
                 rng = stream("proof errors", SEED, int(1000 * share), int(1000 * rate), len(name))
                 steps = clicks(rng, effort.runs, at, share, rates(at), rates(at))
-                ours = lambda s, h=share: enough(s, h) & refuted(s, C)  # noqa: E731
-                naive = [lambda s, h=share, z=z: enough(s, h) & peeked(s, z) for z in (1.96, C)]
+                ours = lambda s, h=share: has_enough_data(s, h) & is_refuted(s, C)  # noqa: E731
+                naive = [lambda s, h=share, z=z: has_enough_data(s, h) & peeked(s, z) for z in (1.96, C)]
                 yield (f"{share:.0%}", f"{rates(at)[0]:.2g}", name, *ever(steps, [ours, *naive], effort.runs))
 
 
@@ -130,7 +130,7 @@ def moving(effort: Effort) -> Iterator[Row]:
             steps = np.diff(at, prepend=0)
             truth = iter(np.cumsum(steps * policy) / np.cumsum(steps * control))
             rng = stream("proof moving", SEED, int(1000 * share), int(1000 * rate))
-            missed = lambda s, h=share: enough(s, h) & refuted(s, C, ratio=next(truth))  # noqa: B023, E731
+            missed = lambda s, h=share: has_enough_data(s, h) & is_refuted(s, C, ratio=next(truth))  # noqa: B023, E731
             sums = clicks(rng, effort.runs, at, share, control, policy)
             yield f"{share:.0%}", rate, *ever(sums, [missed], effort.runs)
 
@@ -146,7 +146,7 @@ def planned(effort: Effort) -> Iterator[Row]:
             def errs(sums: HoldoutSums, share: float = share, plan: int = plan) -> Any:
                 n = sums.counts.sum(axis=0)
                 c = boundary(planned=bool(n[0] == plan))
-                return enough(sums, share) & refuted(sums, c)
+                return has_enough_data(sums, share) & is_refuted(sums, c)
 
             p = constant(rate)(at)
             yield (
@@ -163,10 +163,10 @@ def amounts(effort: Effort) -> Iterator[Row]:
         for sigma in (1.0, 1.5, 2.0):
             rng = stream("proof revenue", SEED, int(1000 * share), int(10 * sigma))
             ours = lambda s, h=share: (  # noqa: E731
-                enough(s, h, math.inf) & refuted(s, C, largest=math.inf)
+                has_enough_data(s, h, math.inf) & is_refuted(s, C, largest=math.inf)
             )
             steps = revenue(rng, effort.heavy, at, share, 0.03, sigma)
-            naive = lambda s, h=share: enough(s, h, math.inf) & peeked(s, C)  # noqa: E731
+            naive = lambda s, h=share: has_enough_data(s, h, math.inf) & peeked(s, C)  # noqa: E731
             found = ever(steps, [ours, naive], effort.heavy)
             yield f"{share:.0%}", sigma, *found
 
@@ -185,7 +185,7 @@ def users(effort: Effort) -> Iterator[Row]:
                         continue
                     alone = sums._replace(buckets=None)
                     for i, each in enumerate((sums, alone)):
-                        seen[i] |= bool(enough(each, share) and refuted(each, C))
+                        seen[i] |= bool(has_enough_data(each, share) and is_refuted(each, C))
                         counts = independent_counts(each)
                         seen[2 + i] |= share_evidence(counts, share) > ALARM
                 wrong.append(list(seen))
@@ -204,7 +204,7 @@ ENDS = np.array([10_000, 20_000, 40_000, 60_000, 80_000, 100_000])
 
 def counted(each: list[HoldoutSums], plan: Plan) -> tuple[list[HoldoutSums], Any]:
     """Return the sums of chapters with nothing where one is too early; and whether any is not."""
-    known = [enough(sums, share) for sums, (_, share) in zip(each, plan, strict=False)]
+    known = [has_enough_data(sums, share) for sums, (_, share) in zip(each, plan, strict=False)]
     kept = [
         HoldoutSums(*(x if x is None else x * ok for x in sums)) for sums, ok in zip(each, known, strict=True)
     ]
@@ -216,7 +216,7 @@ def misses(plan: Plan, ratio: float = 1.0) -> list[Callable[[Any], Any]]:
 
     def ours(each: list[HoldoutSums]) -> Any:
         kept, known = counted(each, plan)
-        return known & refuted(kept, C, ratio=ratio)
+        return known & is_refuted(kept, C, ratio=ratio)
 
     def added(each: list[HoldoutSums]) -> Any:
         deviance: Any = 0.0
@@ -226,14 +226,14 @@ def misses(plan: Plan, ratio: float = 1.0) -> list[Callable[[Any], Any]]:
             mean0 = r.sum(axis=0) / (n[0] + ratio * n[1])
             own = 2 * (r * np.log(np.where(r > 0, r, 1.0) / (r.sum(axis=0) * q))).sum(axis=0)
             spread = (1 - mean0) * q[0] + (1 - ratio * mean0) * q[1]
-            deviance = deviance + np.where(enough(sums, share), own / spread, 0.0)
+            deviance = deviance + np.where(has_enough_data(sums, share), own / spread, 0.0)
         return deviance > C * C
 
     def pooled(each: list[HoldoutSums]) -> Any:
         whole = each[0]
         for sums in each[1:]:
-            whole = whole.merged(sums)
-        return enough(whole, plan[0][1]) & refuted(whole, C, ratio=ratio)
+            whole = whole.merge(sums)
+        return has_enough_data(whole, plan[0][1]) & is_refuted(whole, C, ratio=ratio)
 
     return [ours, added, pooled]
 
@@ -252,9 +252,9 @@ def with_arms(effort: Effort) -> Iterator[Row]:
                 own = HoldoutSums(*(np.array(sums[:3]) - before[0]))
                 if sums.counts[:, 0].sum() % DAY == 0:
                     before[0] = np.array(sums[:3])
-                return enough(own, share) & refuted(own, C)
+                return has_enough_data(own, share) & is_refuted(own, C)
 
-            ours = lambda s, h=share: enough(s, h) & refuted(s, C)  # noqa: E731
+            ours = lambda s, h=share: has_enough_data(s, h) & is_refuted(s, C)  # noqa: E731
             steps = clicks(rng, effort.runs, at, share, p, p)
             yield f"{share:.0%}", rate, *ever(steps, [ours, anew], effort.runs)
 
@@ -297,13 +297,13 @@ def sticky_shares(effort: Effort) -> Iterator[Row]:
             seen = np.zeros(2, bool)
             for each in sticky_chapters(rng, at, plan, 1000, 0.1, clustered=True):
                 pairs = zip(each, plan, strict=False)
-                some = [sums for sums, (_, share) in pairs if enough(sums, share)]
+                some = [sums for sums, (_, share) in pairs if has_enough_data(sums, share)]
                 if some:
                     # Chapters whose units are taken for others' have buckets of other users.
                     apart = [
                         sums._replace(buckets=np.roll(sums.buckets, i, axis=1)) for i, sums in enumerate(some)
                     ]
-                    seen |= [bool(refuted(some, C)), bool(refuted(apart, C))]
+                    seen |= [bool(is_refuted(some, C)), bool(is_refuted(apart, C))]
             wrong.append(seen)
         yield ", ".join(f"{share:.0%}" for share in shares), *map(share_of, np.array(wrong).T)
 
@@ -331,7 +331,7 @@ def kept_power(effort: Effort) -> Iterator[Row]:
             for n, each in zip(at, steps, strict=True):
                 live = min(begins, len(each) - 1)
                 kept, known = counted(each[live:], plan[live:])
-                when = np.where(known & refuted(kept, C) & np.isinf(when), n, when)
+                when = np.where(known & is_refuted(kept, C) & np.isinf(when), n, when)
                 if n >= need and not wide:
                     low, high = ratio_ends(kept, C)
                     wide = float(np.median(np.log(high) - np.log(low)))
@@ -414,7 +414,7 @@ def widths(effort: Effort) -> Iterator[Row]:
                 rng = stream("proof widths", SEED, int(1000 * share), int(1000 * rate), expected)
                 p = np.full(1, rate)
                 (sums,) = clicks(rng, effort.runs, np.array([n]), share, p, p)
-                sums = HoldoutSums(*(x[:, enough(sums, share)] for x in sums[:3]))
+                sums = HoldoutSums(*(x[:, has_enough_data(sums, share)] for x in sums[:3]))
                 if not sums.counts.size:
                     ratios.append("too early")
                     continue
@@ -422,7 +422,7 @@ def widths(effort: Effort) -> Iterator[Row]:
                 parts = []
                 for c in (C, boundary(planned=True)):
                     low, high = ratio_ends(sums, c)
-                    apart = difference_at(sums, high) - difference_at(sums, low)
+                    apart = difference_from_ratio(sums, high) - difference_from_ratio(sums, low)
                     parts.append(apart.mean() / (once * math.sqrt(rate * (1 - rate))))
                     wide = np.median(np.log(high) - np.log(low))
                     parts.append(wide / (once * math.sqrt((1 - rate) / rate)))
@@ -442,7 +442,7 @@ def plans(effort: Effort) -> Iterator[Row]:
                 when = np.full(effort.runs // 2, np.inf)
                 steps = clicks(rng, len(when), at, share, p, p * (1 + lift))
                 for n, sums in zip(at, steps, strict=True):
-                    shown = enough(sums, share) & refuted(sums, C)
+                    shown = has_enough_data(sums, share) & is_refuted(sums, C)
                     when = np.where(shown & np.isinf(when), n, when)
                     if np.mean(np.isfinite(when)) > 0.95:
                         break

@@ -20,7 +20,7 @@ from tables import markdown
 
 from tacit.client import Client, Feedback, Impression
 from tacit.core.seeds import stream
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 HERE = Path(__file__).parent
@@ -120,7 +120,7 @@ def main() -> None:
         }  # fmt: skip
         with (
             mock.patch("tacit.service.engine.engine.LogClock", return_value=clock),
-            running(load_config(overrides=overrides)) as address,
+            run_in_thread(load_config(overrides=overrides)) as address,
             Client(address, timeout=60.0) as client,
         ):
             for seed in seeds:

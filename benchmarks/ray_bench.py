@@ -24,7 +24,7 @@ from offline import ARMS, TARGET, write
 
 import tacit
 from tacit import cluster
-from tacit.core.parallel import in_threads, runner, spread
+from tacit.core.parallel import run_in_threads, run_tasks, runner
 from tacit.evaluate import IPS, SNIPS, DoublyRobust, off_policy
 from tacit.simulation import play_runs
 
@@ -51,7 +51,7 @@ def sweep(horizon: int, workers: int | None = None) -> tuple[float, float]:
     """Play units of one run each; return seconds by the clock, and the mean of the units' own."""
     units = [(horizon, number) for number in range(UNITS)]
     began = time.perf_counter()
-    own = spread(unit, units, [1.0] * UNITS, label="sweep", workers=workers)
+    own = run_tasks(unit, units, [1.0] * UNITS, label="sweep", workers=workers)
     return time.perf_counter() - began, sum(own) / UNITS
 
 
@@ -81,7 +81,7 @@ def sweeps(workers: int) -> dict[str, float]:
 
 def locally(function: Callable[[], Any]) -> Any:
     """Return what a call gives without Ray, although Ray is there."""
-    token = runner.set(in_threads)
+    token = runner.set(run_in_threads)
     try:
         return function()
     finally:

@@ -154,8 +154,8 @@ def look(state: Any, lane: int, arm: int, reward: float, scale: float) -> None:
         doubt, part = doubt_of(state, lane, arm)
         after = risen_mean(state, lane, arm, part, levels_of(state, lane)[1])
         a, b = hypotheses.posterior(state.own, state.shared.priors, lane, state.own.leading[lane], arm)
-        risen = doubt * hypotheses.likelihood_of(after, 1.0 - after, reward, scale)
-        same = (1.0 - doubt) * hypotheses.likelihood_of(a, b, reward, scale)
+        risen = doubt * hypotheses.reward_likelihood(after, 1.0 - after, reward, scale)
+        same = (1.0 - doubt) * hypotheses.reward_likelihood(a, b, reward, scale)
         doubts.doubt[lane, arm] = risen / (risen + same)
         doubts.counts[lane, arm, 0] = part * doubts.counts[lane, arm, 0] + scale * reward
         doubts.counts[lane, arm, 1] = part * doubts.counts[lane, arm, 1] + scale * (1.0 - reward)
@@ -213,14 +213,14 @@ class RisenMixture(tacit.DriftMixture):
             return int(impression.arms[last])
         h, uniform, weight = drift_mixture.MEMORY, rng.random(), state.memory.weight[lane]
         if uniform >= weight:
-            h = hypotheses.drawn(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
-        return shift_mixture.play_under(params, state, lane, h, impression, rng)
+            h = hypotheses.draw_hypothesis(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
+        return shift_mixture.draw_arm(params, state, lane, h, impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
         weight, memory = state.memory.weight[lane], drift_mixture.MEMORY
-        found = shift_mixture.chance_over(params, state, lane, impression, arm, 1.0 - weight)
-        found += weight * shift_mixture.chance_under(params, state, lane, memory, impression, arm)
+        found = shift_mixture.mixture_chance(params, state, lane, impression, arm, 1.0 - weight)
+        found += weight * shift_mixture.arm_chance(params, state, lane, memory, impression, arm)
         found *= 1.0 - note_checks(params, state, lane, impression)
         for i in range(len(impression.arms)):
             if impression.arms[i] == arm:
@@ -230,20 +230,22 @@ class RisenMixture(tacit.DriftMixture):
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
         arm, reward, own = outcome.shown, outcome.reward, state.own
-        share = min(drift_mixture.MOST_SHARE, drift_mixture.SHARE * math.sqrt(hypotheses.rate_of(own, lane)))
-        scale = shift_mixture.note_reward(params, state, lane, arm, reward)
+        share = min(
+            drift_mixture.MOST_SHARE, drift_mixture.SHARE * math.sqrt(hypotheses.change_rate(own, lane))
+        )
+        scale = shift_mixture.count_reward(params, state, lane, arm, reward)
         look(state, lane, arm, reward, scale)
-        a, b = drift_mixture.remembered(state, lane, arm)
+        a, b = drift_mixture.memory_posterior(state, lane, arm)
         known = 0.0
         for h in range(hypotheses.HYPOTHESES):
             known += own.weight[lane, h]
-        foretells = hypotheses.weigh(own, state.shared.priors, lane, arm, reward, scale) / known
-        remembers = hypotheses.likelihood_of(a, b, reward, scale)
+        foretells = hypotheses.update_weights(own, state.shared.priors, lane, arm, reward, scale) / known
+        remembers = hypotheses.reward_likelihood(a, b, reward, scale)
         drift_mixture.weigh_memory(state.memory, lane, remembers, foretells, share, params.memory)
-        drift_mixture.fade(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
+        drift_mixture.update_memory(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
         believed = own.leading[lane]
-        hypotheses.believe(params, state, lane)
-        hypotheses.pass_round(params, state, lane, 1.0)
+        hypotheses.accept_change(params, state, lane)
+        hypotheses.advance_round(params, state, lane, 1.0)
         if own.leading[lane] != believed:
             for each in range(own.counts.shape[2]):
                 settle(state, lane, each)

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from tacit.evaluate.intervals import Sums, anytime, normal, nothing, score
+from tacit.evaluate.intervals import Sums, anytime, empty_sums, normal, score
 
 RATES = 0.01, 0.05, 0.3, 0.6
 LOOKS = np.unique(np.geomspace(200, 200_000, 60).astype(int))
@@ -34,7 +34,7 @@ def sums_of(counts, weights, rewards):
     """Return the sums over units of some kinds, so many of each."""
     y = weights * rewards
     told = (counts @ x for x in (weights, weights**2, y, y**2, weights * y))
-    empty = nothing(1)
+    empty = empty_sums(1)
     r = float(counts @ rewards)
     return Sums(int(counts.sum()), *told, empty.largest, empty.groups, r, r, 0.0, 1.0)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from tacit.client import Client
-from tacit.core.text import aligned
-from tacit.service.app.server import running
+from tacit.core.text import align_columns
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 RECORDED = Path(__file__).with_name("model_outcomes.csv")
@@ -71,7 +71,7 @@ def served(requests: list[tuple[str, dict[str, tuple[float, float]]]], price: fl
             "server.port": 0,
             "store.path": str(Path(folder) / "tacit.db"),
         }
-        with running(load_config(overrides=overrides)) as address, Client(address) as client:
+        with run_in_thread(load_config(overrides=overrides)) as address, Client(address) as client:
             chosen = []
             for number, (task, outcomes) in enumerate(requests):
                 decision = client.decide("answer", key=task, decision_id=f"request {number}")
@@ -101,7 +101,7 @@ def main() -> None:
         rewards = [reward_of(grade, cost, given.price) for grade, cost in outcomes]
         row = (np.mean(grades), np.mean(cents), np.mean(rewards))
         table.append((name, *(f"{value:.3f}" for value in row)))
-    print(aligned(table))
+    print(align_columns(table))
     last = list(zip(requests, chosen, strict=True))[-200:]
     print("\nof the last 200 requests")
     for task in GOOD:

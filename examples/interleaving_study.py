@@ -22,11 +22,11 @@ import numpy as np
 
 import tacit
 from tacit.clicks import ClickModel, informational, navigational, perfect
-from tacit.core.text import aligned
+from tacit.core.text import align_columns
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.evaluate.duels import log_evidence
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
-from tacit.plots import figure, looks, save
+from tacit.plots import assign_line_styles, figure, save
 from tacit.policies.base import Outcome
 
 GRADES = 5
@@ -197,7 +197,7 @@ def table_of_methods(cells: list[Cell]) -> str:
         )
         for cell in cells
     ]
-    return aligned([header, *rows])
+    return align_columns([header, *rows])
 
 
 def table_of_policies(curves: dict[str, Any], horizon: int) -> str:
@@ -211,7 +211,7 @@ def table_of_policies(curves: dict[str, Any], horizon: int) -> str:
             when = settled(result.regret[i], result.rounds, random)
             row.append(f"{result.regret[i, :, -1].mean():,.0f}, {when:,.0f}")
         table.append(tuple(row))
-    return aligned(table)
+    return align_columns(table)
 
 
 def study(
@@ -251,7 +251,7 @@ def drawn(curves: dict[str, Any], path: Path) -> Path:
     """Draw the regret of every policy, a panel for each kind of user."""
     drawing, axes = figure(height=8.0, rows=len(curves), sharex=True)
     for ax, (name, result) in zip(axes, curves.items(), strict=True):
-        shown = looks(result.names)
+        shown = assign_line_styles(result.names)
         for policy, regret in zip(result.names, result.regret, strict=True):
             ax.plot(result.rounds, regret.mean(axis=0), label=policy, **shown[policy])
         ax.set_xscale("log")

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tacit
-from tacit.core.text import aligned
+from tacit.core.text import align_columns
 from tacit.service.config.schema import Config, PlacementConfig, Rule, SignalConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
@@ -130,7 +130,7 @@ async def served(news: News, placement: PlacementConfig, folder: Path) -> Outcom
         for query in range(news.queries):
             for i in range(counts[query, minute]):
                 context = [float(i == 0 and (query, minute) in shifted)] if oracle else None
-                asked.append(known.checked(DecisionRequest(f"query {query}", context=context)))
+                asked.append(known.check_request(DecisionRequest(f"query {query}", context=context)))
                 queries.append(query)
         if not asked:
             continue
@@ -214,7 +214,7 @@ def main() -> None:
         seen = f"{len(late)} of {happened}"
         rows.append((name, f"{outcome.regret:.0f}", seen, median, str(false)))
     print(f"{outcome.searches:,} searches")
-    print(aligned(rows))
+    print(align_columns(rows))
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ import time
 import numpy as np
 
 from tacit.client import Client, Feedback, Impression
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 context = {"device": ["ios", "android", "web"], "age": "number"}
 home = {"arms": ["film", "song", "game"], "context": context, "holdout": {}, "attribution_window": 1.0}
 values = {"server.port": 0, "store.path": "home.db", "placements.home": home}
 rng, taste = np.random.default_rng(1), lambda age: "game" if age < 30 else "film" if age < 50 else "song"
-with running(load_config(overrides=values)) as url, Client(url) as client:
+with run_in_thread(load_config(overrides=values)) as url, Client(url) as client:
     for _ in range(40):
         people = [{"device": str(rng.choice(["ios", "web"])), "age": rng.uniform(15, 75)} for _ in range(50)]
         shown = client.decide_many("home", [Impression("all", context=person) for person in people])

@@ -6,7 +6,7 @@ python examples/recommend_a_list.py
 import numpy as np
 
 from tacit.client import Client
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 rng = np.random.default_rng(1)
@@ -15,7 +15,7 @@ taste, clicks = rng.standard_normal((2, 48)) / 48**0.5, []  # what users like; n
 home = {"kind": "slates", "relevance_dim": 48, "positions": 10, "context": {"age": "number"}, "holdout": {}}
 home |= {"aggregation": "first", "attribution_window": 1.0}  # the first report of clicks teaches
 values = {"server.port": 0, "store.path": "list.db", "placements.home": home}
-with running(load_config(overrides=values)) as url, Client(url) as client:
+with run_in_thread(load_config(overrides=values)) as url, Client(url) as client:
     client.put_items("home", ids, catalogue)
     for age in rng.uniform(15, 75, 1_500):
         found = rng.choice(ids, 200, replace=False).tolist()  # by your search: the best first, if it knows

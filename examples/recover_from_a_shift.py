@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 import tacit
-from tacit.core.text import aligned
+from tacit.core.text import align_columns
 
 BEFORE, AFTER = np.array([0.6, 0.2, 0.1]), np.array([0.2, 0.6, 0.1])
 SHIFT, PATIENCE, QUERIES = 2000, 3000, 50
@@ -46,7 +46,7 @@ def main() -> None:
     for policy in POLICIES:
         counts = recoveries(policy, seed=1)
         rows.append([policy.label, f"{np.median(counts):g}", f"{counts.max():g}"])
-    print(aligned(rows))
+    print(align_columns(rows))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import tacit
-from tacit.core.text import aligned
+from tacit.core.text import align_columns
 from tacit.evaluate import SNIPS, Table
 
 ARMS = ["drama", "comedy", "thriller"]
@@ -65,7 +65,7 @@ def main() -> None:
         low, high = estimate.intervals["anytime"]
         truth = np.mean([LIKES[key][ARMS.index(arm)] for key, arm in plan.items()])
         rows.append([name, f"{estimate.value:.4f}", f"{low:.3f} to {high:.3f}", f"{truth:.4f}"])
-    print(aligned(rows))
+    print(align_columns(rows))
 
 
 if __name__ == "__main__":

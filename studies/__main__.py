@@ -8,8 +8,18 @@ import click
 from studies import ITEMS, item
 from studies.study import Setup, write
 from tacit.cli import main
-from tacit.cli.options import Count, File, Json, Seed, Typed, Workers, command, show, usage
-from tacit.core.text import aligned, left_aligned
+from tacit.cli.options import (
+    Count,
+    File,
+    Json,
+    OptionFormat,
+    Seed,
+    Workers,
+    command,
+    print_result,
+    usage_errors,
+)
+from tacit.core.text import align_columns, align_left
 from tacit.plots import figure
 
 NAME = "python -m studies"
@@ -19,7 +29,7 @@ NAME = "python -m studies"
 def reproduce(
     name: str | None = None,
     *,
-    listing: Annotated[bool, Typed(("--list",))] = False,
+    listing: Annotated[bool, OptionFormat(("--list",))] = False,
     out: Path = Path("out"),
     runs: Count | None = None,
     reading: str | None = None,
@@ -50,11 +60,11 @@ def reproduce(
             name: {"title": each.title, "runs": each.runs, "needs_data": each.needs_data}
             for name, each in items.items()
         }
-        show(content, left_aligned(rows), as_json)
+        print_result(content, align_left(rows), as_json)
         return
     if name is None:
         raise click.UsageError(f"say what to reproduce; {NAME} --list names it all")
-    with usage():
+    with usage_errors():
         chosen = item(name)
     reading = reading or chosen.readings[0]
     if reading not in chosen.readings:
@@ -65,8 +75,8 @@ def reproduce(
     result = chosen.reproduce(Setup(runs or chosen.runs, seed, workers, reading, data))
     paths = write(name, result, out)
     table = [list(result.cells[0]), *(list(map(format_cell, c.values())) for c in result.cells)]
-    text = aligned(table) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
-    show({"cells": result.cells, "files": [str(path) for path in paths]}, text, as_json)
+    text = align_columns(table) + "\n\n" + "\n".join(f"wrote {path}" for path in paths)
+    print_result({"cells": result.cells, "files": [str(path) for path in paths]}, text, as_json)
 
 
 def describe_data(data: str | None) -> str:

@@ -22,13 +22,13 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.text import known
+from tacit.core.text import replace_nan
 from tacit.errors import InvalidValue
 from tacit.evaluate.interleaved.searches import Search
 from tacit.interleaving import METHODS
 from tacit.uplift import Interval, Lift, PairSums, boundary, preference
-from tacit.uplift.boundary import claim_of
-from tacit.uplift.paired import bucket_of
+from tacit.uplift.boundary import claim_from_interval
+from tacit.uplift.paired import hash_unit
 
 Model = Literal["position", "top-down"]
 MODELS = ("position", "top-down")
@@ -111,8 +111,8 @@ class Scaled(NamedTuple):
         return {
             **self._asdict(),
             "lift": lift,
-            "curve": [known(chance) for chance in self.curve],
-            "hides": known(self.hides),
+            "curve": [replace_nan(chance) for chance in self.curve],
+            "hides": replace_nan(self.hides),
         }
 
     @property
@@ -220,13 +220,13 @@ def _difference(
     if lift.difference is None or len(seen) == 1:
         return lift
     # Delete-a-group jackknife: each curve was found without its group.
-    group = np.array([bucket_of(unit) % GROUPS for unit in units])
+    group = np.array([hash_unit(unit) % GROUPS for unit in units])
     without = [differences[group != g, g + 1].mean() for g in range(GROUPS) if (group != g).any()]
     error = math.sqrt((GROUPS - 1) * float(np.var(without)))
     estimate = lift.difference.estimate
     radius = boundary(confidence) * max(error, float(sums.error))
     interval = Interval(estimate, estimate - radius, estimate + radius)
-    return Lift(claim_of(interval.low, interval.high), None, interval)
+    return Lift(claim_from_interval(interval.low, interval.high), None, interval)
 
 
 def _deepest(reached: Floats) -> int:
@@ -388,7 +388,7 @@ def _curves(searches: Sequence[Search], kind: str) -> Floats:
         if own[0][: len(shown)] == own[1][: len(shown)]:
             continue
         table = _places(search.shown.method, own, len(shown))
-        group = clicks[bucket_of(search.unit) % GROUPS]
+        group = clicks[hash_unit(search.unit) % GROUPS]
         for place in {action.position for action in search.actions if action.kind == kind}:
             chance = table[shown[place]]
             group[place, : len(chance)] += (chance > 0) / chance[place]

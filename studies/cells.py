@@ -15,7 +15,7 @@ from studies.dueling_practice import close_call
 from tacit.clicks import models
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.environments import Environment, PreferenceMatrix, preferences
 from tacit.environments.interleaved_rankers import InterleavedRankers
 from tacit.interleaving import TeamDraft
@@ -256,7 +256,7 @@ class UsersOfLists(Environment):
         )  # fmt: skip
         liked = np.array(share)[np.array(kind) != 2] @ group.taste[np.array(kind) != 2]
         order, action = np.argsort(-liked), np.zeros(self.positions, np.int64)
-        best = compiled(climb, self.params)(group, order, action)
+        best = compile_loop(climb, self.params)(group, order, action)
         guess = np.log(liked) + self.noise * rng.standard_normal(self.arms)
         impression = Impression(np.argsort(-guess), np.zeros(0))
         drawn = np.zeros(1 + 2 * self.positions)

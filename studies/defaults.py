@@ -108,7 +108,7 @@ def _named_arms(world: Environment, horizon: int) -> list[policies.Policy]:
         *_grid(
             partial(policies.baselines.DiscountedUCB, arms), discount=(0.99, 0.999, 0.9999), xi=(0.1, 0.3)
         ),
-        policies.baselines.EXP3S.tuned(arms, horizon, 4),
+        policies.baselines.EXP3S.from_horizon(arms, horizon, 4),
     ]
 
 

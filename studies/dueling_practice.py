@@ -16,7 +16,7 @@ from studies import study
 from tacit import policies
 from tacit.core.arrays import Floats
 from tacit.environments import PreferenceMatrix, preferences
-from tacit.plots import looks
+from tacit.plots import assign_line_styles
 from tacit.simulation import Run
 
 TITLE = "Dueling policies in practice: regret, its spread, and time"
@@ -226,7 +226,7 @@ def _draw(regrets: dict[tuple[str, str], Floats], path: Path) -> None:
     with study.drawing(path, 8.0, 11.0, rows=len(names)) as axes:
         for ax, name in zip(axes, names, strict=True):
             mine = {p: found for (setting, p), found in regrets.items() if setting == name}
-            shown = looks(mine)
+            shown = assign_line_styles(mine)
             for policy, found in mine.items():
                 style = {"marker": "o", "lw": 1.2, "ms": 3} | shown[policy]
                 ax.plot(HORIZONS, np.median(found, axis=0), label=policy, **style)

@@ -19,7 +19,7 @@ import numpy as np
 from studies import study
 from tacit.core.arrays import Floats, Generator
 from tacit.evaluate import intervals
-from tacit.evaluate.intervals import Bounds, Sums, summed
+from tacit.evaluate.intervals import Bounds, Sums, sum_units
 from tacit.plots import COLOURS
 
 TITLE = "Coverage of the intervals of offline estimators"
@@ -101,7 +101,7 @@ def drawn(world: World, rows: int, rng: Generator) -> Drawn:
 
 def estimates(log: Drawn) -> dict[str, tuple[Sums, bool]]:
     """Return the sums of each estimator, and whether it is a ratio."""
-    of = partial(summed, rewards=log.rewards)
+    of = partial(sum_units, rewards=log.rewards)
     plain = of(log.weights, log.weights * log.rewards)
     cut = np.minimum(log.weights, 5.0)
     switched = np.where(log.weights <= 5.0, log.weights, 0.0)
@@ -117,16 +117,16 @@ def estimates(log: Drawn) -> dict[str, tuple[Sums, bool]]:
 def bounds_of(name: str, sums: Sums, ratio: bool, world: World, seed: int) -> Iterator[tuple[str, Bounds]]:
     """Yield the intervals of one estimator by kind, as ``off_policy`` computes them."""
     limits = intervals.normal(sums, ratio, CONFIDENCE)
-    yield "normal", intervals.widened(limits, sums, CONFIDENCE)
+    yield "normal", intervals.widen_interval(limits, sums, CONFIDENCE)
     limits = intervals.bootstrap(sums, ratio, CONFIDENCE, seed=seed, replicates=400)
-    yield "bootstrap", intervals.widened(limits, sums, CONFIDENCE)
+    yield "bootstrap", intervals.widen_interval(limits, sums, CONFIDENCE)
     bound = world.weight_bound
     if "IPS" in name:
         yield "anytime", intervals.anytime(sums, CONFIDENCE)
     if name == "IPS":
         yield "anytime, bounded", intervals.anytime(sums, CONFIDENCE, weight_bound=bound)
     if name == "DoublyRobust":
-        yield "anytime, bounded", intervals.bounded(sums, -bound, 1.0 + bound, CONFIDENCE)
+        yield "anytime, bounded", intervals.anytime_in_range(sums, -bound, 1.0 + bound, CONFIDENCE)
 
 
 def reproduce(setup: study.Setup) -> study.Reproduction:
@@ -150,7 +150,7 @@ def _cells(name: str, world: World, rows: int, seeds: np.random.SeedSequence, ru
     for run, seed in enumerate(seeds.spawn(runs)):
         log = drawn(world, rows, np.random.default_rng(seed))
         for estimator, (sums, ratio) in estimates(log).items():
-            values.setdefault(estimator, []).append(intervals.estimate_of(sums, ratio))
+            values.setdefault(estimator, []).append(intervals.compute_estimate(sums, ratio))
             for kind, (low, high) in bounds_of(estimator, sums, ratio, world, run):
                 found = held.setdefault((estimator, kind), [])
                 found.append((low <= world.value <= high, high - low))

@@ -16,9 +16,9 @@ import numpy as np
 from studies import study
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import arrive, believed, choose, expected, learn, respond
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.environments import Environment, ExaminationArms
-from tacit.plots import band, looks
+from tacit.plots import assign_line_styles, band
 from tacit.policies import (
     ClickModel,
     CUSUMRestart,
@@ -34,7 +34,7 @@ from tacit.policies import (
 )
 from tacit.policies.base import Outcome
 from tacit.policies.baselines import HLinUCB, PlacedPBMUCB
-from tacit.policies.features.click_model import place_of
+from tacit.policies.features.click_model import find_place
 from tacit.policies.features.gaussian import sigmoid
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
@@ -62,7 +62,7 @@ class RealizedArms(ExaminationArms):
 
     @staticmethod
     def expected(params: Any, world: Any, lane: int, arm: int) -> float:
-        chance = world.chances[place_of(world.impression.arms, arm)]
+        chance = world.chances[find_place(world.impression.arms, arm)]
         return 1.0 if world.round[1] < chance else 0.0
 
     @staticmethod
@@ -76,7 +76,7 @@ def _settings(setup: study.Setup, horizon: int) -> dict[str, Any]:
 
 def _curves(ax: Any, curves: dict[str, Floats], rounds: Any, title: str, **labels: Any) -> None:
     """Draw the regret of policies with bands of two standard errors."""
-    shown = looks(curves)
+    shown = assign_line_styles(curves)
     for policy, own in curves.items():
         band(ax, rounds, own, policy, **shown[policy])
     labels = {"xlabel": "round", "ylabel": "cumulative regret (expected clicks missed)"} | labels
@@ -164,7 +164,7 @@ def discrepancies(policy: ClickModel, environment: Environment, setup: study.Set
         env_rng = run_stream(setup.seed, run, ENVIRONMENT_STREAM)
         rng = run_stream(setup.seed, run, POLICY_STREAM)
         world, state = environment.world(env_rng, HORIZON), policy.init(1)
-        driver = compiled(play_discrepancy, policy.params, environment.params)
+        driver = compile_loop(play_discrepancy, policy.params, environment.params)
         driver(policy.params, state, environment.params, world, rng, env_rng, row)
     return np.cumsum(squares, axis=1)
 
@@ -228,7 +228,7 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
     def draw(path: Path) -> None:
         rounds = np.unique(np.geomspace(10, HORIZON, 100).astype(int))
         with study.drawing(path) as ax:
-            shown = looks(found)
+            shown = assign_line_styles(found)
             for name, sums in found.items():
                 band(ax, rounds, sums[:, rounds - 1], name, **shown[name])
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
@@ -275,7 +275,7 @@ def appendix_f(setup: study.Setup) -> study.Reproduction:
         "random": UniformRandom(4),
     }
     points = _points(CROSSED_ROUNDS)
-    played = study.play(policies, ExaminationArms.crossed(), CROSSED_ROUNDS, setup, points)
+    played = study.play(policies, ExaminationArms.make_crossed(), CROSSED_ROUNDS, setup, points)
     rounds, regret = played.rounds, played.regret
     gap, half = sigmoid(0.5) * sigmoid(1.5) - sigmoid(-2.0) * sigmoid(4.0), len(rounds) // 2
     late = (regret[:, :, -1] - regret[:, :, half - 1]) / (CROSSED_ROUNDS - rounds[half - 1])

@@ -19,9 +19,9 @@ from studies import study
 from tacit import policies
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.errors import InvalidValue
-from tacit.plots import looks
+from tacit.plots import assign_line_styles
 from tacit.policies.base import Outcome
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
@@ -220,7 +220,7 @@ def replayed(policy: policies.Policy, log: CourseLog, run: int, seed: int) -> tu
     )
     state = policy.init(int(log.video.max()) + 1)
     identified = int(policy.arms is not None)
-    driver = compiled(replay_sessions, policy.params)
+    driver = compile_loop(replay_sessions, policy.params)
     driver(policy.params, state, log, order, identified, room, rng)
     matches, clicks = room.counts
     return float(matches), float(clicks / max(matches, 1.0))
@@ -294,7 +294,7 @@ def draw_cells(cells: list[study.Cell], title: str, path: Path) -> None:
     """Draw the click rates as bars."""
     names = [cell["policy"] for cell in cells]
     lines = [name.replace(", ", ",\n").replace(" (", "\n(") for name in names]
-    colours = [look["color"] for look in looks(names).values()]
+    colours = [look["color"] for look in assign_line_styles(names).values()]
     means = [cell["relative_ctr_mean"] for cell in cells]
     errors = [2 * cell["relative_ctr_std"] / math.sqrt(cell["runs"]) for cell in cells]
     with study.drawing(path) as ax:

@@ -9,7 +9,7 @@ import numpy as np
 
 from studies import study
 from tacit.environments import BernoulliArms
-from tacit.plots import band, looks
+from tacit.plots import assign_line_styles, band
 from tacit.policies import EXP3, KLUCB, UCB1, EpsilonGreedy, Policy, Thompson
 from tacit.policies.stationary.ucb import bernoulli_kl
 from tacit.simulation import SimulationResult
@@ -38,7 +38,7 @@ def lai_robbins(means: tuple[float, ...]) -> float:
 
 def policies(arms: int) -> list[Policy]:
     """Return the policies that are compared."""
-    return [EpsilonGreedy(arms), EXP3.tuned(arms, HORIZON), UCB1(arms), KLUCB(arms), Thompson(arms)]
+    return [EpsilonGreedy(arms), EXP3.from_horizon(arms, HORIZON), UCB1(arms), KLUCB(arms), Thompson(arms)]
 
 
 def reproduce(setup: study.Setup) -> study.Reproduction:
@@ -88,7 +88,7 @@ def _report(cells: list[study.Cell], setup: study.Setup) -> str:
 def _draw(results: dict[str, SimulationResult], path: Path) -> None:
     with study.drawing(path, 7.0, 9.0, rows=len(results)) as axes:
         for ax, (name, result) in zip(axes, results.items(), strict=True):
-            shown = looks(result.names)
+            shown = assign_line_styles(result.names)
             for policy, samples in zip(result.names, result.regret, strict=True):
                 band(ax, result.rounds, samples, policy, **shown[policy])
             bound = lai_robbins(SETTINGS[name]) * np.log(result.rounds)

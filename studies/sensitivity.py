@@ -18,9 +18,9 @@ from studies import study
 from studies.ab_scale import position_weights
 from tacit import interleaving
 from tacit.clicks import ClickModel, PositionBased, informational, navigational, perfect
-from tacit.clicks.base import Chain, conditional
+from tacit.clicks.base import Chain, conditional_clicks
 from tacit.core.arrays import Booleans, Floats, Generator
-from tacit.interleaving.rules import parts
+from tacit.interleaving.rules import item_shares
 from tacit.plots import COLOURS
 from tacit.uplift import searches_needed
 
@@ -119,19 +119,19 @@ PATTERNS: Booleans = np.array(list(product([False, True], repeat=LENGTH)))
 def chances(user: ClickModel, grades: Any) -> Floats:
     """Return the probability of each way to click a list, by the grades of its documents."""
     chain = Chain(*(np.repeat(each, len(PATTERNS), axis=0) for each in user.chain(grades[None])))
-    each = conditional(chain, PATTERNS)
+    each = conditional_clicks(chain, PATTERNS)
     return np.asarray(np.where(PATTERNS, each, 1.0 - each).prod(axis=1))
 
 
 def differences(shown: interleaving.Interleaved) -> Floats:
     """Return the difference of credit for each way to click a list."""
     if "ranks" not in shown.memory:
-        left, right = np.array(parts(shown, []))
+        left, right = np.array(item_shares(shown, []))
         return np.asarray(PATTERNS @ (left - right))
     found = np.zeros(len(PATTERNS))
     for number, pattern in enumerate(PATTERNS):
         clicks = np.flatnonzero(pattern).tolist()
-        left, right = np.array(parts(shown, clicks))[:, clicks].sum(axis=1)
+        left, right = np.array(item_shares(shown, clicks))[:, clicks].sum(axis=1)
         found[number] = left - right
     return found
 

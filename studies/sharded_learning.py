@@ -17,15 +17,15 @@ import numpy as np
 
 from studies import study
 from tacit.classifiers import Rectangle
-from tacit.core.arrays import Floats, Ints, copied, leaves, rebuilt
+from tacit.core.arrays import Floats, Ints, copy_state, leaves, rebuild_state
 from tacit.core.dispatch import arrive, decide, kernel, learn, observe, react, regret, shown_in
-from tacit.core.parallel import spread
-from tacit.core.run_mode import compiled
+from tacit.core.parallel import run_tasks
+from tacit.core.run_mode import compile_loop
 from tacit.environments import Environment, ExaminationArms, ShiftingArms
-from tacit.learning.merging import added, joined
+from tacit.learning.merging import join_states, merge_states
 from tacit.plots import COLOURS
 from tacit.policies import BWC, ECBandit, LaplaceEC, Policy
-from tacit.policies.base import outcome_of
+from tacit.policies.base import make_outcome
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
 
 SHARDS = (2, 4, 16, 64)
@@ -84,7 +84,7 @@ def play_round(
     shown = shown_in(params, action)
     react(env, world, key, shown, feedback)
     rounds.total[0] += regret(env, world, key, shown)
-    learn(params, state, lane, outcome_of(params, impression, action, feedback, np.nan))
+    learn(params, state, lane, make_outcome(params, impression, action, feedback, np.nan))
 
 
 # Shards that each hold keys of their own, and a classifier ------------------------------------
@@ -162,7 +162,7 @@ def sharded_regret(benchmark: Benchmark, shards: int, interval: int | None, seed
     learned = np.zeros(shards, np.bool_)
     rounds = ShardRounds(span, np.zeros(1, np.int64), np.zeros(1), learned, np.zeros(1))
     given = params, state, environment.params, world, rng, env_rng, parts, rounds
-    driver = compiled(play, params, environment.params).entry(given)
+    driver = compile_loop(play, params, environment.params).entry(given)
     while span[0] < horizon:
         span[0] = driver(*given)
         merge(learned)
@@ -189,7 +189,7 @@ def _joining(policy: BWC, boxes: Any) -> Callable[[Any], None]:
     """Return what gives every shard the join of all."""
 
     def merge(learned: Any) -> None:
-        join = joined(policy.classifier, [_lane(boxes, shard) for shard in range(len(learned))])
+        join = join_states(policy.classifier, [_lane(boxes, shard) for shard in range(len(learned))])
         _give(boxes, join)
 
     return merge
@@ -197,11 +197,13 @@ def _joining(policy: BWC, boxes: Any) -> Callable[[Any], None]:
 
 def _adding(policy: Policy, state: Any) -> Callable[[Any], None]:
     """Return what gives every shard the last merged state and all that was learned since."""
-    base = copied(_lane(state, 0))
+    base = copy_state(_lane(state, 0))
 
     def merge(learned: Any) -> None:
         nonlocal base
-        base = copied(added(base, [_lane(state, shard) for shard in np.flatnonzero(learned).tolist()]))
+        base = copy_state(
+            merge_states(base, [_lane(state, shard) for shard in np.flatnonzero(learned).tolist()])
+        )
         _give(state, base)
 
     return merge
@@ -209,7 +211,7 @@ def _adding(policy: Policy, state: Any) -> Callable[[Any], None]:
 
 def _lane(state: Any, lane: int) -> Any:
     """Return the view of one lane, with a lane axis of 1."""
-    return rebuilt(state, (array[lane : lane + 1] for _, array in leaves(state)))
+    return rebuild_state(state, (array[lane : lane + 1] for _, array in leaves(state)))
 
 
 def _give(state: Any, source_state: Any) -> None:
@@ -241,7 +243,7 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
     for name in BENCHMARKS:
         # Compiled here, once, before workers would ask for it side by side.
         sharded_regret(BENCHMARKS[name]._replace(horizon=1), 1, None, 0, 0)
-    found = spread(play_number, tasks, [1.0] * len(tasks), label="shards", workers=setup.workers)
+    found = run_tasks(play_number, tasks, [1.0] * len(tasks), label="shards", workers=setup.workers)
     regrets = np.array(found).reshape(len(BENCHMARKS), len(settings), setup.runs)
     cells = [
         _cell(name, setting, values, of_one)

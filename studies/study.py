@@ -22,7 +22,7 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.core.parallel import progress
 from tacit.environments import Environment
-from tacit.errors import undoing
+from tacit.errors import undo_on_error
 from tacit.plots import figure, save
 from tacit.policies import Policy
 from tacit.simulation import SimulationResult, simulate, standard_error
@@ -268,7 +268,7 @@ def each_run(run: Callable[[int], Found], runs: int, setup: Setup, label: str | 
     with shown as advance, ThreadPoolExecutor(setup.workers or os.cpu_count()) as pool:
         found = [run(0)]
         advance(1)
-        with undoing(pool.shutdown, cancel_futures=True):
+        with undo_on_error(pool.shutdown, cancel_futures=True):
             for result in pool.map(run, range(1, runs)):
                 found.append(result)
                 advance(1)

@@ -21,7 +21,7 @@ from studies.run_sampling import sample_run
 from tacit.core.arrays import Floats, Generator
 from tacit.core.parallel import progress
 from tacit.environments import preferences
-from tacit.plots import looks
+from tacit.plots import assign_line_styles
 from tacit.policies import BeatTheMean, BeatTheMeanPAC, DuelPolicy, InterleavedFilter1, InterleavedFilter2
 
 HORIZON = 10**10
@@ -603,7 +603,7 @@ def panels(
 
     def draw(path: Path) -> None:
         regret = "regret (millions; bars ±1 s.d.)"
-        shown = looks(policy for _, policies, _ in parts for policy in policies)
+        shown = assign_line_styles(policy for _, policies, _ in parts for policy in policies)
         with study.drawing(path, 7.0, 3.6 * len(parts), rows=len(parts)) as axes:
             for ax, (where, policies, heading) in zip(axes, parts, strict=True):
                 for policy in policies:

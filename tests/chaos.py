@@ -35,9 +35,9 @@ from harness import PATIENCE, Client, eventually
 
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
-from tacit.service.log.search_records import AskedSearch
+from tacit.service.log.search_records import SearchFields
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.items import ItemsMark
+from tacit.service.placements.aspects.items import ItemsChange
 
 CLIENTS = 6
 WORK = 20
@@ -528,7 +528,7 @@ class Run:
                     decisions[name] += 1
                     shown[name] = event.key, event.arm, event.propensity
                     if name[0] == "search":
-                        units[name] = AskedSearch.read(event.asked).unit
+                        units[name] = SearchFields.read(event.asked).unit
                         shown[name] = event.key, event.arm, None
                     if name[0] == "home" and event.arm not in self.offered(event, arms):
                         self.problems.append(f"not on offer: {event}")
@@ -591,7 +591,7 @@ class Run:
                 arm = json.loads(row["arm"])
                 shown[known] = row["key"], arm, None if name == "search" else row["propensity"]
                 if name == "search":
-                    units[known] = AskedSearch.read(row["asked"]).unit
+                    units[known] = SearchFields.read(row["asked"]).unit
                 found += 1
             for row in self.archived_rows(name, "feedback"):
                 rewards[ids[row["decision"]]] = int(row["decision"] not in self.seqs)
@@ -658,7 +658,7 @@ class Run:
 
 def changed_items(mark):
     """Return the items of a mark, and their vectors; None where they were taken out."""
-    change = msgspec.json.decode(mark, type=ItemsMark)
+    change = msgspec.json.decode(mark, type=ItemsChange)
     if change.vectors is None:
         return change.ids, None
     return change.ids, np.frombuffer(change.vectors, np.float16).reshape(-1, 4).astype(float).tolist()

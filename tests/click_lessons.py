@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.placements.windows import WAITING
 
@@ -64,15 +64,15 @@ def record_lessons(placement):
 
 def waiting_decisions(placement):
     """Return the rows of the decisions that are not yet learned, in the order of their windows."""
-    return [saved[0] for saved in placement.open_windows() if saved[-1][0] == WAITING]
+    return [saved[0] for saved in placement.export_open_windows() if saved[-1][0] == WAITING]
 
 
 def check_lessons(name, config, store):
     """Compare what a log of clicks alone teaches with its rows, and with a restart; return a report."""
     report, each = Report(), config.placements[name]
-    anew = opened(name, each, store, 0, snapshot=False)
-    kept = opened(name, each, store, 0)
-    begin = anew.covered
+    anew = load_placement(name, each, store, 0, snapshot=False)
+    kept = load_placement(name, each, store, 0)
+    begin = anew.snapshot_seq
     lessons, waited = record_lessons(anew), {row.seq for row in waiting_decisions(anew)}
     for placement in (anew, kept):
         fold({placement.id: placement}, store)
@@ -125,7 +125,7 @@ def differences_after_restart(kept, anew):
     problems = []
     if [row.seq for row in waiting_decisions(kept)] != [row.seq for row in waiting_decisions(anew)]:
         problems.append("other decisions wait after a restart")
-    if kept.open_windows() != anew.open_windows():
+    if kept.export_open_windows() != anew.export_open_windows():
         problems.append("open windows are not those of the log")
     after, by_log = kept.windows.order.saved(), anew.windows.order.saved()
     for what, value in by_log.items():

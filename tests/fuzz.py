@@ -21,7 +21,7 @@ from hypothesis import strategies
 from schemathesis.core.failures import FailureGroup
 from schemathesis.openapi.checks import RejectedPositiveData
 
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 PLACEMENTS = ("default", "held", "duels", "slates", "features")
@@ -118,7 +118,7 @@ def fuzz(folder, seconds, examples):
             if response.status_code >= 500:
                 wrong.append((case.method, case.path, case.body[:100], response.text))
 
-    with running(of_all_kinds(folder)) as address:
+    with run_in_thread(of_all_kinds(folder)) as address:
         document = schemathesis.openapi.from_url(f"{address}/openapi.json")
         operations = [each.ok() for each in document.get_all_operations()]
         while not sent or time.monotonic() < deadline:

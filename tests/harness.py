@@ -17,12 +17,12 @@ from forked import Forked
 from stores import store_at
 
 from tacit.core.arrays import leaves
-from tacit.learning.learner import snapshot_of
-from tacit.service.app.server import running
+from tacit.learning.learner import make_snapshot
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log.requests import Clicked, FeedbackRequest
 from tacit.service.log.rows import CLICKS
 from tacit.service.maintenance.doctor import verify
@@ -145,9 +145,9 @@ def everything(placement):
     """Return everything that a placement is, bit for bit."""
     counted = placement.decisions, placement.feedback, placement.counts(), dict(placement.outcomes)
     counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.saved())
-    counted += json.dumps(placement.lift.saved()), snapshot_of(placement.learner).plays.tobytes()
+    counted += json.dumps(placement.lift.saved()), make_snapshot(placement.learner).plays.tobytes()
     second = arrays(placement.learners[1]) if len(placement.learners) > 1 else None
-    return *arrays(placement.learner), placement.open_windows(), counted, second
+    return *arrays(placement.learner), placement.export_open_windows(), counted, second
 
 
 def learned(engine, name="home"):
@@ -158,7 +158,7 @@ def learned(engine, name="home"):
 def folded(path, config, snapshot=False):
     """Return the placement ``home`` as the log makes it, from a snapshot on if that is wanted."""
     with contextlib.closing(store_at(path)) as store:
-        placement = opened("home", config.placements["home"], store, 0, snapshot=snapshot)
+        placement = load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
         fold({placement.id: placement}, store)
         return placement
 
@@ -202,7 +202,7 @@ def by_clock(config, clock):
     """Serve a configuration in a thread, by a clock that the test sets; yield its address."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
-        with running(config) as address:
+        with run_in_thread(config) as address:
             yield address
 
 

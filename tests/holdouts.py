@@ -9,7 +9,7 @@ from harness import SECOND, with_home
 
 from tacit.client import Feedback, Impression
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 ARMS = ["film", "recipe"]
@@ -56,7 +56,7 @@ async def closed(engine, name="home"):
 
 
 def report(engine, **more):
-    return lift_report(engine.placements["home"], engine.clock(), **more)
+    return make_lift_report(engine.placements["home"], engine.clock(), **more)
 
 
 def shown(client, clock, placement, rates, rounds=8, size=1000):

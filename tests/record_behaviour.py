@@ -36,18 +36,24 @@ from harness import SECOND, START, Clock, as_after_a_crash, configured, quiet
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.errors import TacitError
-from tacit.learning.learner import snapshot_of
+from tacit.learning.learner import make_snapshot
 from tacit.policies import policy_to_spec
 from tacit.policies.base import registry
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log import ids
-from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest, Made, as_content
-from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, slate_of
+from tacit.service.log.requests import (
+    Clicked,
+    ClientDecision,
+    DecisionRequest,
+    FeedbackRequest,
+    encode_metrics,
+)
+from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, decode_list
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.placements.aspects.client_decisions import check_elsewhere, checked_made
+from tacit.service.placements.aspects.client_decisions import check_client_decision, check_client_side
 from tacit.wire.control import ArmsOf, ModeOf, PinOf, RebuildOf, RollbackOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 
@@ -203,7 +209,7 @@ class Script:
         if self.kind in ("items", "item-lists"):
             await self.put_items(8, 1)
         if self.option.get("elsewhere"):
-            check_elsewhere(self.placement)
+            check_client_side(self.placement)
 
     async def put_items(self, count, seed, first=0):
         vectors = np.random.default_rng(seed).integers(-8, 9, (count, ITEM_DIM)) / 4.0
@@ -249,7 +255,9 @@ class Script:
         if self.option.get("elsewhere") and request.id is not None and rng.random() < 0.6:
             arms = list(request.arms or self.placement.offer.arms)
             chance = None if self.table.get("policy") == "ucb1" else 0.5
-            return checked_made(self.placement, request, Made(arms[rng.integers(len(arms))], chance))
+            return check_client_decision(
+                self.placement, request, ClientDecision(arms[rng.integers(len(arms))], chance)
+            )
         return self.placement.checked(request)
 
     def make_request(self, rng, id):
@@ -314,11 +322,13 @@ class Script:
         """Return a reward; or clicks, where a list was shown."""
         metrics = None
         if "guardrail" in self.table:
-            metrics = as_content({"returns": float(rng.random() < (0.9 if row.arm == "b" else 0.0))})
+            metrics = encode_metrics({"returns": float(rng.random() < (0.9 if row.arm == "b" else 0.0))})
         if "reward" in self.table:
-            return FeedbackRequest(row.id, REWARD, None, id, metrics=as_content({"revenue": 10.0 * reward}))
+            return FeedbackRequest(
+                row.id, REWARD, None, id, metrics=encode_metrics({"revenue": 10.0 * reward})
+            )
         if self.table.get("kind") == "slates":
-            places = [k for k, arm in enumerate(slate_of(row.shown).arms) if arm is not None]
+            places = [k for k, arm in enumerate(decode_list(row.shown).arms) if arm is not None]
         elif self.kind == "duels" and row.shown is not None and "interleaved" in row.shown:
             places = [0, 1]
         else:
@@ -393,9 +403,9 @@ def describe(placement):
                 assert not array.any(), (placement.name, field)
             else:
                 arrays[f"{number}.{field}"] = digest(array)
-        arrays[f"{number}.plays"] = digest(snapshot_of(learner).plays)
-        if learner.kept_items is not None:
-            item_ids, segments, vectors = learner.kept_items.columns()
+        arrays[f"{number}.plays"] = digest(make_snapshot(learner).plays)
+        if learner.items_or_none is not None:
+            item_ids, segments, vectors = learner.items_or_none.columns()
             arrays[f"{number}.items"] = [*map(str, item_ids), *map(str, segments), digest(vectors)]
     fields = defaultdict(bytes)
     for field, piece in placement.draft(0, 0).pieces:
@@ -403,7 +413,7 @@ def describe(placement):
     return {
         "arrays": arrays,
         "keys": [list(learner.keys) for learner in placement.learners],
-        "retired": list(map(str, snapshot_of(placement.learner).retired)),
+        "retired": list(map(str, make_snapshot(placement.learner).retired)),
         "offer": list(map(str, placement.offer.arms)),
         "saved": json.loads(fields["windows"]),
         "series": json.loads(fields["series"]),
@@ -425,8 +435,10 @@ def fold_store(path, config, *, snapshot):
     """Return what the log of a store folds to, from the snapshots on or anew; and where each began."""
     with contextlib.closing(SqliteStore(path)) as store:
         names = {name: each for name, each in config.placements.items() if name in store.placements()}
-        placements = {name: opened(name, each, store, 0, snapshot=snapshot) for name, each in names.items()}
-        began = {name: placement.covered for name, placement in placements.items()}
+        placements = {
+            name: load_placement(name, each, store, 0, snapshot=snapshot) for name, each in names.items()
+        }
+        began = {name: placement.snapshot_seq for name, placement in placements.items()}
         fold({placement.id: placement for placement in placements.values()}, store)
         return {name: describe(placement) for name, placement in placements.items()}, began
 
@@ -448,7 +460,7 @@ TAUGHT, NEXT = 60, 20
 
 def list_policies():
     """Return an example of every policy that comes with the package, by its class's name."""
-    return {kind.__name__: kind.example(arms=3, dim=2) for kind in shipped(registry, "policies")}
+    return {kind.__name__: kind.example(arms=3, dim=2) for kind in list_parts(registry, "policies")}
 
 
 def teach(learner, numbers):

@@ -14,7 +14,7 @@ import tacit
 from tacit.core.dispatch import kernel
 from tacit.policies.actions import DuelPolicy
 from tacit.policies.lists.one_draw import Lines
-from tacit.policies.lists.user_models import believe
+from tacit.policies.lists.user_models import update_beliefs
 
 LUCK = 0.4
 """How often what is shown is drawn uniformly."""
@@ -112,7 +112,7 @@ class AskingList(tacit.ListMix):
 
     @staticmethod
     def arrange(params, state, lane, impression):
-        believe(state, lane, impression.arms, params.doubt)
+        update_beliefs(state, lane, impression.arms, params.warn_of_late_changes)
         if impression.context[0] > 0:
             for arm in impression.arms:
                 state.mean[lane, arm] = 1.0 - state.mean[lane, arm]

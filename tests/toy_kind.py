@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tacit.service.config.tables import PlacementTable
-from tacit.service.http.arms import FORM, example
+from tacit.service.http.arms import FORM, make_example
 from tacit.service.kind import Kind
 from tacit.service.page.view import View
 from tacit.service.placements.placement import Placement
@@ -46,7 +46,7 @@ class CoinsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 class CoinPlacement(Placement):
     """Learns from a share of each reward."""
 
-    def _policy_rewards(self, rewards: Any) -> list[Any]:
+    def _convert_rewards(self, rewards: Any) -> list[Any]:
         return [self.config.options * reward for reward in rewards.values]
 
 
@@ -63,6 +63,6 @@ def write(placement: CoinPlacement, row: Any, durability: Any) -> Any:
 
 
 KIND = Kind(
-    "coins", FORM.verb.path, "arm", CoinsTable, CoinPlacement, CoinView, example,
+    "coins", FORM.verb.path, "arm", CoinsTable, CoinPlacement, CoinView, make_example,
     form=FORM._replace(write=write),
 )  # fmt: skip

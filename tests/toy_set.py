@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import tacit
-from tacit.policies.action_kind import Shows
+from tacit.policies.action_kind import ActionKind
 from tacit.policies.actions import SlatePolicy
 from tacit.service.http import slates
 
-SHOWS = Shows("set", listed=True)
+SHOWS = ActionKind("set", listed=True)
 
 
 @dataclass(frozen=True)

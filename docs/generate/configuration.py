@@ -13,7 +13,7 @@ from tacit.service.config import schema as config
 from tacit.service.config.holdout import ControlTable, GuardrailConfig, HoldoutConfig, MetricConfig
 from tacit.service.config.keys import HookTable, KeyConfig
 from tacit.service.config.tables import PlacementTable
-from tacit.service.kind import KINDS, kind_of
+from tacit.service.kind import KINDS, get_kind
 
 TABLES: dict[str, tuple[str, type]] = {
     "server": ("", config.ServerConfig),
@@ -24,7 +24,7 @@ TABLES: dict[str, tuple[str, type]] = {
     "export": ("", config.ExportConfig),
     **{
         f"placements.NAME, kind {kind}": (kind, structure)
-        for kind, structure in ((name, kind_of(name).table) for name in KINDS)
+        for kind, structure in ((name, get_kind(name).table) for name in KINDS)
     },
     "placements.NAME.holdout": ("", HoldoutConfig),
     "placements.NAME.holdout.control": ("", ControlTable),

@@ -6,11 +6,11 @@ import re
 
 from generate.configuration import keys
 from generate.tables import summary, table
-from tacit.feed.event_map import EventMap, SeenMap, ShownMap, Worth
+from tacit.feed.event_map import EventMap, EventReward, SeenMap, ShownMap
 
 TABLES: dict[str, type] = {
     "The map": EventMap,
-    "A kind of event in `[reward]`": Worth,
+    "A kind of event in `[reward]`": EventReward,
     "`[shown]`": ShownMap,
     "`[seen]`": SeenMap,
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tacit
-from tacit.plots import COLOURS, band, figure, looks
+from tacit.plots import COLOURS, assign_line_styles, band, figure
 
 IMAGES = Path(__file__).parents[1] / "images"
 SEED = 1
@@ -78,7 +78,7 @@ def draw(result: Any, labels: dict[str, str], rounds: str, theme: str, path: Pat
     drawing, ax = figure(6.4, 3.1)
     drawing.patch.set_alpha(0.0)
     ax.patch.set_alpha(0.0)
-    shown = looks(result.names, colours)
+    shown = assign_line_styles(result.names, colours)
     for name, samples in zip(result.names, result.regret, strict=True):
         band(ax, result.rounds, samples, labels[name], lw=2, **shown[name])
     ax.set_xlabel(rounds, color=text)

@@ -8,7 +8,7 @@ from typing import Any
 from generate.tables import attributes, code, markdown, summary, table
 from tacit.interleaving import TeamDraft
 from tacit.logs import schema
-from tacit.service.kind import kind_of
+from tacit.service.kind import get_kind
 from tacit.service.log import rows, sqlite, store
 from tacit.service.maintenance import log_export as log
 from tacit.service.placements.duels import DuelOptions
@@ -17,7 +17,7 @@ from tacit.wire.decisions import OUTCOMES
 ROWS = {
     "decisions": rows.DecisionRow,
     "feedback": rows.FeedbackRow,
-    "marks": rows.MarkRow,
+    "marks": rows.ChangeRow,
     "records": rows.RecordRow,
     "bases": store.Snapshot,
 }
@@ -91,7 +91,7 @@ def service_table(name: str) -> str:
 
 def duel_schema() -> Any:
     """Return the schema of the duels of a placement without segments."""
-    duels = kind_of("duels").export
+    duels = get_kind("duels").export
     assert duels is not None
     return duels.schema(DuelOptions(TeamDraft()))
 

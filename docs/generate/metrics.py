@@ -35,7 +35,7 @@ def metrics() -> list[tuple[str, str, list[str], str]]:
 def scraped() -> str:
     """Return the metrics of a service after some decisions with feedback."""
     from tacit.client import Client, Feedback, Impression
-    from tacit.service.app.server import running
+    from tacit.service.app.server import run_in_thread
     from tacit.service.config.file import load_config
 
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def scraped() -> str:
             "store.path": str(Path(folder) / "tacit.db"),
             "placements.home.arms": 2,
         }
-        with running(load_config(overrides=overrides)) as url, Client(url) as client:
+        with run_in_thread(load_config(overrides=overrides)) as url, Client(url) as client:
             shown = client.decide_many("home", [Impression("key")] * DECISIONS)
             client.feedback_many("home", [Feedback(one.decision_id, 1.0) for one in shown])
             with urllib.request.urlopen(f"{url}/metrics") as answer:

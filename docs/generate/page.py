@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from generate.gallery import small
-from tacit.demo import PLACEMENT, Traffic, running_service, scenario, send
+from tacit.demo import PLACEMENT, Traffic, build_scenario, running_service, send
 
 IMAGES = Path(__file__).parents[1] / "images"
 WIDTH = 1100
@@ -41,11 +41,11 @@ def photograph(address: str, folder: Path) -> None:
 
 def main() -> None:
     """Play the demo and photograph its page."""
-    scene = scenario(None, None, None, 1, HOLDOUT)
+    scene = build_scenario(None, None, None, 1, HOLDOUT)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with running_service(scene, folder, 0) as address:
-            send(scene, Traffic.drawn(scene), address)
+            send(scene, Traffic.draw(scene), address)
             photograph(address, folder)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tacit
 from generate.tables import summary, table
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.environments import Environment
 from tacit.environments.base import registry as environments
 from tacit.policies import Policy
@@ -32,7 +32,7 @@ GROUPS = ("stationary", "shifting", "duels", "features", "lists", "baselines")
 
 def known() -> dict[str, type[Policy]]:
     """Return every policy of the package by its name."""
-    return {kind.__name__: kind for kind in shipped(registry, "policies")}
+    return {kind.__name__: kind for kind in list_parts(registry, "policies")}
 
 
 def group_of(policy: type[Policy]) -> str:
@@ -127,7 +127,7 @@ def worlds() -> str:
             summary(kind),
             suited(kind),
         ]
-        for kind in shipped(environments, "environments")
+        for kind in list_parts(environments, "environments")
     ]
     return table(["environment", "what it is", "for policies that show"], rows)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tacit.core.text import said_in
+from tacit.core.text import parse_docstring
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -46,7 +46,7 @@ def attributes(documented: type) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for kind in reversed(documented.__mro__):
-        found |= {name: markdown(text) for name, text in said_in(kind.__doc__)[1].items()}
+        found |= {name: markdown(text) for name, text in parse_docstring(kind.__doc__)[1].items()}
     return found
 
 

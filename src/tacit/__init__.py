@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tacit.core.dispatch import kernel as kernel
-from tacit.core.dispatch import public as _public
+from tacit.core.dispatch import public_names as _public
 from tacit.core.name_conflict import warn_of_namesake as _warn_of_namesake
 from tacit.environments import BernoulliArms as BernoulliArms
 from tacit.environments import ExaminationArms as ExaminationArms
@@ -33,7 +33,7 @@ from tacit.policies import Policy as Policy
 from tacit.policies import Thompson as Thompson
 from tacit.policies import UniformRandom as UniformRandom
 from tacit.policies import auto as auto
-from tacit.policies import schema_of as schema_of
+from tacit.policies import infer_schema as infer_schema
 from tacit.simulation import simulate as simulate
 
 if TYPE_CHECKING:
@@ -51,34 +51,34 @@ __version__ = "0.3.0"
 _warn_of_namesake()
 
 # pyarrow would double the time that the import takes, and click models would add to it.
-_HOMES = {
+_LAZY_MODULES = {
     "checking": "check",
     "evaluate": "examine off_policy replay",
     "logs": "read_log read_open_bandit read_ubi write_log",
 }
-_LATER = {name: f"tacit.{home}" for home, names in _HOMES.items() for name in names.split()}
+_LAZY_NAMES = {name: f"tacit.{home}" for home, names in _LAZY_MODULES.items() for name in names.split()}
 
 # Public subpackages, loaded on first use.
-_ROOMS = "classifiers clicks environments errors evaluate interleaving logs policies uplift"
+_SUBPACKAGES = "classifiers clicks environments errors evaluate interleaving logs policies uplift"
 
 # Packages that may have a name that is missing here, for the hint in the error.
-_HOLD_MORE = "policies policies.baselines environments classifiers simulation evaluate"
+_PACKAGES_WITH_NAMES = "policies policies.baselines environments classifiers simulation evaluate"
 
 # Set indirectly, so that type checkers and the reference use the imports above.
-globals()["__all__"] = sorted([*_public(globals()), *_LATER])
+globals()["__all__"] = sorted([*_public(globals()), *_LAZY_NAMES])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
-    if name in _ROOMS.split():
+    if name in _LAZY_NAMES:
+        return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
+    if name in _SUBPACKAGES.split():
         return importlib.import_module(f"tacit.{name}")
-    for room in _HOLD_MORE.split():
-        if name in importlib.import_module(f"tacit.{room}").__all__:
-            raise AttributeError(f"module 'tacit' has no attribute {name!r}; it is tacit.{room}.{name}")
-    hint = importlib.import_module("tacit.errors").meant(name, __dir__())
+    for package in _PACKAGES_WITH_NAMES.split():
+        if name in importlib.import_module(f"tacit.{package}").__all__:
+            raise AttributeError(f"module 'tacit' has no attribute {name!r}; it is tacit.{package}.{name}")
+    hint = importlib.import_module("tacit.errors").suggest_name(name, __dir__())
     raise AttributeError(f"module 'tacit' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals()["__all__"], *_ROOMS.split(), "__version__"])
+    return sorted([*globals()["__all__"], *_SUBPACKAGES.split(), "__version__"])

@@ -32,7 +32,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected
 from tacit.core.parallel import progress
-from tacit.core.text import aligned
+from tacit.core.text import align_columns
 from tacit.environments import Environment, SearchInterest, ShiftingArms
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 from tacit.learning.learner import Learner
@@ -42,10 +42,10 @@ from tacit.policies.features.gaussian import logistic
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 PLACEMENT = "search"
-SEARCHERS = 4
-TOGETHER = 10
+CONCURRENT_SENDERS = 4
+BATCH_SIZE = 10
 """Searchers per request."""
-LASTING, FASTEST = 10.0, 200.0
+MAX_SECONDS, MAX_RATE = 10.0, 200.0
 """Duration of the traffic in seconds; with few searchers it is shorter, at this number per second."""
 PATIENCE = 600.0
 HOLDOUT = 0.1
@@ -81,12 +81,12 @@ class Scenario:
         return self.policy.label if self.environment or self.positions else type(self.policy).__name__
 
     @property
-    def shown_by(self) -> str:
+    def control_label(self) -> str:
         """Name of the policy, with the share of the control."""
         return f"tacit: {self.label}" + (f", {self.holdout:.0%} at random" if self.holdout else "")
 
 
-def scenario(
+def build_scenario(
     interest: Path | None,
     policy: str | None,
     impressions: int | None,
@@ -108,22 +108,24 @@ def scenario(
     if context and interest is not None:
         raise InvalidValue("interest", str(interest), "leave it out: users who differ are simulated")
     if context:
-        arms, keys, count, environment = tuple(TASTES), ("home",), 8_000, None
+        arms, keys, default_impressions, environment = tuple(CLICK_LOG_ODDS), ("home",), 8_000, None
         title = f"a home page, {len(arms)} things to show, users who differ"
-        made = auto(arms=arms, context=SCHEMA) if policy is None else policy_from_spec(policy, arms)
+        chosen_policy = auto(arms=arms, context=SCHEMA) if policy is None else policy_from_spec(policy, arms)
     elif interest is not None:
-        environment = real = SearchInterest(interest)
-        days = len(real.dates) - 1
-        arms, keys, count = real.topics, (interest.stem,), 100 * days
-        title = f"one query over {days} days of real search interest, {real.dates[0]} on"
-        made = policy_from_spec(policy or "glr-kl-ucb(local=True, alpha=0.002)", arms)
+        environment = search_interest = SearchInterest(interest)
+        days = len(search_interest.dates) - 1
+        arms, keys, default_impressions = search_interest.topics, (interest.stem,), 100 * days
+        title = f"one query over {days} days of real search interest, {search_interest.dates[0]} on"
+        chosen_policy = policy_from_spec(policy or "glr-kl-ucb(local=True, alpha=0.002)", arms)
     else:
-        arms, count = ("reference", "news", "shop", "video", "film"), 15_000
+        arms, default_impressions = ("reference", "news", "shop", "video", "film"), 15_000
         keys = ("independence day", "tomato", "jaguar")
         title = f"{len(keys)} queries, {len(arms)} kinds of result, intent that shifts"
         environment = ShiftingArms(arms=len(arms), keys=len(keys), events=(3, 4), traffic=0.5, high=0.5)
-        made = policy_from_spec(policy or "auto", arms)
-    return Scenario(title, environment, keys, arms, made, impressions or count, seed, holdout)
+        chosen_policy = policy_from_spec(policy or "auto", arms)
+    return Scenario(
+        title, environment, keys, arms, chosen_policy, impressions or default_impressions, seed, holdout
+    )
 
 
 @dataclass(frozen=True)
@@ -147,28 +149,28 @@ class Traffic:
     contexts: list[dict[str, Any]]
 
     @classmethod
-    def drawn(cls, scene: Scenario) -> Traffic:
+    def draw(cls, scene: Scenario) -> Traffic:
         """Draw the impressions of a scenario from its seed."""
         rng = run_stream(scene.seed, 0, ENVIRONMENT_STREAM)
         if scene.environment is None:
-            contexts, truth = users(rng, scene.impressions)
+            contexts, truth = simulate_users(rng, scene.impressions)
             return cls(np.zeros(len(truth), np.int64), rng.random(len(truth)), truth, contexts)
         environment, params = scene.environment, scene.environment.params
         world = environment.world(rng, scene.impressions)
-        slots = range(environment.arm_count)
+        arm_indices = range(environment.arm_count)
         lanes = np.empty(scene.impressions, np.int64)
         uniforms = np.empty(scene.impressions)
         truth = np.empty((scene.impressions, environment.arm_count))
         for i in range(scene.impressions):
             lanes[i] = arrive(params, world, i, rng)
             uniforms[i] = world.uniform[0]
-            truth[i] = [expected(params, world, lanes[i], slot) for slot in slots]
+            truth[i] = [expected(params, world, lanes[i], arm_index) for arm_index in arm_indices]
         return cls(lanes, uniforms, truth, [])
 
-    def outcome(self, shown: Ints) -> DemoTotals:
+    def outcome(self, shown_arms: Ints) -> DemoTotals:
         """Return clicks and regret per impression if the given arm indices are shown."""
-        got = self.truth[np.arange(len(shown)), shown]
-        return DemoTotals(self.uniforms < got, self.truth.max(axis=1) - got)
+        expected_clicks = self.truth[np.arange(len(shown_arms)), shown_arms]
+        return DemoTotals(self.uniforms < expected_clicks, self.truth.max(axis=1) - expected_clicks)
 
     def best_fixed(self) -> Ints:
         """Return, per impression, the index of the arm that is best for its key in hindsight."""
@@ -196,7 +198,7 @@ class DemoTotals:
 COUNTRIES = ("de", "fr", "it", "us")
 SCHEMA = {"device": ["ios", "android", "web"], "age": "number", "country": "category", "new": "boolean"}
 """Context of each user."""
-TASTES: dict[str, dict[str, float]] = {
+CLICK_LOG_ODDS: dict[str, dict[str, float]] = {
     "film": {"all": -1.2, "web": 0.6},
     "song": {"all": -1.6, "age": 0.3, "ios": 1.2},
     "game": {"all": -1.5, "age": -1.3, "android": 0.5},
@@ -206,17 +208,17 @@ TASTES: dict[str, dict[str, float]] = {
 """Log-odds of a click on each arm, with effects of the context; age in standard deviations."""
 
 
-def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
+def simulate_users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
     """Simulate users; return their contexts, and click probabilities of shape (users, arms)."""
     ages, new = rng.uniform(16, 80, count).round(), rng.random(count) < 0.25
     devices, countries = rng.choice(SCHEMA["device"], count), rng.choice(COUNTRIES, count)
-    known = {"all": np.ones(count), "age": (ages - 48.0) / 18.5, "new": new.astype(float)}
-    known |= {name: (devices == name).astype(float) for name in SCHEMA["device"]}
-    known |= {name: (countries == name).astype(float) for name in COUNTRIES}
-    logits = np.zeros((count, len(TASTES)))
-    for slot, taste in enumerate(TASTES.values()):
-        for name, adds in taste.items():
-            logits[:, slot] += known[name] * adds
+    features = {"all": np.ones(count), "age": (ages - 48.0) / 18.5, "new": new.astype(float)}
+    features |= {name: (devices == name).astype(float) for name in SCHEMA["device"]}
+    features |= {name: (countries == name).astype(float) for name in COUNTRIES}
+    logits = np.zeros((count, len(CLICK_LOG_ODDS)))
+    for arm_index, weights in enumerate(CLICK_LOG_ODDS.values()):
+        for name, weight in weights.items():
+            logits[:, arm_index] += features[name] * weight
     columns = devices.tolist(), ages.tolist(), countries.tolist(), new.tolist()
     contexts = [dict(zip(SCHEMA, row, strict=True)) for row in zip(*columns, strict=True)]
     return contexts, logistic(logits)
@@ -224,67 +226,71 @@ def users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
 
 def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool, feed: bool = False) -> None:
     """Run the demonstration and print its results; with ``feed``, clicks go through a file of events."""
-    traffic = Traffic.drawn(scene)
+    traffic = Traffic.draw(scene)
     with running_service(scene, folder, port) as address:
-        begin(scene, address, as_json)
-        with feeding(folder, PLACEMENT, address) if feed else nullcontext() as write:
-            shown, seconds = send(scene, traffic, address, write)
-        outcomes = compared(scene, traffic, shown)
+        print_header(scene, address, as_json)
+        with feed_events(folder, PLACEMENT, address) if feed else nullcontext() as write:
+            shown_arms, seconds = send(scene, traffic, address, write)
+        outcomes = compare_outcomes(scene, traffic, shown_arms)
         figure = draw(scene, outcomes, folder / "demo.png")
         rows: list[Row] = [
-            {"shown by": name, "clicks_per_1000": each.clicks_per_1000, "regret": float(each.regret.sum())}
-            for name, each in outcomes.items()
+            {
+                "shown by": name,
+                "clicks_per_1000": totals.clicks_per_1000,
+                "regret": float(totals.regret.sum()),
+            }
+            for name, totals in outcomes.items()
         ]
         table = [("shown by", "clicks/1000", "regret (clicks)")]
         table += [(r["shown by"], f"{r['clicks_per_1000']:.1f}", f"{r['regret']:,.0f}") for r in rows]
-        fed = f"{folder / 'events.jsonl'}, as it grew and then again: each event counts once"
-        words, tables = {"fed": fed} if feed else {}, list[Table]([table])
+        feed_note = f"{folder / 'events.jsonl'}, as it grew and then again: each event counts once"
+        notes, tables = {"fed": feed_note} if feed else {}, list[Table]([table])
         if traffic.contexts:
-            words["for whom"] = for_whom(address)
+            notes["for whom"] = describe_segments(address)
         else:
-            tables.append(shown_last(scene, traffic, shown))
-        words["lift"] = said(address)
-        found = Played("impressions", len(shown), seconds, rows, tables, figure, words)
-        report(found, address, folder, keep=keep, as_json=as_json)
+            tables.append(summarize_last_fifth(scene, traffic, shown_arms))
+        notes["lift"] = await_verdict(address)
+        result = DemoResult("impressions", len(shown_arms), seconds, rows, tables, figure, notes)
+        print_report(result, address, folder, keep=keep, as_json=as_json)
 
 
-def begin(scene: Scenario, address: str, as_json: bool) -> None:
+def print_header(scene: Scenario, address: str, as_json: bool) -> None:
     """Print the scenario, the policy and the page's address, unless the output is JSON."""
     if not as_json:
         click.echo(f"tacit demo: {scene.title}")
         click.echo(f"policy {scene.label}; page {address} while it runs")
 
 
-def shown_last(scene: Scenario, traffic: Traffic, shown: Ints) -> list[tuple[str, ...]]:
+def summarize_last_fifth(scene: Scenario, traffic: Traffic, shown_arms: Ints) -> list[tuple[str, ...]]:
     """Return table rows with the arm shown most per key, in the last fifth of the impressions."""
-    last = np.arange(len(shown)) >= 0.8 * len(shown)
-    clicked = traffic.outcome(shown).clicks
+    in_last_fifth = np.arange(len(shown_arms)) >= 0.8 * len(shown_arms)
+    clicked = traffic.outcome(shown_arms).clicks
     rows: list[tuple[str, ...]] = [("in the last fifth", "is shown most", "how often", "clicks/1000")]
     for lane, key in enumerate(scene.keys):
-        each = last & (traffic.lanes == lane)
-        if not each.any():
+        of_key = in_last_fifth & (traffic.lanes == lane)
+        if not of_key.any():
             continue
-        counts = np.bincount(shown[each], minlength=len(scene.arms))
+        counts = np.bincount(shown_arms[of_key], minlength=len(scene.arms))
         arm, share = scene.arms[counts.argmax()], counts.max() / counts.sum()
-        rows.append((key, arm, f"{share:.0%}", f"{1000 * clicked[each].mean():.0f}"))
+        rows.append((key, arm, f"{share:.0%}", f"{1000 * clicked[of_key].mean():.0f}"))
     return rows
 
 
-def compared(scene: Scenario, traffic: Traffic, shown: Ints) -> dict[str, DemoTotals]:
+def compare_outcomes(scene: Scenario, traffic: Traffic, shown_arms: Ints) -> dict[str, DemoTotals]:
     """Return the totals of the policy and of three baselines."""
     rng = run_stream(scene.seed, 0, POLICY_STREAM)
-    uniform = rng.integers(0, len(scene.arms), len(shown))
-    fixed = "the same page for all, the best" if traffic.contexts else "best fixed arm"
+    uniform = rng.integers(0, len(scene.arms), len(shown_arms))
+    fixed_label = "the same page for all, the best" if traffic.contexts else "best fixed arm"
     return {
-        scene.shown_by: traffic.outcome(shown),
-        f"{fixed} in hindsight": traffic.outcome(traffic.best_fixed()),
+        scene.control_label: traffic.outcome(shown_arms),
+        f"{fixed_label} in hindsight": traffic.outcome(traffic.best_fixed()),
         "uniform choice": traffic.outcome(uniform),
         "clairvoyant optimum": traffic.outcome(traffic.truth.argmax(axis=1)),
     }
 
 
 @dataclass(frozen=True)
-class Played:
+class DemoResult:
     """Results of a demonstration.
 
     Attributes
@@ -301,43 +307,45 @@ class Played:
         Further notes for text output, by title.
     """
 
-    of: str
+    unit: str
     count: int
     seconds: float
     rows: list[Row]
     tables: Sequence[Table]
     figure: Path | None
-    words: dict[str, str]
+    notes: dict[str, str]
 
 
-def report(found: Played, address: str, folder: Path, query: str = "", *, keep: bool, as_json: bool) -> None:
+def print_report(
+    result: DemoResult, address: str, folder: Path, query: str = "", *, keep: bool, as_json: bool
+) -> None:
     """Print the results, save the page as a file, and with ``keep`` wait so that the service stays up."""
     page = folder / "page.html"
-    page.write_text(still(address, query), encoding="utf-8")
-    here = f"{address}placements/{PLACEMENT}{query}"
+    page.write_text(render_static_page(address, query), encoding="utf-8")
+    page_address = f"{address}placements/{PLACEMENT}{query}"
     if as_json:
-        of = {found.of: found.count, "seconds": found.seconds, "rows": found.rows}
-        files = {"figure": found.figure and str(found.figure), "page": str(page), "address": here}
-        click.echo(json.dumps(of | found.words | files, indent=1))
+        summary = {result.unit: result.count, "seconds": result.seconds, "rows": result.rows}
+        files = {"figure": result.figure and str(result.figure), "page": str(page), "address": page_address}
+        click.echo(json.dumps(summary | result.notes | files, indent=1))
     else:
-        for table in found.tables:
-            click.echo(f"\n{aligned(table)}")
-        for name, words in found.words.items():
-            click.echo(f"\n{name}: {words}")
+        for table in result.tables:
+            click.echo(f"\n{align_columns(table)}")
+        for name, note in result.notes.items():
+            click.echo(f"\n{name}: {note}")
         click.echo(
-            f"\n{found.count:,} {found.of} through the service in {found.seconds:.1f} s, "
+            f"\n{result.count:,} {result.unit} through the service in {result.seconds:.1f} s, "
             "each a decision, and its click if there was one, in its log"
         )
-        click.echo(f"plot {found.figure or 'none: install it with: pip install tacit-learn[plots]'}")
+        click.echo(f"plot {result.figure or 'none: install it with: pip install tacit-learn[plots]'}")
         click.echo(f"page {page}, as it was at the end: open it in a browser")
-        kept = "is open" if keep else "has ended; tacit demo --keep leaves it open"
-        click.echo(f"the live page {here} {kept}")
+        page_state = "is open" if keep else "has ended; tacit demo --keep leaves it open"
+        click.echo(f"the live page {page_address} {page_state}")
     if keep:
         click.echo("the page stays open until Ctrl-C", err=True)
         threading.Event().wait()
 
 
-NEEDS_SERVICE = re.compile(
+SERVICE_ELEMENTS = re.compile(
     r'<script.*?</script>|<noscript>.*?</noscript>|<nav class="ranges".*?</nav>'
     r'|<section class="store".*?</section>| · <a href="/.*?</a>| href="/[^"]*"',
     re.DOTALL,
@@ -345,10 +353,10 @@ NEEDS_SERVICE = re.compile(
 """Elements of the page that do not work without the service."""
 
 
-def still(address: str, query: str) -> str:
+def render_static_page(address: str, query: str) -> str:
     """Return the placement's page as a single file that works without the service."""
     page, style, icon = (
-        fetched(f"{address}{path}")
+        fetch(f"{address}{path}")
         for path in (f"placements/{PLACEMENT}{query}", "static/page.css", "static/icon.svg")
     )
     text = page.replace(
@@ -356,10 +364,10 @@ def still(address: str, query: str) -> str:
         f"<style>{style}a:not([href]) {{ color: inherit; }}</style>",
     )
     text = text.replace("/static/icon.svg", f"data:image/svg+xml,{quote(icon)}")
-    return NEEDS_SERVICE.sub("", text).replace("as of loading", "as it was when tacit demo ended")
+    return SERVICE_ELEMENTS.sub("", text).replace("as of loading", "as it was when tacit demo ended")
 
 
-def fetched(address: str) -> str:
+def fetch(address: str) -> str:
     """Return the text at an address."""
     with urlopen(address, timeout=30) as answer:  # noqa: S310
         return str(answer.read().decode())
@@ -402,24 +410,24 @@ def configuration(scene: Scenario, port: int) -> str:
     def toml(value: Any) -> str:
         if isinstance(value, dict):
             # TOML has no null: omit the value to use its default.
-            shown = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
-            return "{" + ", ".join(shown) + "}"
+            items = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
+            return "{" + ", ".join(items) + "}"
         return json.dumps(value)
 
     policy = policy_to_spec(scene.policy)
     arms = policy.pop("arms", list(scene.arms))
     # The verdict counts decisions whose window has closed, so use a short window.
-    context = "attribution_window = 5"
+    placement_options = "attribution_window = 5"
     if scene.rankers:
-        context = 'kind = "duels"\naggregation = "first"\nattribution_window = 5'
+        placement_options = 'kind = "duels"\naggregation = "first"\nattribution_window = 5'
     elif scene.positions:
         policy.pop("positions")
         # Lists are learned when their window closes.
-        context = f'kind = "slates"\npositions = {scene.positions}\nattribution_window = 0.5'
+        placement_options = f'kind = "slates"\npositions = {scene.positions}\nattribution_window = 0.5'
     elif scene.environment is None:
         # The placement declares the context schema, which determines the dimension.
         policy = {name: value for name, value in policy.items() if name not in ("context", "context_dim")}
-        context += f"\ncontext = {toml(SCHEMA)}"
+        placement_options += f"\ncontext = {toml(SCHEMA)}"
     return f"""[server]
 host = "127.0.0.1"
 port = {port}
@@ -431,7 +439,7 @@ path = "demo.sqlite"
 {"rankers" if scene.rankers else "arms"} = {toml(arms)}
 policy = {toml(policy)}
 seed = {scene.seed}
-{context}
+{placement_options}
 {f"holdout = {{ share = {scene.holdout} }}" if scene.holdout else ""}
 """
 
@@ -473,34 +481,38 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     raise TacitError(f"the service is not ready, and said nothing for {PATIENCE:.0f} s; see {log}")
 
 
-def send(scene: Scenario, traffic: Traffic, address: str, write: Write | None = None) -> tuple[Ints, float]:
+def send(
+    scene: Scenario, traffic: Traffic, address: str, write: EventWriter | None = None
+) -> tuple[Ints, float]:
     """Send all searches and clicks; return the indices of the shown arms, and the duration in seconds.
 
     Clicks are sent as feedback, or passed to ``write`` if given.
     """
-    slots = {arm: slot for slot, arm in enumerate(scene.arms)}
-    shown = np.empty(scene.impressions, np.int64)
+    index_by_arm = {arm: arm_index for arm_index, arm in enumerate(scene.arms)}
+    shown_arms = np.empty(scene.impressions, np.int64)
 
-    def asked(i: int) -> Row:
-        known = {"context": traffic.contexts[i]} if traffic.contexts else {}
-        return {"key": scene.keys[traffic.lanes[i]], **known}
+    def make_request(i: int) -> Row:
+        context_field = {"context": traffic.contexts[i]} if traffic.contexts else {}
+        return {"key": scene.keys[traffic.lanes[i]], **context_field}
 
-    def search(connection: HTTPConnection, some: range) -> None:
-        answers = post(connection, "decide", "decisions", map(asked, some))
-        shown[some] = [slots[answer["arm"]] for answer in answers]
-        clicked = traffic.uniforms[some] < traffic.truth[some, shown[some]]
+    def search(connection: HTTPConnection, indices: range) -> None:
+        answers = post_batch(connection, "decide", "decisions", map(make_request, indices))
+        shown_arms[indices] = [index_by_arm[answer["arm"]] for answer in answers]
+        clicked = traffic.uniforms[indices] < traffic.truth[indices, shown_arms[indices]]
         # Only clicks are sent: their absence is known when the window closes.
         ids = [answer["decision_id"] for answer, click in zip(answers, clicked, strict=True) if click]
         if write is not None:
             for id in ids:
                 write(id, 1.0, time.time())
         elif ids:
-            post(connection, "feedback", "feedback", ({"decision_id": id, "reward": 1} for id in ids))
+            post_batch(connection, "feedback", "feedback", ({"decision_id": id, "reward": 1} for id in ids))
 
-    return shown, each_sent(address, len(shown), "searchers", search)
+    return shown_arms, send_concurrently(address, len(shown_arms), "searchers", search)
 
 
-def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection, range], None]) -> float:
+def send_concurrently(
+    address: str, count: int, label: str, send: Callable[[HTTPConnection, range], None]
+) -> float:
     """Call ``send`` for all indices in batches from parallel threads; return the duration in seconds.
 
     Each batch is one request, as from a web server. Requests are spread over some seconds, so that the
@@ -508,56 +520,56 @@ def each_sent(address: str, count: int, who: str, send: Callable[[HTTPConnection
     """
     port = int(address.rstrip("/").rpartition(":")[2])
     stopped = threading.Event()
-    groups = iter(range(0, count, TOGETHER))
-    turn = threading.Lock()
-    began, lasting = time.monotonic(), min(LASTING, count / FASTEST)
+    groups = iter(range(0, count, BATCH_SIZE))
+    lock = threading.Lock()
+    start, duration = time.monotonic(), min(MAX_SECONDS, count / MAX_RATE)
 
     def user() -> None:
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
         while True:
-            with turn:
+            with lock:
                 first = next(groups, None)
-            if first is None or stopped.wait(max(began + lasting * first / count - time.monotonic(), 0.0)):
+            if first is None or stopped.wait(max(start + duration * first / count - time.monotonic(), 0.0)):
                 return
-            some = range(first, min(first + TOGETHER, count))
-            send(connection, some)
-            advance(len(some))
+            indices = range(first, min(first + BATCH_SIZE, count))
+            send(connection, indices)
+            advance(len(indices))
 
-    with progress(count, who) as advance, ThreadPoolExecutor(SEARCHERS) as pool:
+    with progress(count, label) as advance, ThreadPoolExecutor(CONCURRENT_SENDERS) as pool:
         try:
-            for future in [pool.submit(user) for _ in range(SEARCHERS)]:
+            for future in [pool.submit(user) for _ in range(CONCURRENT_SENDERS)]:
                 future.result()
         finally:
             stopped.set()
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
-def answered(address: str, of: str) -> Row:
+def await_results(address: str, resource: str) -> Row:
     """Wait until all windows have closed; return a result (lift, segments or verdict) of the placement."""
-    latest = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while True:
-        found: Row = json.loads(fetched(f"{address}v1/placements/{PLACEMENT}/{of}"))
-        open_still = found.get("pending") or found.get("open") or not found.get("whole", True)
-        if not open_still or time.monotonic() > latest:
-            return found
+        answer: Row = json.loads(fetch(f"{address}v1/placements/{PLACEMENT}/{resource}"))
+        is_open = answer.get("pending") or answer.get("open") or not answer.get("whole", True)
+        if not is_open or time.monotonic() > deadline:
+            return answer
         threading.Event().wait(0.1)
 
 
-def said(address: str, of: str = "lift") -> str:
+def await_verdict(address: str, resource: str = "lift") -> str:
     """Wait until all windows have closed; return the verdict of a result."""
-    return str(answered(address, of)["verdict"])
+    return str(await_results(address, resource)["verdict"])
 
 
-def for_whom(address: str) -> str:
+def describe_segments(address: str) -> str:
     """Return the arms shown per segment of users, as text with a table."""
     from msgspec import convert
 
     from tacit.wire.lift import ForWhom
 
-    return str(convert(answered(address, "for-whom"), ForWhom))
+    return str(convert(await_results(address, "for-whom"), ForWhom))
 
 
-def post(connection: HTTPConnection, action: str, field: str, content: Iterable[Row]) -> list[Row]:
+def post_batch(connection: HTTPConnection, action: str, field: str, content: Iterable[Row]) -> list[Row]:
     """Send a batch to the placement in one request; return the answers."""
     body = json.dumps({field: list(content)})
     headers = {"Content-Type": "application/json"}
@@ -603,7 +615,7 @@ def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path |
 
 # ---- Clicks as events: a growing file that tacit feed follows
 
-MAP = """\
+EVENT_MAP = """\
 placement = {{ value = "{placement}" }}
 decision_id = "decision"
 id = "id"
@@ -615,12 +627,12 @@ click = 1
 leave = 0
 """
 
-Write = Callable[[str, float, float], None]
+EventWriter = Callable[[str, float, float], None]
 """Function that writes an event, given a decision's id, its reward and the time."""
 
 
 @contextmanager
-def feeding(folder: Path, placement: str, address: str) -> Iterator[Write]:
+def feed_events(folder: Path, placement: str, address: str) -> Iterator[EventWriter]:
     """Yield a function that appends an event to a file that ``tacit feed`` follows.
 
     At the end, the whole file is fed again; each event still counts once.
@@ -630,10 +642,10 @@ def feeding(folder: Path, placement: str, address: str) -> Iterator[Write]:
     TacitError
         If events could not be fed.
     """
-    events, table = folder / "events.jsonl", folder / "feed.toml"
+    events, map_file = folder / "events.jsonl", folder / "feed.toml"
     events.write_bytes(b"")
-    table.write_text(MAP.format(placement=placement), encoding="utf-8")
-    command = [sys.executable, "-m", "tacit", "feed", str(events), "--map", str(table), "--url", address]
+    map_file.write_text(EVENT_MAP.format(placement=placement), encoding="utf-8")
+    command = [sys.executable, "-m", "tacit", "feed", str(events), "--map", str(map_file), "--url", address]
     with events.open("ab", buffering=0) as file, (folder / "feed.log").open("w") as log:
         follower = subprocess.Popen([*command, "--follow"], stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
 
@@ -647,6 +659,6 @@ def feeding(folder: Path, placement: str, address: str) -> Iterator[Write]:
             # SIGINT would be lost while the process is still importing.
             follower.terminate()
             follower.wait()
-    last = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
-    if last.returncode:
-        raise TacitError(f"{events}: could not be fed: {last.stderr}{last.stdout}")
+    feed_run = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    if feed_run.returncode:
+        raise TacitError(f"{events}: could not be fed: {feed_run.stderr}{feed_run.stdout}")

@@ -9,7 +9,7 @@ from functools import wraps
 from inspect import CO_VARKEYWORDS, signature
 from typing import Any, TypeVar
 
-Called = TypeVar("Called", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 BEFORE_0_3 = "was written before tacit 0.3; open it with 0.3 first"
 """Error message for a file that this version no longer reads, after the file's name."""
@@ -19,57 +19,65 @@ class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""
 
 
-def meant(name: str, names: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return the hint "did you mean …?" with the most similar name, for an error; empty if none is similar.
 
     Examples
     --------
-    >>> meant("markt", ["MARKET", "USER"]), meant("x", ["user"])
+    >>> suggest_name("markt", ["MARKET", "USER"]), suggest_name("x", ["user"])
     (" (did you mean 'MARKET'?)", '')
     """
-    small = {each.casefold(): each for each in names}
-    begins = [each for each in small if len(each) > 4 and name.casefold().startswith(each)]
-    near = sorted(begins, key=len)[-1:] or get_close_matches(name.casefold(), list(small), 1)
-    return f" (did you mean {small[near[0]]!r}?)" if near else ""
+    by_folded_name = {candidate.casefold(): candidate for candidate in names}
+    prefixes = [
+        candidate
+        for candidate in by_folded_name
+        if len(candidate) > 4 and name.casefold().startswith(candidate)
+    ]
+    matches = sorted(prefixes, key=len)[-1:] or get_close_matches(name.casefold(), list(by_folded_name), 1)
+    return f" (did you mean {by_folded_name[matches[0]]!r}?)" if matches else ""
 
 
-OTHERWISE = {"propensities": "assume_uniform", "query": "key", "gamma": "discount"}
+OPTION_SYNONYMS = {"propensities": "assume_uniform", "query": "key", "gamma": "discount"}
 """Names of an option in other functions: from one name to the other."""
-TAKEN_BY = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
-TAKEN_BY |= {"seed": "what draws: Learner(policy, seed=…), or rng=default_rng(seed)"}
-TAKEN_BY |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
+OPTION_OWNERS = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
+OPTION_OWNERS |= {"seed": "what draws: Learner(policy, seed=…), or rng=default_rng(seed)"}
+OPTION_OWNERS |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment": "items.ids(segment), as arms="}
 """Functions that accept an option which the called function does not have."""
 
 
-def unexpected(called: str, name: str, takes: Iterable[str]) -> TypeError:
+def option_error(function_name: str, name: str, parameters: Iterable[str]) -> TypeError:
     """Return the error for an unknown option, with a hint about the right name or function.
 
     Examples
     --------
-    >>> print(unexpected("auto", "arm", ["arms", "shows"]))
+    >>> print(option_error("auto", "arm", ["arms", "shows"]))
     auto() got an unexpected keyword argument 'arm'; did you mean 'arms'?
     """
-    takes = list(takes)
-    near = [each for each in takes if each == OTHERWISE.get(name)] or get_close_matches(name, takes, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(takes)}"
-    if called == "Learner" and not near:
+    parameters = list(parameters)
+    matches = [
+        parameter for parameter in parameters if parameter == OPTION_SYNONYMS.get(name)
+    ] or get_close_matches(name, parameters, 1)
+    hint = f"did you mean {matches[0]!r}?" if matches else f"it takes {', '.join(parameters)}"
+    if function_name == "Learner" and not matches:
         hint = f"a policy takes it: Learner(tacit.auto({name}=…))"
-    if name in TAKEN_BY and not get_close_matches(name, takes, 1, 0.9):
-        hint = f"give it to {TAKEN_BY[name]}"
-    return TypeError(f"{called}() got an unexpected keyword argument {name!r}; {hint}")
+    if name in OPTION_OWNERS and not get_close_matches(name, parameters, 1, 0.9):
+        hint = f"give it to {OPTION_OWNERS[name]}"
+    return TypeError(f"{function_name}() got an unexpected keyword argument {name!r}; {hint}")
 
 
-def options_of(code: Any) -> list[str]:
+def parameter_names(code: Any) -> list[str]:
     """Return the parameter names of a code object, except ``self``."""
     return [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name != "self"]
 
 
 def refuse_options(function: Any, unknown: Iterable[str]) -> None:
     """Raise the error for options that a function does not have."""
-    raise unexpected(function.__qualname__, next(iter(unknown)), options_of(function.__code__))
+    raise option_error(function.__qualname__, next(iter(unknown)), parameter_names(function.__code__))
 
 
-def check_call(function: Any, called: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+def check_call(
+    function: Any, function_name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> None:
     """Raise an error if a function cannot be called with the arguments, with a hint about options.
 
     Parameters
@@ -85,28 +93,28 @@ def check_call(function: Any, called: str, given: tuple[Any, ...], named: Mappin
     TypeError
     """
     try:
-        signature(function).bind(*given, **named)
+        signature(function).bind(*arguments, **keywords)
     except TypeError as error:
-        takes = options_of(function.__code__)
-        for name in named:
-            if name not in takes and not function.__code__.co_flags & CO_VARKEYWORDS:
-                raise unexpected(called, name, takes) from None
-        raise TypeError(f"{called}(): {error}; it takes {', '.join(takes)}") from None
+        parameters = parameter_names(function.__code__)
+        for name in keywords:
+            if name not in parameters and not function.__code__.co_flags & CO_VARKEYWORDS:
+                raise option_error(function_name, name, parameters) from None
+        raise TypeError(f"{function_name}(): {error}; it takes {', '.join(parameters)}") from None
 
 
-def suggesting(function: Called) -> Called:
+def with_suggestions(function: Function) -> Function:
     """Decorate a function so that errors of a wrong call list its options and suggest one."""
     name = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
-    def called(*given: Any, **named: Any) -> Any:
+    def call_with_suggestions(*arguments: Any, **keywords: Any) -> Any:
         try:
-            return function(*given, **named)
+            return function(*arguments, **keywords)
         except TypeError:
-            check_call(function, name, given, named)
+            check_call(function, name, arguments, keywords)
             raise
 
-    return called  # type: ignore[return-value]
+    return call_with_suggestions  # type: ignore[return-value]
 
 
 class AssumptionWarning(UserWarning):
@@ -128,10 +136,10 @@ class InvalidValue(TacitError, ValueError):
     """
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
-        shown = repr(value)
-        if len(shown) > 200:
-            shown = shown[:197] + "..."
-        super().__init__(f"{field}: {shown} is not allowed; {allowed}")
+        text = repr(value)
+        if len(text) > 200:
+            text = text[:197] + "..."
+        super().__init__(f"{field}: {text} is not allowed; {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed
@@ -206,7 +214,7 @@ class MissingExtra(TacitError, ImportError):
 
 
 @contextmanager
-def needing(extra: str) -> Iterator[None]:
+def require_extra(extra: str) -> Iterator[None]:
     """Raise an ImportError within the ``with`` block as an error that names the extra to install.
 
     Raises
@@ -222,10 +230,10 @@ def needing(extra: str) -> Iterator[None]:
 
 
 @contextmanager
-def undoing(undo: Callable[..., object], *given: Any, **named: Any) -> Iterator[None]:
+def undo_on_error(undo: Callable[..., object], *arguments: Any, **keywords: Any) -> Iterator[None]:
     """Call ``undo`` if the ``with`` block raises, then raise again."""
     try:
         yield
     except BaseException:
-        undo(*given, **named)
+        undo(*arguments, **keywords)
         raise

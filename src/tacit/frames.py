@@ -25,8 +25,8 @@ def is_frame(value: Any) -> bool:
     >>> is_frame({"arm": ["film"]}), is_frame([1, 2]), is_frame("clicks.csv")
     (True, False, False)
     """
-    speaks = ("__arrow_c_stream__", "__arrow_c_array__")
-    return isinstance(value, Mapping) or _is_dataset(value) or any(hasattr(value, n) for n in speaks)
+    interfaces = ("__arrow_c_stream__", "__arrow_c_array__")
+    return isinstance(value, Mapping) or _is_dataset(value) or any(hasattr(value, n) for n in interfaces)
 
 
 def _is_dataset(value: Any) -> bool:
@@ -52,7 +52,7 @@ def frame_names(frame: Any) -> list[str]:
     names = getattr(schema, "names", None)
     if isinstance(names, list):  # pyarrow has the names without reading data
         return names
-    return list(_stream(frame).schema.names)
+    return list(_open_stream(frame).schema.names)
 
 
 def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
@@ -72,29 +72,29 @@ def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> I
         tables = frame.with_format("arrow").iter(batch_size=rows)
         batches = (batch for table in tables for batch in table.select(list(names)).to_batches())
     else:
-        batches = iter(_stream(frame, names))
+        batches = iter(_open_stream(frame, names))
     for batch in batches:
         for start in range(0, len(batch), rows):
             yield batch.slice(start, rows).select(list(names))
 
 
-def _stream(frame: Any, names: Sequence[str] | None = None) -> Any:
+def _open_stream(frame: Any, names: Sequence[str] | None = None) -> Any:
     import pyarrow as pa
 
     if isinstance(frame, Mapping):
-        wanted = map(str, frame) if names is None else names
+        column_names = map(str, frame) if names is None else names
         columns = {str(name): values for name, values in frame.items()}
-        return pa.table({name: _array(name, columns[name]) for name in wanted}).to_reader()
+        return pa.table({name: _to_array(name, columns[name]) for name in column_names}).to_reader()
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame]).to_reader()
     if _is_pandas(frame) and names is not None:
         # Other columns may have values that Arrow cannot represent.
-        chosen = frame.loc[:, [name for name in frame.columns if str(name) in set(names)]]
+        columns_frame = frame.loc[:, [name for name in frame.columns if str(name) in set(names)]]
         try:
-            return pa.RecordBatchReader.from_stream(chosen)
+            return pa.RecordBatchReader.from_stream(columns_frame)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            for name in chosen.columns:  # the faulty column raises an error with its row
-                _array(str(name), list(chosen[name]))
+            for name in columns_frame.columns:  # the faulty column raises an error with its row
+                _to_array(str(name), list(columns_frame[name]))
             raise
     if not hasattr(frame, "__arrow_c_stream__"):
         return pa.Table.from_batches([pa.record_batch(frame)]).to_reader()
@@ -105,7 +105,7 @@ def _is_pandas(frame: Any) -> bool:
     return hasattr(frame, "loc") and hasattr(frame, "columns")
 
 
-def _array(name: str, values: Any) -> Any:
+def _to_array(name: str, values: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -119,28 +119,28 @@ def _array(name: str, values: Any) -> Any:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        row = _odd(list(values))
+        row = _find_odd_row(list(values))
         raise ValueError(
             f"{name}: row {row + 1}: {values[row]!r} is of another type than what is above it"
         ) from None
 
 
-def _odd(values: list[Any]) -> int:
+def _find_odd_row(values: list[Any]) -> int:
     """Return the index of the first value whose type differs from that of the values before it."""
     import pyarrow as pa
 
-    fits, fails = 0, len(values)
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
+    good, bad = 0, len(values)
+    while bad - good > 1:
+        middle = (good + bad) // 2
         try:
             pa.array(values[:middle], from_pandas=True)
-            fits = middle
+            good = middle
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            fails = middle
-    return fails - 1
+            bad = middle
+    return bad - 1
 
 
-def matrix(field: str, value: Any) -> Any:
+def to_matrix(field: str, value: Any) -> Any:
     """Convert a table of numbers to an array of shape (rows, columns); return other values unchanged.
 
     Parameters
@@ -157,19 +157,19 @@ def matrix(field: str, value: Any) -> Any:
 
     Examples
     --------
-    >>> matrix("contexts", {"price": [1, 2], "age": [0.5, 0.25]}).tolist()
+    >>> to_matrix("contexts", {"price": [1, 2], "age": [0.5, 0.25]}).tolist()
     [[1.0, 0.5], [2.0, 0.25]]
-    >>> matrix("contexts", [[1.0]])
+    >>> to_matrix("contexts", [[1.0]])
     [[1.0]]
     """
     if isinstance(value, np.ndarray | list | tuple) or not is_frame(value):
         return value
     names = frame_names(value)
-    parts = [_numbers(field, batch, names) for batch in frame_batches(value, names)]
+    parts = [_batch_to_numbers(field, batch, names) for batch in frame_batches(value, names)]
     return np.concatenate(parts) if parts else np.zeros((0, len(names)))
 
 
-def numeric(field: str, value: Any) -> Any:
+def to_numeric(field: str, value: Any) -> Any:
     """Convert numbers, or a table of numbers, to an array; refuse text, even of digits.
 
     Raises
@@ -180,22 +180,22 @@ def numeric(field: str, value: Any) -> Any:
     # Such as a column of a data frame whose values are vectors.
     if getattr(getattr(value, "dtype", None), "kind", "") == "O":
         value = value.tolist()
-    given = np.asarray(matrix(field, value))
-    if given.dtype.kind in "SU":
+    array = np.asarray(to_matrix(field, value))
+    if array.dtype.kind in "SU":
         raise TypeError(field)
     try:
-        return given.astype(np.float64) if given.dtype.kind == "O" else given
+        return array.astype(np.float64) if array.dtype.kind == "O" else array
     except OverflowError:  # a whole number beyond all floats
         raise ValueError(field) from None
 
 
-def _numbers(field: str, batch: Any, names: Sequence[str]) -> Floats:
-    found = np.zeros((len(batch), len(names)))
+def _batch_to_numbers(field: str, batch: Any, names: Sequence[str]) -> Floats:
+    numbers = np.zeros((len(batch), len(names)))
     for column, name in enumerate(names):
         values = batch.column(column)
         try:
-            found[:, column] = values.to_numpy(zero_copy_only=False)
+            numbers[:, column] = values.to_numpy(zero_copy_only=False)
         except (TypeError, ValueError):
             remedy = "make numbers of it, such as by a transformer of scikit-learn"
             raise InvalidValue(f"{field}[{name!r}]", values.type, remedy) from None
-    return found
+    return numbers

@@ -6,10 +6,10 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Later = tuple[Callable[[str], Any], Callable[[], list[str]]]
+LazyAccess = tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
-def later(package: str, homes: Mapping[str, str]) -> Later:
+def load_lazily(package: str, names_by_module: Mapping[str, str]) -> LazyAccess:
     """Return functions ``__getattr__`` and ``__dir__`` for a package with lazily imported names.
 
     A module and its dependencies are imported only when one of its names is used. For type checkers
@@ -28,15 +28,15 @@ def later(package: str, homes: Mapping[str, str]) -> Later:
 
     Examples
     --------
-    >>> named, listed = later("tacit", {"learning.learner": "Learner", "simulation": "simulate"})
+    >>> named, listed = load_lazily("tacit", {"learning.learner": "Learner", "simulation": "simulate"})
     >>> named("Learner").__name__, listed()
     ('Learner', ['Learner', 'simulate'])
     """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    module_of = {name: home for home, names in names_by_module.items() for name in names.split()}
 
-    def named(name: str) -> Any:
-        if name not in home_of:
+    def get_name(name: str) -> Any:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)
+        return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
 
-    return named, lambda: sorted(home_of)
+    return get_name, lambda: sorted(module_of)

@@ -21,7 +21,7 @@ from tacit.errors import InvalidValue, MissingExtra
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333", "#999999")
 STYLES = ("-", "--", ":", "-.")
 # The row of a policy determines its colour. The default policy of each kind is in the first row.
-POLICIES = (
+COLOUR_ROWS = (
     (
         "ShiftMixture", "ClickMixture", "HybridClickMixture", "ListMix", "SafeListMix", "RMED1",
         "ProbationBandit", "HorizonDraw",
@@ -37,7 +37,7 @@ POLICIES = (
         "LinearEpsilonGreedy",
     ),
 )  # fmt: skip
-PAPERS = {
+PAPER_NAMES = {
     "doublethompson": "DoubleThompsonSampling",
     "logistic": "LogisticTS",
     "ora": "OracleRestart",
@@ -63,11 +63,11 @@ def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: An
     FigureCanvasAgg(drawing)
     axes = drawing.subplots(rows, 1, squeeze=False, **options)[:, 0]
     for ax in axes:
-        _in_style(ax)
+        _apply_style(ax)
     return drawing, axes[0] if rows == 1 else axes
 
 
-def ready(path: Path) -> None:
+def check_plot(path: Path) -> None:
     """Check in advance that a figure can be drawn and written to a path.
 
     Raises
@@ -81,9 +81,9 @@ def ready(path: Path) -> None:
 
 
 def _check_suffix(drawing: Any, path: Path) -> None:
-    known = drawing.canvas.get_supported_filetypes()
-    if path.suffix and path.suffix[1:].lower() not in known:
-        raise InvalidValue("plot", str(path), f"give a name that ends in one of .{', .'.join(known)}")
+    suffixes = drawing.canvas.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in suffixes:
+        raise InvalidValue("plot", str(path), f"give a name that ends in one of .{', .'.join(suffixes)}")
 
 
 def save(drawing: Any, path: Path) -> Path:
@@ -95,7 +95,7 @@ def save(drawing: Any, path: Path) -> Path:
 
 
 @contextmanager
-def drawn(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 4.3) -> Iterator[Any]:
+def open_axes(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 4.3) -> Iterator[Any]:
     """Yield axes to draw on; at the end, write their figure if there is a path.
 
     Parameters
@@ -113,13 +113,13 @@ def drawn(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 
         If matplotlib is not installed.
     """
     if ax is None:
-        ax = _shown(width, height) if path is None else figure(width, height)[1]
+        ax = _notebook_axes(width, height) if path is None else figure(width, height)[1]
     yield ax
     if path is not None:
         save(ax.figure, Path(path))
 
 
-class Plotted:
+class Plot:
     """Base of results that can be drawn, on new axes or on the caller's."""
 
     @property
@@ -133,16 +133,16 @@ class Plotted:
 
     def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
         """Draw the estimates with their intervals, as :meth:`tacit.simulation.SimulationResult.plot` does."""
-        with drawn(path, ax, height=self.height) as axes:
+        with open_axes(path, ax, height=self.height) as axes:
             self.draw(axes)
         return axes
 
 
-Look = Mapping[str, Any]
+LineStyle = Mapping[str, Any]
 """Style of a line, as keyword arguments of matplotlib."""
 
 
-class Rung(NamedTuple):
+class EstimateRow(NamedTuple):
     """A row of a figure of estimates.
 
     Attributes
@@ -158,42 +158,42 @@ class Rung(NamedTuple):
 
     name: str
     estimate: float | None
-    bars: Sequence[tuple[tuple[float, float], Look]] = ()
-    dot: Look = MappingProxyType({})
+    intervals: Sequence[tuple[tuple[float, float], LineStyle]] = ()
+    point_style: LineStyle = MappingProxyType({})
 
 
-def ladder(ax: Any, rungs: Sequence[Rung], reference: float) -> None:
+def draw_estimates(ax: Any, rows: Sequence[EstimateRow], reference: float) -> None:
     """Draw one row per estimate with its intervals, from the bottom up, and a line at the reference."""
-    for y, rung in enumerate(rungs):
-        if rung.estimate is None:
+    for y, row in enumerate(rows):
+        if row.estimate is None:
             ax.text(reference, y, " too early", va="center", color="0.4", size=9)
             continue
-        for bounds, look in rung.bars:
-            ax.plot(bounds, [y, y], **look)
-        ax.plot(rung.estimate, y, "o", **rung.dot)
+        for bounds, style in row.intervals:
+            ax.plot(bounds, [y, y], **style)
+        ax.plot(row.estimate, y, "o", **row.point_style)
     ax.axvline(reference, color="0.4", lw=0.8, ls="--")
-    ax.set_yticks(range(len(rungs)), [rung.name for rung in rungs])
-    ax.set_ylim(-0.6, len(rungs) - 0.4)
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_ylim(-0.6, len(rows) - 0.4)
 
 
-def _shown(width: float, height: float) -> Any:
+def _notebook_axes(width: float, height: float) -> Any:
     """Return axes in the house style, of a pyplot figure that notebooks show."""
     try:
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtra("matplotlib", "plots") from None
     _, ax = pyplot.subplots(figsize=(width, height), layout="constrained")
-    _in_style(ax)
+    _apply_style(ax)
     return ax
 
 
-def _in_style(ax: Any) -> None:
+def _apply_style(ax: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.25, linewidth=0.6)
     ax.set_prop_cycle(color=COLOURS)
 
 
-def looks(
+def assign_line_styles(
     policies: Iterable[str], palette: Sequence[str] = COLOURS, ax: Any = None
 ) -> dict[str, dict[str, str]]:
     """Return the line colour and style of each policy of a figure, as keyword arguments of matplotlib.
@@ -213,33 +213,36 @@ def looks(
 
     Examples
     --------
-    >>> looks(["Thompson(arms=2, discount=0.99)", "Thompson", "UCB1"])["Thompson"]
+    >>> assign_line_styles(["Thompson(arms=2, discount=0.99)", "Thompson", "UCB1"])["Thompson"]
     {'color': '#D55E00', 'ls': '-'}
     """
-    rows = {policy: _row(policy) for policy in policies}
+    rows = {policy: _policy_row(policy) for policy in policies}
     if len(rows) > 1 and len({*rows.values()}) == 1:
         rows = dict.fromkeys(rows)
-    every = range(len(palette))
-    left = [row for row in reversed(every) if row not in rows.values()] or every
-    given = {(line.get_color(), line.get_linestyle()) for line in ax.lines} if ax else set()
-    found = {}
+    all_rows = range(len(palette))
+    free_rows = [row for row in reversed(all_rows) if row not in rows.values()] or all_rows
+    used_styles = {(line.get_color(), line.get_linestyle()) for line in ax.lines} if ax else set()
+    styles = {}
     for policy in sorted(rows, key=lambda name: (len(name), name)):
         row = rows[policy]
-        own = [] if row is None else [(palette[row], style) for style in STYLES]
-        others = [(palette[row], style) for style in STYLES for row in left]
-        look = next((each for each in own + others if each not in given), others[0])
-        given.add(look)
-        found[policy] = dict(zip(("color", "ls"), look, strict=True))
-    return {policy: found[policy] for policy in rows}
+        own_styles = [] if row is None else [(palette[row], style) for style in STYLES]
+        free_styles = [(palette[row], style) for style in STYLES for row in free_rows]
+        style_pair = next(
+            (candidate for candidate in own_styles + free_styles if candidate not in used_styles),
+            free_styles[0],
+        )
+        used_styles.add(style_pair)
+        styles[policy] = dict(zip(("color", "ls"), style_pair, strict=True))
+    return {policy: styles[policy] for policy in rows}
 
 
-def _row(policy: str) -> int | None:
+def _policy_row(policy: str) -> int | None:
     """Return the colour row of the policy whose name begins a text, with any spelling; None without one."""
     words = re.split(r"[ .]", re.split("[(,]", policy)[0])
     for count in range(len(words), 0, -1):
         name = re.sub(r"\W", "", "".join(words[:count])).lower()
-        name = PAPERS.get(name, name).lower()
-        for row, names in enumerate(POLICIES):
+        name = PAPER_NAMES.get(name, name).lower()
+        for row, names in enumerate(COLOUR_ROWS):
             if name in map(str.lower, names):
                 return row
     return None
@@ -265,9 +268,9 @@ def regret_curves(ax: Any, curves: dict[str, Any], rounds: Any, title: str) -> N
     rounds : array of int, shape (checkpoints,)
     title : str
     """
-    shown = looks(curves, ax=ax)
+    styles = assign_line_styles(curves, ax=ax)
     for name, samples in curves.items():
-        band(ax, rounds, samples, name, **shown[name])
+        band(ax, rounds, samples, name, **styles[name])
     ax.set_xlabel("round")
     ax.set_ylabel("cumulative regret (expected clicks missed)")
     ax.set_title(title, size=10)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.core.parallel import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
@@ -26,45 +26,49 @@ from tacit.policies import (
 )
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
-from tacit.service.placements.windows import loops
+from tacit.service.placements.windows import compile_loops
 from tacit.simulation import simulate
 
-CLICKS_ONLY: dict[str, Any] = {"feedback": "clicks only", "window": 5}
+CLICKS_ONLY_OPTIONS: dict[str, Any] = {"feedback": "clicks only", "window": 5}
 """Options of additional simulations, with delayed clicks as the only feedback."""
 
 
 def all_policies() -> list[Policy]:
     """Return an example of each policy, and of policies of single arms also one with an exploration floor."""
-    examples: list[Policy] = [kind.example() for kind in shipped(policies, "policies")]
+    examples: list[Policy] = [kind.example() for kind in list_parts(policies, "policies")]
     # Signals change the loops of these policies.
     examples += [ShiftMixture(2), DriftMixture(2), ContextMixture(2, 2, signals_dim=1)]
-    plain = [each for each in examples if each.showing.single and each.feature_dims == (0, 0)]
-    bare = [each for each in plain if not isinstance(each, (ExplorationFloor, ProbationBandit))]
-    return examples + [ExplorationFloor(each) for each in bare]
+    plain_policies = [
+        policy for policy in examples if policy.showing.single and policy.feature_dims == (0, 0)
+    ]
+    unwrapped = [
+        policy for policy in plain_policies if not isinstance(policy, (ExplorationFloor, ProbationBandit))
+    ]
+    return examples + [ExplorationFloor(policy) for policy in unwrapped]
 
 
 def all_environments() -> list[Environment]:
     """Return an example of each environment, with immediate and with delayed feedback."""
-    examples = (kind.example() for kind in shipped(environments, "environments"))
-    found: list[Environment] = [each for each in examples if each is not None]
-    return found + [replace(each, delay=1) for each in found]
+    examples = (kind.example() for kind in list_parts(environments, "environments"))
+    examples_at_once: list[Environment] = [environment for environment in examples if environment is not None]
+    return examples_at_once + [replace(environment, delay=1) for environment in examples_at_once]
 
 
 def compile_all() -> tuple[int, int, Path]:
     """Compile every policy for every driver; return cache hits, compilations and the cache's folder."""
-    _shared()
-    parts, worlds = all_policies(), all_environments()
-    with progress(len(parts) * (1 + len(worlds)), "compiling") as advance:
-        for policy in parts:
-            _learned(policy)
+    _compile_shared()
+    policy_list, environment_list = all_policies(), all_environments()
+    with progress(len(policy_list) * (1 + len(environment_list)), "compiling") as advance:
+        for policy in policy_list:
+            _compile_learning(policy)
             advance(1)
-            for environment in worlds:
-                if policy.shows == environment.takes and _reads(policy, environment):
+            for environment in environment_list:
+                if policy.shows == environment.takes and _can_read(policy, environment):
                     simulate(policy, environment, horizon=10, workers=1)
                     if environment.delays == (0, 0):
-                        simulate(policy, environment, horizon=10, workers=1, **CLICKS_ONLY)
+                        simulate(policy, environment, horizon=10, workers=1, **CLICKS_ONLY_OPTIONS)
                 advance(1)
-    return _counted()
+    return _get_cache_counts()
 
 
 def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
@@ -85,21 +89,21 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
     UnknownName, InvalidValue
         If a name is not a policy.
     """
-    recommended = [each for each in all_policies() if each.about.suits]
-    named: list[Policy] = []
+    recommended = [example for example in all_policies() if example.about.suits]
+    selected: list[Policy] = []
     for name in names:
-        named += recommended if is_auto(name) else [_example(name)]
-    with progress(2 * len(named), "compiling") as advance:
-        for policy in named:
-            _learned(policy)
+        selected += recommended if is_auto(name) else [_example(name)]
+    with progress(2 * len(selected), "compiling") as advance:
+        for policy in selected:
+            _compile_learning(policy)
             advance(1)
-            _simulated(policy)
-            _simulated(policy, **CLICKS_ONLY)
+            _compile_simulation(policy)
+            _compile_simulation(policy, **CLICKS_ONLY_OPTIONS)
             advance(1)
-    return _counted()
+    return _get_cache_counts()
 
 
-def _counted() -> tuple[int, int, Path]:
+def _get_cache_counts() -> tuple[int, int, Path]:
     """Return the number of cache hits, that of compilations, and the cache's folder."""
     from tacit.core.compilation.loops import cache_root
     from tacit.core.compiled import cache_statistics
@@ -113,13 +117,13 @@ def compile_shipped() -> None:
     This covers, for every policy, the loops of learners and of the service, and a simulation in its
     default environment.
     """
-    _shared()
-    parts = all_policies()
-    with progress(len(parts), "compiling") as advance:
-        for policy in parts:
-            _learned(policy)
-            _served(policy)
-            _simulated(policy)
+    _compile_shared()
+    policy_list = all_policies()
+    with progress(len(policy_list), "compiling") as advance:
+        for policy in policy_list:
+            _compile_learning(policy)
+            _compile_service_loops(policy)
+            _compile_simulation(policy)
             advance(1)
 
 
@@ -130,50 +134,50 @@ def _example(name: str) -> Policy:
     return policy_class(name).example()
 
 
-def _usual() -> list[type[Environment]]:
+def _order_environments() -> list[type[Environment]]:
     """Return all environments, the default one first."""
-    return sorted(shipped(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
+    return sorted(list_parts(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
 
 
-def _reads(policy: Policy, environment: Environment) -> bool:
-    fits = policy.feature_dims in ((0, 0), environment.feature_dims)
-    return fits and policy.context_dim <= environment.context_dim
+def _can_read(policy: Policy, environment: Environment) -> bool:
+    fits_features = policy.feature_dims in ((0, 0), environment.feature_dims)
+    return fits_features and policy.context_dim <= environment.context_dim
 
 
-def _shared() -> None:
+def _compile_shared() -> None:
     """Compile loops that do not depend on a policy."""
     Signals(NAMES, arms=2, fast=1.0, slow=2.0)
-    loops()
+    compile_loops()
     # Only if the service's packages are installed.
     with suppress(ImportError):
-        from tacit.service.placements.series import counting
+        from tacit.service.placements.series import compile_counting
 
-        counting()
+        compile_counting()
 
 
-def _simulated(policy: Policy, **feedback: Any) -> None:
+def _compile_simulation(policy: Policy, **feedback: Any) -> None:
     """Compile a simulation of a policy in its default environment, with the given feedback options."""
-    for environment in filter(None, (kind.example() for kind in _usual())):
-        if environment.takes == policy.shows and _reads(policy, environment):
+    for environment in filter(None, (kind.example() for kind in _order_environments())):
+        if environment.takes == policy.shows and _can_read(policy, environment):
             simulate(policy, environment, horizon=10, workers=1, **feedback)
             break
 
 
-def _served(policy: Policy) -> None:
+def _compile_service_loops(policy: Policy) -> None:
     """Compile further loops of a learner: replaying decisions, refitting, sampling, propensities."""
     learner: Learner = Learner(policy, seed=0)
-    nothing = learner.loops.plain_batch(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
+    empty_batch = learner.loops.make_plain_batch(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
     actions = np.empty((0, policy.action_width), np.int64)
-    learner.relive(nothing, actions, np.empty((0, policy.feedback_width)), np.empty(0))
+    learner.replay(empty_batch, actions, np.empty((0, policy.feedback_width)), np.empty(0))
     learner.refit()
-    each = learner.loops
-    _ = each.impose, policy.showing.single and each.weigh
-    _ = policy.knows_places and each.weigh_cells
+    loop_set = learner.loops
+    _ = loop_set.force, policy.showing.single and loop_set.weigh
+    _ = policy.knows_places and loop_set.weigh_cells
     if policy.randomized:
         _ = Learner(policy, seed=0, propensities=False).loops.choose
 
 
-def _learned(policy: Policy) -> None:
+def _compile_learning(policy: Policy) -> None:
     """Compile the loops of a learner for choosing, learning and corrections."""
     learner = Learner(policy, seed=0)
     learner.compile()

@@ -21,10 +21,10 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn, restart
 from tacit.core.part import Fraction, PositiveFraction
 from tacit.environments import ShiftingArms
-from tacit.plots import looks
+from tacit.plots import assign_line_styles
 from tacit.policies.base import Outcome
-from tacit.policies.baselines.detector_ucb import forced_arm
-from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, Hull, extend, likelihood_ratio
+from tacit.policies.baselines.detector_ucb import explore_in_turn
+from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, Hull, extend_hull, likelihood_ratio
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 from tacit.simulation import standard_error
 
@@ -116,7 +116,7 @@ class RatioRestart(Restarting):
         params: RatioRestart, state: State, lane: int, impression: policies.Impression, rng: Generator
     ) -> int:
         arms = state.hull.sizes.shape[1]
-        forced = forced_arm(params.alpha, state.shown[lane], arms, impression)
+        forced = explore_in_turn(params.alpha, state.shown[lane], arms, impression)
         if forced >= 0:
             return forced
         return int(choose(params.policy, state.policy, lane, impression, rng))
@@ -135,8 +135,8 @@ class RatioRestart(Restarting):
         last = hull.sizes[lane, arm, BELOW] - 1
         plays = hull.times[lane, arm, BELOW, last] + 1.0
         total = hull.sums[lane, arm, BELOW, last] + outcome.reward
-        extend(hull, lane, arm, BELOW, plays, total)
-        extend(hull, lane, arm, ABOVE, plays, -total)
+        extend_hull(hull, lane, arm, BELOW, plays, total)
+        extend_hull(hull, lane, arm, ABOVE, plays, -total)
         if likelihood_ratio(hull, lane, arm) >= np.log(3.0 * plays * np.sqrt(plays) / params.delta):
             hull.sizes[lane] = 1
             restart(params.policy, state.policy, lane)
@@ -196,13 +196,19 @@ def entrants(scale: Scale) -> list[Entrant]:
         Entrant(UNFORCED, "UCB1", RatioRestart(bases["UCB1"], alpha=0.0), False),
         Entrant(UNFORCED, "KL-UCB", policies.baselines.GLRKLUCB(ARMS, alpha=0.0), False),
         Entrant(UNFORCED, "Thompson", RatioRestart(bases["Thompson"], alpha=0.0), False),
-        Entrant("CUSUM-UCB", "UCB1", policies.baselines.CUSUMUCB.tuned(ARMS, a_query, SHIFTS), False),
-        Entrant("M-UCB", "UCB1", policies.baselines.MUCB.tuned(ARMS, a_query, SHIFTS), False),
+        Entrant("CUSUM-UCB", "UCB1", policies.baselines.CUSUMUCB.from_horizon(ARMS, a_query, SHIFTS), False),
+        Entrant("M-UCB", "UCB1", policies.baselines.MUCB.from_horizon(ARMS, a_query, SHIFTS), False),
         Entrant(
-            "discounted UCB", "UCB1", policies.baselines.DiscountedUCB.tuned(ARMS, a_query, SHIFTS), False
+            "discounted UCB",
+            "UCB1",
+            policies.baselines.DiscountedUCB.from_horizon(ARMS, a_query, SHIFTS),
+            False,
         ),
         Entrant(
-            "sliding window", "UCB1", policies.baselines.SlidingWindowUCB.tuned(ARMS, a_query, SHIFTS), False
+            "sliding window",
+            "UCB1",
+            policies.baselines.SlidingWindowUCB.from_horizon(ARMS, a_query, SHIFTS),
+            False,
         ),
         Entrant("discounted", "Thompson", policies.Thompson(ARMS, discount=0.998), False),
     ]
@@ -365,7 +371,7 @@ def draw(cells: list[study.Cell], path: Path) -> None:
         ("plain", "Thompson", "x"),
         ("plain", "KL-UCB", "x"),
     )
-    colours = {base: look["color"] for base, look in looks(mark[1] for mark in marks).items()}
+    colours = {base: look["color"] for base, look in assign_line_styles(mark[1] for mark in marks).items()}
     quarter = study.select(cells, fraction=0.25)
     shown = [mark for mark in marks if study.select(quarter, policy=mark[0], base=mark[1])]
     with study.drawing(path, 8.0, 7.6, rows=2, sharex=True) as axes:

@@ -20,10 +20,10 @@ from tacit import policies
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
-from tacit.core.part import within
+from tacit.core.part import float_range
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
-from tacit.plots import COLOURS, looks
+from tacit.plots import COLOURS, assign_line_styles
 from tacit.simulation import Run, standard_error
 
 TITLE = "A query over a year of real search interest: every policy on real shifts of intent"
@@ -61,7 +61,7 @@ def abandonment(averages: Floats, prior: float) -> float:
     return float(0.5 + 0.5 * (recent - usual))
 
 
-Span = Annotated[float, within(0.0, 1e9, open_low=True)]
+Span = Annotated[float, float_range(0.0, 1e9, open_low=True)]
 
 
 @dataclass(frozen=True)
@@ -525,7 +525,7 @@ def _regrets(ax: Any, dates: Any, year: Year) -> None:
     top = max(curve[-1] for curve in curves.values())
     low = min(curve[-1] for curve in curves.values())
     heights = np.geomspace(low / 8, top, len(ranking))
-    shown = looks(ranking)
+    shown = assign_line_styles(ranking)
     for i, name in enumerate(ranking):
         own = shown[name]["color"]
         ax.plot(dates[first:], curves[name], lw=1.4, **shown[name])

@@ -16,7 +16,7 @@ from studies import study
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats
 from tacit.environments import ShiftingArms
-from tacit.plots import looks
+from tacit.plots import assign_line_styles
 from tacit.policies import KLUCB, OracleRestart, Policy, ProbationBandit, Thompson
 from tacit.policies.baselines import GLRKLUCB, SlidingWindowUCB
 from tacit.simulation import standard_error
@@ -57,8 +57,8 @@ def rows(horizon: int, events: int) -> list[PlayedPolicy]:
         PlayedPolicy(GLRKLUCB(ARMS), "none"),
         PlayedPolicy(GLRKLUCB(ARMS, alpha=0.0), "none"),
         PlayedPolicy(GLRKLUCB(ARMS, alpha=0.02), "none"),
-        PlayedPolicy(GLRKLUCB.tuned(*sizes), "tuned"),
-        PlayedPolicy(SlidingWindowUCB.tuned(*sizes), "tuned"),
+        PlayedPolicy(GLRKLUCB.from_horizon(*sizes), "tuned"),
+        PlayedPolicy(SlidingWindowUCB.from_horizon(*sizes), "tuned"),
         PlayedPolicy(Thompson(ARMS, discount=0.999), "none"),
         PlayedPolicy(Thompson(ARMS, discount=0.9999), "none"),
         PlayedPolicy(KLUCB(ARMS), "none"),
@@ -153,7 +153,7 @@ def written(cells: list[study.Cell], setup: study.Setup) -> str:
 def draw(cells: list[study.Cell], path: Path) -> None:
     """Draw regret by horizon, with as many events at each: one panel for each kind of event."""
     fixed = study.select(cells, count=TOGETHER)
-    shown = looks(cell["policy"] for cell in fixed)
+    shown = assign_line_styles(cell["policy"] for cell in fixed)
     with study.drawing(path, 8.0, 8.4, rows=len(EVENTS), sharex=True) as axes:
         for ax, events in zip(axes, EVENTS, strict=True):
             for name in shown:

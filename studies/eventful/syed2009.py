@@ -21,9 +21,9 @@ from studies import study
 from studies.study import Setup
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Ints
-from tacit.core.parallel import Report, spread
+from tacit.core.parallel import Report, run_tasks
 from tacit.environments import ShiftingArms
-from tacit.plots import band, looks
+from tacit.plots import assign_line_styles, band
 from tacit.policies import BWC, UCB1, OracleRestart, Policy
 from tacit.policies.baselines import EXP3S
 from tacit.simulation import Run, SimulationResult
@@ -112,7 +112,7 @@ def dissect_all(policy: BWC, environment: ShiftingArms, horizon: int, setup: Set
     # Compiled here, once, before threads would ask for it side by side.
     Run(policy, environment, horizon, setup.seed, 0, np.zeros(0, np.int64)).advance(0)
     tasks = [(policy, environment, horizon, setup.seed, number) for number in range(setup.runs)]
-    return spread(dissect, tasks, [horizon] * len(tasks), label="dissecting", workers=setup.workers)
+    return run_tasks(dissect, tasks, [horizon] * len(tasks), label="dissecting", workers=setup.workers)
 
 
 def event_rounds(first: Ints, starts: Ints) -> list[list[int]]:
@@ -218,7 +218,7 @@ def policies(features: int, reading: str) -> list[Policy]:
         OracleRestart(UCB1(ARMS), signal=features),
         BWC(ARMS, classifier=rectangle, test_rounds=500, min_shift=0.1, merge_phases=reading == "merged"),
         UCB1(ARMS),
-        EXP3S.tuned(ARMS, HORIZON, 10),
+        EXP3S.from_horizon(ARMS, HORIZON, 10),
     ]
 
 
@@ -264,7 +264,7 @@ def figure_2a(setup: study.Setup) -> study.Reproduction:
 
     def draw(path: Path) -> None:
         with study.drawing(path) as ax:
-            shown = looks(NAMES)
+            shown = assign_line_styles(NAMES)
             for name, samples in zip(NAMES[:3], result.regret, strict=False):
                 band(ax, result.rounds, samples / 1000, name, **shown[name])
             heading = f"10 % of 100 queries shift; {setup.runs} runs, bands ±2 s.e."
@@ -351,7 +351,7 @@ def _orderings(name: str, cells: list[study.Cell]) -> str:
 def _drawing(name: str, label: str, cells: list[study.Cell]) -> Any:
     def draw(path: Path) -> None:
         with study.drawing(path) as ax:
-            for policy, look in looks(NAMES).items():
+            for policy, look in assign_line_styles(NAMES).items():
                 mine = study.select(cells, policy=policy)
                 x = [cell[name] for cell in mine]
                 means = [cell["regret_mean"] / 1000 for cell in mine]

@@ -13,7 +13,7 @@ from typing import Any
 from studies import study
 from studies.eventful.syed2009 import ARMS, HORIZON, MARGIN, dissect_all, environment, means
 from tacit.classifiers import Rectangle
-from tacit.plots import looks
+from tacit.plots import assign_line_styles
 from tacit.policies import BWC, UCB1, OracleRestart
 from tacit.simulation import standard_error
 
@@ -98,7 +98,7 @@ def _draw(cells: list[study.Cell], path: Path) -> None:
     names = ["ORA", *VARIANTS]
     width = 0.8 / len(names)
     with study.drawing(path) as ax:
-        shown = looks(names)
+        shown = assign_line_styles(names)
         for i, name in enumerate(names):
             found = [_cell(cells, name, case) for case in CASES]
             x = [at + i * width for at in range(len(CASES))]

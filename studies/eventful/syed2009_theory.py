@@ -16,7 +16,7 @@ from studies.eventful import theory
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
-from tacit.plots import COLOURS, looks
+from tacit.plots import COLOURS, assign_line_styles
 from tacit.policies import BWC, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
 from tacit.policies.baselines import GLRKLUCB
 from tacit.simulation import Run, standard_error
@@ -230,7 +230,7 @@ def contenders(horizon: int) -> dict[str, Policy]:
         "UCB1": UCB1(2),
         "KLUCB": KLUCB(2),
         "Thompson": Thompson(2),
-        "GLRKLUCB": GLRKLUCB.tuned(2, horizon, 1),
+        "GLRKLUCB": GLRKLUCB.from_horizon(2, horizon, 1),
         "BWC": BWC(
             2,
             classifier=NORMAL_AND_LOUD,
@@ -390,7 +390,7 @@ def _draw(cells: list[study.Cell], path: Path) -> None:
         title = f"TestableUCB1, arms {', '.join(map(str, MEANS))}, ε = {SHIFT}"
         study.inscribe(above, title, legend="medium", xlabel="rounds", xscale="log", ylim=(0, None))
         above.set_ylabel("share of wrong guesses (95 % intervals)")
-        shown = looks(slope["policy"] for slope in study.select(cells, check=SLOPE))
+        shown = assign_line_styles(slope["policy"] for slope in study.select(cells, check=SLOPE))
         for slope in study.select(cells, check=SLOPE):
             colour = shown[slope["policy"]]["color"]
             label = f"{slope['policy']}, slope {slope['value']:.2f}"

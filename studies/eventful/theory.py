@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.classifiers.base import TIE
-from tacit.classifiers.concepts import SEARCHED, longest_sequence
+from tacit.classifiers.concepts import LARGEST_SEARCH, longest_sequence
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.part import probabilities
@@ -398,7 +398,7 @@ def false_positive_complexity(concepts: FiniteConcepts) -> int:
     for truth in table:
         columns = {(_bits(saying == 1), _bits(saying == -1)) for saying in table[:, truth == -1].T}
         feasible = {(yes, no) for yes, no in columns if yes}
-        if len(feasible) << min(len(feasible), len(table)) > SEARCHED:
+        if len(feasible) << min(len(feasible), len(table)) > LARGEST_SEARCH:
             raise InvalidValue("concepts", concepts, "give a smaller class; its diameter is a bound")
         longest = max(longest, longest_sequence(feasible, len(table)))
     return longest

@@ -31,7 +31,7 @@ from studies.run_sampling.binomial import binomial
 from studies.run_sampling.result import SampledRun, charge, concluded
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 
 CAUTION = 1.0 - 1e-12
 """A stretch counts as safe only beyond the rounding of the policy's own test."""
@@ -440,6 +440,6 @@ def beat_the_mean(
     """
     book, totals = Book.opened(preferences), np.zeros(4)
     budget = horizon if budget is None else min(budget, horizon)
-    play = compiled(explore)
+    play = compile_loop(explore)
     winner, spent = play(book, preferences, gaps, float(kappa), budget, enough, rng, totals)
     return concluded(winner, spent, book.left, totals, gaps, horizon, rng)

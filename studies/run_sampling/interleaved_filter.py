@@ -20,7 +20,7 @@ from studies.run_sampling.binomial import binomial
 from studies.run_sampling.result import SampledRun, charge, concluded
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 
 
 class FilterRun(NamedTuple):
@@ -294,6 +294,6 @@ def interleaved_filter(
     """
     book, totals = FilterRun.opened(len(preferences)), np.zeros(4)
     budget = horizon if budget is None else min(budget, horizon)
-    play = compiled(explore)
+    play = compile_loop(explore)
     winner, spent = play(book, preferences, gaps, float(kappa), budget, prunes, rng, totals)
     return concluded(winner, spent, book.left, totals, gaps, horizon, rng)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.policies.duels.working_set import departures
+from tacit.policies.duels.working_set import elimination_order
 
 
 class SampledRun(NamedTuple):
@@ -52,5 +52,5 @@ def concluded(
     rest = horizon - spent
     regret, weak, strong = totals[:3] + rest * gaps[winner]
     wins = totals[3] + rng.binomial(rest, 0.5)
-    found = int(winner), int(spent), departures(left)
+    found = int(winner), int(spent), elimination_order(left)
     return SampledRun(*found, float(regret), float(weak), float(strong), float(wins))

@@ -22,7 +22,7 @@ from tacit.classifiers import (
     classifier_from_spec,
     classifier_to_spec,
 )
-from tacit.classifiers.hyperplane import hull_distance, row_of
+from tacit.classifiers.hyperplane import get_row, hull_distance
 from tacit.core.dispatch import learn_false, predict
 from tacit.errors import InvalidValue, UnknownName
 
@@ -130,7 +130,9 @@ def test_a_context_that_no_concept_calls_an_event_is_negative_from_the_start():
 
 
 def test_finite_concepts_from_predicates():
-    made = FiniteConcepts.of([lambda x: x > 2, lambda x: None if x == 2 else x < 2], contexts=[1, 2, 3])
+    made = FiniteConcepts.from_predicates(
+        [lambda x: x > 2, lambda x: None if x == 2 else x < 2], contexts=[1, 2, 3]
+    )
     assert made.table == ((-1, -1, 1), (1, 0, -1))
 
 
@@ -169,7 +171,9 @@ def test_a_rectangle_does_what_its_concept_class_on_a_grid_says(anchored, labels
         return says
 
     boxes = [box(*pair) for pair in itertools.product(sides, repeat=2)]
-    by_definition = taught(FiniteConcepts.of(boxes, grid), [[grid.index(label)] for label in labels])
+    by_definition = taught(
+        FiniteConcepts.from_predicates(boxes, grid), [[grid.index(label)] for label in labels]
+    )
     # Steps of 1/4 and a margin of 0.3: farther than the margin is farther than one step.
     rectangle = taught(Rectangle(2, 0.3, anchored=anchored), np.array(labels) / 4)
     np.testing.assert_array_equal(
@@ -298,8 +302,8 @@ def test_finite_diameter_is_never_exceeded(table, seed):
 
 def test_the_diameter_of_a_large_class_is_a_bound():
     thresholds = [lambda x, at=at: x > at for at in range(40)]
-    assert FiniteConcepts.of(thresholds, range(50)).diameter == 40
-    assert FiniteConcepts.of(thresholds[:10], range(50)).diameter == 10
+    assert FiniteConcepts.from_predicates(thresholds, range(50)).diameter == 40
+    assert FiniteConcepts.from_predicates(thresholds[:10], range(50)).diameter == 10
     assert FiniteConcepts([[-1, 0]]).diameter == 0
 
 
@@ -309,7 +313,7 @@ def test_the_diameter_of_a_large_class_is_a_bound():
 def distance(hull, context, near=0.0, far=math.inf):
     """Return the distance of a context from the hull of the points."""
     hull, context = np.asarray(hull, float), np.asarray(context, float)
-    scratch = row_of(Hyperplane(len(context), 0.1, capacity=1).init(1).scratch, 0)
+    scratch = get_row(Hyperplane(len(context), 0.1, capacity=1).init(1).scratch, 0)
     return hull_distance(scratch, hull, context, near, far, -1)
 
 
@@ -545,7 +549,7 @@ def test_many_predictions_are_many_single_ones():
         (lambda: FiniteConcepts([[1], [1, -1]]), "table"),
         (lambda: FiniteConcepts([[2]]), "table"),
         (lambda: FiniteConcepts([[True]]), "table"),
-        (lambda: FiniteConcepts.of([lambda x: 1], [0]), "predicate"),
+        (lambda: FiniteConcepts.from_predicates([lambda x: 1], [0]), "predicate"),
         (lambda: SafeClassifier("rectangle"), "classifier"),
         (lambda: classifier_from_spec(3), "classifier"),
         (lambda: classifier_from_spec("rectangle(dim=2)"), "Rectangle.margin"),

@@ -185,12 +185,12 @@ def test_a_demo_takes_no_other_service_for_its_own(tmp_path):
 
 def test_the_page_of_a_demo_says_what_its_terminal_says(tmp_path):
     """All windows have closed by then, so that nothing comes later that would change it."""
-    scene = demo.scenario(None, None, 300, seed=1)
+    scene = demo.build_scenario(None, None, 300, seed=1)
     with demo.running_service(scene, tmp_path, 0) as address:
-        demo.send(scene, demo.Traffic.drawn(scene), address)
+        demo.send(scene, demo.Traffic.draw(scene), address)
 
         def the_same():
-            said = demo.said(address)
+            said = demo.await_verdict(address)
             with urllib.request.urlopen(f"{address}placements/{demo.PLACEMENT}") as page:
                 return said in html.unescape(page.read().decode())
 

@@ -12,7 +12,7 @@ from tacit.service.config import schema
 from tacit.service.config.file import ConfigFile, load_config
 from tacit.service.engine import fold
 from tacit.service.engine.engine import Engine
-from tacit.service.kind import kind_of
+from tacit.service.kind import get_kind
 from tacit.service.log.sqlite import SqliteStore
 
 PLACEMENTS = {
@@ -54,7 +54,7 @@ def refusals(tables):
 def test_what_stands_in_a_placement_is_taken_or_refused(kind):
     tables = [
         {"placements": {"home": PLACEMENTS[kind] | {field: value}}}
-        for field in kind_of(kind).table.__struct_fields__
+        for field in get_kind(kind).table.__struct_fields__
         for value in VALUES
     ]
     said = refusals(tables)
@@ -121,7 +121,7 @@ def test_what_has_no_room_in_memory_is_refused(tmp_path, monkeypatch):
     def opened(*_):
         raise MemoryError
 
-    monkeypatch.setattr(fold, "opened", opened)
+    monkeypatch.setattr(fold, "load_placement", opened)
     with pytest.raises(
         ConfigError, match=r"placements\.default: .* of 5 arms has no room in memory; give fewer"
     ):

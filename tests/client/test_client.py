@@ -48,9 +48,9 @@ from tacit.client import (
     Standings,
     Unavailable,
 )
-from tacit.client.call import LONGEST_ASKED, Reply, pause, seconds_asked
+from tacit.client.call import LONGEST_RETRY_AFTER, Reply, compute_pause, parse_retry_after
 from tacit.errors import InvalidValue, MissingExtra, TacitError
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import new_key
 
 ARMS = ["holiday", "film", "recipe"]
@@ -83,7 +83,7 @@ def url(tmp_path_factory):
             "client_signals": 1,
         },
     }
-    with running(configured(tmp_path_factory.mktemp("client") / "s.db", **values)) as address:
+    with run_in_thread(configured(tmp_path_factory.mktemp("client") / "s.db", **values)) as address:
         yield address
 
 
@@ -467,7 +467,7 @@ def test_keys(tmp_path, ask, caplog):
     key, sha256 = new_key()
     stranger, _ = new_key()
     keys = {"shop": {"sha256": sha256, "scopes": ["decide"]}}
-    with running(configured(tmp_path / "s.db", keys=keys)) as url:
+    with run_in_thread(configured(tmp_path / "s.db", keys=keys)) as url:
         assert ask(url, "decide", "default", "a", secret=key).arm in range(5)
         with line(url, AFTER) as cut:
             ask(cut.url, "decide", "default", "a", secret=key)
@@ -602,8 +602,8 @@ def test_one_client_serves_many_threads_and_many_tasks(url):
 def test_pauses_grow_within_their_bound(tries, more, asked, status, seed):
     reply = Reply(status, retry_after=str(asked))
     rng = np.random.default_rng(seed)
-    seconds = pause(reply, tries, tries - 1 + more, 0.0, rng)
-    if status in (200, 400, 409) or more == 0 or asked > LONGEST_ASKED:
+    seconds = compute_pause(reply, tries, tries - 1 + more, 0.0, rng)
+    if status in (200, 400, 409) or more == 0 or asked > LONGEST_RETRY_AFTER:
         assert seconds == math.inf
     else:
         share = np.random.default_rng(seed).random()
@@ -612,7 +612,7 @@ def test_pauses_grow_within_their_bound(tries, more, asked, status, seed):
 
 @given(st.text(max_size=40))
 def test_whatever_retry_after_says_it_is_a_pause(text):
-    assert 0.0 <= seconds_asked(text, 0.0) < math.inf
+    assert 0.0 <= parse_retry_after(text, 0.0) < math.inf
 
 
 @pytest.mark.parametrize(
@@ -628,7 +628,7 @@ def test_whatever_retry_after_says_it_is_a_pause(text):
     ],
 )
 def test_odd_dates_are_pauses_too(text):
-    assert 0.0 <= seconds_asked(text, 0.0) < math.inf
+    assert 0.0 <= parse_retry_after(text, 0.0) < math.inf
 
 
 def public_methods(kind):

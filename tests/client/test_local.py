@@ -19,14 +19,14 @@ from stores import free_port
 
 import tacit
 from tacit.client import Client, Conflict, InvalidRequest, Local, LocalDecision, NotFound, Unavailable
-from tacit.client.replica import LentShard, Spool, encode, write_anew
+from tacit.client.replica import ShardReplica, Spool, encode, replace_file
 from tacit.errors import BEFORE_0_3, InvalidValue, TacitError
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Rule
 from tacit.service.errors import InConflict
-from tacit.service.log.requests import DecisionRequest, FeedbackRequest, Made
-from tacit.service.placements.aspects.client_decisions import checked_made
+from tacit.service.log.requests import ClientDecision, DecisionRequest, FeedbackRequest
+from tacit.service.placements.aspects.client_decisions import check_client_decision
 from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")
@@ -43,7 +43,7 @@ configured = partial(with_policy, rule=Rule(window=30 * SECOND))
 def made(engine, id, key="k", arm="a", propensity=0.5, arms=None):
     """Return a decision of elsewhere, as the engine is given it."""
     request = DecisionRequest(key, arms, id=id)
-    return checked_made(engine.placements["home"], request, Made(arm, propensity))
+    return check_client_decision(engine.placements["home"], request, ClientDecision(arm, propensity))
 
 
 # The log -------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ async def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, 
             engine.clock.now = START + i * 7_000_000
             asked = [made(engine, f"{i} {j}", f"key {j % 2}", NAMES[j]) for j in range(3)]
             # Among them one that is decided here.
-            plain = engine.placements["home"].checked(DecisionRequest("key 0", id=f"{i} own"))
+            plain = engine.placements["home"].check_request(DecisionRequest("key 0", id=f"{i} own"))
             rows = await engine.decide_many("home", [asked[0], plain, *asked[1:]])
             assert [row.arm for row in (rows[0], *rows[2:])] == list(NAMES)
             told = [FeedbackRequest(f"{i} {j}", reward=float(j == 2)) for j in range(2)]
@@ -99,7 +99,7 @@ def test_a_folder_in_which_another_placement_waits_is_refused(tmp_path):
     config = load_config(
         overrides={"server.port": 0, "store.path": str(tmp_path / "s.db"), "placements": both}
     )
-    with running(config) as url, Local(url, "home", tmp_path / "waits", every=1e6) as local:
+    with run_in_thread(config) as url, Local(url, "home", tmp_path / "waits", every=1e6) as local:
         shown = local.decide("a")
         local.feedback(shown.decision_id, 1)
         # A typing error leaves its folder to others.
@@ -173,7 +173,7 @@ async def test_a_propensity_from_before_a_rebuild_is_taken_over(tmp_path):
 
 def served_once(folder, **more):
     home = {"placements.home.arms": list(NAMES), "placements.home.policy": {"name": "Thompson"}}
-    return running(harness.configured(folder / "tacit.db", **home | more))
+    return run_in_thread(harness.configured(folder / "tacit.db", **home | more))
 
 
 PATIENT = {"every": 1000.0, "seed": 1, "timeout": PATIENCE}
@@ -284,7 +284,7 @@ def test_a_batch_is_taken_over_but_for_what_cannot_be(tmp_path):
             LocalDecision("one", "k", "b", 0.5),
             LocalDecision("three", "k", "c", 0.5),
         ]
-        outcomes = [one.outcome for one in client.take_over("home", batch)]
+        outcomes = [one.outcome for one in client.log_decisions("home", batch)]
         assert outcomes == ["logged", "invalid-value", "conflict", "logged"]
         # It waits for the decision before it.
         assert client.feedback("home", "three", 1).outcome == "pending"
@@ -318,7 +318,7 @@ def test_a_damaged_line_is_set_aside_and_said_and_the_rest_is_delivered(line, tm
         shown.append(here.decide("k"))
         here.flush()
         here.flush()
-        assert here.known()[0].waiting == 0
+        assert here.read_replicas()[0].waiting == 0
         refused = (tmp_path / "spool" / "refused.jsonl").read_bytes()
         assert refused.count(b"\n") == caplog.text.count("refused.jsonl") == 1
         assert [client.feedback("home", one.decision_id, 1).outcome for one in shown] == ["learned"] * 3
@@ -337,7 +337,7 @@ def test_any_flip_in_a_spool_leaves_the_other_lines_to_be_delivered(tmp_path):
             content[rng.randrange(first + 1, second)] ^= 1 << rng.randrange(8)
             path.write_bytes(content)
             here.flush()
-            assert here.known()[0].waiting == 0
+            assert here.read_replicas()[0].waiting == 0
             # The one in the middle may be lost, or wait.
             outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown[::2]]
             assert outcomes[0] in {"learned", "pending"}
@@ -346,7 +346,7 @@ def test_any_flip_in_a_spool_leaves_the_other_lines_to_be_delivered(tmp_path):
 
 def test_whatever_an_exchange_meets_the_next_one_is_tried(tmp_path, monkeypatch):
     failures = [ZeroDivisionError("of a test")]
-    deliver = LentShard.deliver
+    deliver = ShardReplica.deliver
 
     def failing(self, *given):
         if failures:
@@ -355,9 +355,9 @@ def test_whatever_an_exchange_meets_the_next_one_is_tried(tmp_path, monkeypatch)
 
     with served_once(tmp_path) as url, local(url, tmp_path, every=0.01) as here:
         here.decide("k")
-        monkeypatch.setattr(LentShard, "deliver", failing)
+        monkeypatch.setattr(ShardReplica, "deliver", failing)
         harness.eventually(lambda: not failures)
-        harness.eventually(lambda: here.known()[0].waiting == 0)
+        harness.eventually(lambda: here.read_replicas()[0].waiting == 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"shards":0}', b"\xff"])
@@ -381,7 +381,7 @@ def test_what_takes_the_place_of_a_file_is_durable_before(tmp_path, monkeypatch)
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr("os.fsync", lambda file: (calls.append("fsync"), fsync(file)))
     monkeypatch.setattr("os.replace", lambda *paths: (calls.append("replace"), replace(*paths)))
-    write_anew(tmp_path / "shards.json", b"{}")
+    replace_file(tmp_path / "shards.json", b"{}")
     # The file, then the folder that names it.
     assert calls == ["fsync", "replace", "fsync"]
 
@@ -436,7 +436,7 @@ def test_one_that_is_closed_says_so(tmp_path):
     for call in (lambda: here.decide("k"), lambda: here.feedback(shown.decision_id, 1.0)):
         with pytest.raises(TacitError, match="closed"):
             call()
-    assert here.known() == []
+    assert here.read_replicas() == []
 
 
 @pytest.mark.parametrize(("end", "said"), [("", True), ("local.close()", False), ("local.flush()", False)])

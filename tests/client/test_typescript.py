@@ -14,7 +14,7 @@ from conftest import ROOT
 from harness import PATIENCE
 
 from tacit.service.app.routes import document
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 EXAMPLE = ROOT / "examples" / "typescript"
@@ -70,7 +70,7 @@ def test_every_verb_has_a_method_and_every_type_is_there(folder):
 def test_node_decides_gives_feedback_asks_for_the_lift_and_reads_a_refusal(folder, tmp_path):
     (tmp_path / "tacit.toml").write_text(CONFIG)
     overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
-    with running(load_config(tmp_path / "tacit.toml", overrides)) as address:
+    with run_in_thread(load_config(tmp_path / "tacit.toml", overrides)) as address:
         ran = asked("node", "shop.mjs", address, folder=folder)
     assert ran.returncode == 0, ran.stderr
     lift, refused = ran.stdout.splitlines()

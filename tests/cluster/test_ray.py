@@ -14,7 +14,7 @@ import pytest
 
 import tacit
 from tacit.cluster import on_ray
-from tacit.core.parallel import spread
+from tacit.core.parallel import run_tasks
 from tacit.errors import InvalidValue, MissingExtra, TacitError
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
@@ -77,20 +77,20 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster):
 
 def test_results_come_in_the_order_of_the_units(cluster):
     with on_ray():
-        assert spread(square, [(i,) for i in range(9)], [1] * 9, label="") == [i**2 for i in range(9)]
+        assert run_tasks(square, [(i,) for i in range(9)], [1] * 9, label="") == [i**2 for i in range(9)]
 
 
 @pytest.mark.parametrize("where", [nullcontext, on_ray])
 def test_an_error_in_a_unit_is_raised_as_it_is(cluster, where):
     with where(), pytest.raises(InvalidValue, match="number: -1"):
-        spread(square, [(1,), (-1,), (2,)], [1, 1, 1], label="")
+        run_tasks(square, [(1,), (-1,), (2,)], [1, 1, 1], label="")
 
 
 def test_after_the_block_work_is_local_again(cluster):
     with pytest.raises(ZeroDivisionError), on_ray():
         raise ZeroDivisionError
     seen = []
-    spread(lambda report: seen.append(1), [()], [1], label="")
+    run_tasks(lambda report: seen.append(1), [()], [1], label="")
     assert seen == [1]
 
 

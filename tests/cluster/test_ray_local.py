@@ -19,11 +19,11 @@ from harness import PATIENCE, eventually
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local
-from tacit.learning.learner import restored
+from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
-from tacit.service.engine.shard_layout import stores_of
-from tacit.service.log.ids import partition_in, partition_of, shard_of
+from tacit.service.engine.shard_layout import list_stores
+from tacit.service.log.ids import find_shard, hash_partition, parse_partition
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tests.cluster.test_ray_serve import SHARDS, Service, key_in, logged, run, shared_cluster
@@ -95,7 +95,7 @@ def local(service, folder, placement="home", **options):
 
 
 def lent(client, shard, placement="home"):
-    return from_bytes(client.learner(placement, shard), "lent", restored)
+    return from_bytes(client.learner(placement, shard), "lent", restore_learner)
 
 
 def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service, tmp_path):
@@ -107,14 +107,14 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service
             shown = [(key, here.decide(key)) for key in keys * 30]
             assert {one.durability for _, one in shown} == {"spooled"}
             for key, one in shown:
-                assert partition_in(one.decision_id) == partition_of("home", key)
+                assert parse_partition(one.decision_id) == hash_partition("home", key)
                 here.feedback(one.decision_id, float(one.arm == "b"))
-            assert all(known.waiting for known in here.known())
+            assert all(known.waiting for known in here.read_replicas())
             here.flush()
             here.flush()
-            known = here.known()
+            known = here.read_replicas()
             assert [one.waiting for one in known] == [0, 0]
-            assert [one.row for one in known] == client.lent("home").rows
+            assert [one.row for one in known] == client.list_replicas("home").rows
             for shard, key in enumerate(keys):
                 learner = lent(client, shard)
                 # What other shards learned is not in there.
@@ -126,20 +126,20 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service
             assert client.feedback("home", one.decision_id, 1).outcome == "repeated"
         # A key that is in all shards is decided for with what any of them has learned.
         with local(service, tmp_path / "all", "all") as here:
-            places = [shard_of(partition_in(here.decide("k").decision_id), SHARDS) for _ in range(10)]
+            places = [find_shard(parse_partition(here.decide("k").decision_id), SHARDS) for _ in range(10)]
             assert sorted(places) == [0] * 5 + [1] * 5
 
 
 def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
     with Client(url_of(service)) as client, local(service, tmp_path / "spool", timeout=5.0) as here:
-        before = here.known()
+        before = here.read_replicas()
         pid = service.placements()["shards"][0]["pid"]
         os.kill(pid, signal.SIGSTOP)
         shown = [here.decide(key_in("home", 0)) for _ in range(3)]
         assert {one.durability for one in shown} == {"spooled"}
         with pytest.raises(tacit.client.Unavailable):
             here.flush()
-        after = here.known()
+        after = here.read_replicas()
         assert after[0].waiting
         assert after[0].age > before[0].age
         os.kill(pid, signal.SIGCONT)
@@ -158,7 +158,7 @@ def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_pa
         shown += [here.decide(key) for key in keys]
     run("log", "reshard", "--shards", 3, "--config", config)
     with served(config, 3) as service, local(service, tmp_path / "spool") as here:
-        assert len(here.known()) == 3
+        assert len(here.read_replicas()) == 3
         shown += [here.decide(key) for key in keys]
         for one in shown:
             here.feedback(one.decision_id, 1.0)
@@ -207,7 +207,7 @@ class Caller:
 def folded(config):
     """Return what each arm of each key of ``home`` earned and lost, by the logs of all shards."""
     found = collections.Counter()
-    for part in stores_of(load_config(config).store):
+    for part in list_stores(load_config(config).store):
         with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
             number, made = store.placements()["home"].id, {}
             for event in store.events(0):

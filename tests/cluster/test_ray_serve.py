@@ -27,8 +27,8 @@ from harness import PATIENCE, Client, eventually
 
 from tacit.cluster.shard_link import Link
 from tacit.service.config.file import load_config
-from tacit.service.engine.shard_layout import stores_of
-from tacit.service.log.ids import Shard, partition_in, partition_of, shard_of
+from tacit.service.engine.shard_layout import list_stores
+from tacit.service.log.ids import Shard, find_shard, hash_partition, parse_partition
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 
@@ -140,7 +140,7 @@ def service(config):
 def key_in(placement, shard, number=0, shards=SHARDS):
     """Return a key of a shard."""
     keys = (f"key {i}" for i in range(10_000))
-    found = [key for key in keys if shard_of(partition_of(placement, key), shards) == shard]
+    found = [key for key in keys if find_shard(hash_partition(placement, key), shards) == shard]
     return found[number]
 
 
@@ -172,7 +172,7 @@ async def test_a_shard_that_is_busy_is_not_taken_for_lost(lives, monkeypatch):
     monkeypatch.setattr("tacit.cluster.shard_link.PATIENCE_SECONDS", 0.01)
     link = Link(Shard(0, 2), Busy(lives))
     link.up = True
-    await link.look()
+    await link.refresh()
     assert (link.up, link.losses, link.health) == ((True, 0, "fine") if lives else (False, 1, None))
     await link.stop()
 
@@ -181,7 +181,7 @@ def test_a_key_and_all_its_feedback_are_in_one_shard(service):
     for shard in range(SHARDS):
         key = key_in("home", shard)
         made = service.done("home", "decide", {"key": key})
-        assert shard_of(partition_in(made["decision_id"]), SHARDS) == shard
+        assert find_shard(parse_partition(made["decision_id"]), SHARDS) == shard
         told = {"decision_id": made["decision_id"], "reward": 1.0, "feedback_id": "f"}
         assert service.done("home", "feedback", told)["outcome"] in LEARNED_OR_WAITS
         assert service.done("home", "feedback", told)["outcome"] == "duplicate"
@@ -211,7 +211,7 @@ def test_a_batch_is_dealt_out_and_put_together_again(service):
     keys = [key_in("home", i % SHARDS, i) for i in range(6)]
     made = service.done("home", "decide/batch", {"decisions": [{"key": key} for key in keys]})
     ids = [one["decision_id"] for one in made["decisions"]]
-    assert [shard_of(partition_in(id), SHARDS) for id in ids] == [0, 1, 0, 1, 0, 1]
+    assert [find_shard(parse_partition(id), SHARDS) for id in ids] == [0, 1, 0, 1, 0, 1]
     told = [{"decision_id": id, "reward": 0.5} for id in [*ids, "nobody's"]]
     outcomes = service.done("home", "feedback/batch", {"feedback": told})["feedback"]
     assert {one["outcome"] for one in outcomes[:6]} <= set(LEARNED_OR_WAITS)
@@ -238,7 +238,7 @@ def test_the_lift_is_that_of_all_shards(service):
     assert earned == pytest.approx(in_time * 5.0)
     assert [one["name"] for one in found["metrics"]] == ["revenue"]
     # Both of them decided.
-    assert {len({shard_of(partition_in(one["decision_id"]), SHARDS) for one in made})} == {2}
+    assert {len({find_shard(parse_partition(one["decision_id"]), SHARDS) for one in made})} == {2}
 
 
 def test_lists_of_items_by_id_are_made_in_every_shard(service):
@@ -288,7 +288,7 @@ def test_impressions_of_a_spread_key_go_to_all_shards_and_count_once(service):
     shards = collections.Counter()
     for i in range(10):
         made = service.done("video", "decide", {"key": "all", **features})
-        shards[shard_of(partition_in(made["decision_id"]), SHARDS)] += 1
+        shards[find_shard(parse_partition(made["decision_id"]), SHARDS)] += 1
         told = {"decision_id": made["decision_id"], "reward": float(i % 3 == 0)}
         assert service.done("video", "feedback", told)["outcome"] in LEARNED_OR_WAITS
     assert sorted(shards.values()) == [5, 5]
@@ -469,7 +469,7 @@ def logged(config, placement=None):
     Of one placement, or of all.
     """
     decided, told = {}, {}
-    for part in stores_of(load_config(config).store):
+    for part in list_stores(load_config(config).store):
         with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
             places = {}
             number = placement and store.placements()[placement].id
@@ -510,7 +510,11 @@ def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config, t
     more = Service(config, 3, address=shared_cluster())
     try:
         ids = [id for id in decided if id not in told]
-        assert {shard_of(partition_in(id), 3) for id in ids if partition_in(id) is not None} == {0, 1, 2}
+        assert {find_shard(parse_partition(id), 3) for id in ids if parse_partition(id) is not None} == {
+            0,
+            1,
+            2,
+        }
         for id in ids:
             status, answer = more.post("home", "feedback", {"decision_id": id, "reward": 1.0})
             assert status == 200, answer

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit.core.compiled  # noqa: F401  teaches numba
-from tacit.core.arrays import borrowed, give_back
-from tacit.core.seeds import derived, handed_back, taken_over
+from tacit.core.arrays import borrow_array, return_array
+from tacit.core.seeds import borrow_generator, derive_generator, return_generator
 
 NUMBERS = [(0, 0, 0), (0, 0, 1), (2**31 - 2, 10**6, 9_999), (2**62, 3, 2**40)]
 
 
 def fill(first, second, third, drawn):
-    rng = derived(first, second, third)
+    rng = derive_generator(first, second, third)
     for i in range(len(drawn)):
         drawn[i, 0] = rng.random()
         drawn[i, 1] = rng.standard_normal()
@@ -41,7 +41,7 @@ def test_first_draws_of_neighbours_are_uniform_and_know_nothing_of_each_other():
         first = np.empty((4_000, 2))
         for i in range(len(first)):
             numbers[place] = i
-            first[i] = derived(*numbers.tolist()).random(2)
+            first[i] = derive_generator(*numbers.tolist()).random(2)
         assert stats.kstest(first[:, 0], "uniform").pvalue > 1e-6
         for other in (first[1:, 0], first[:-1, 1]):
             table, *_ = np.histogram2d(first[:-1, 0], other, bins=10, range=[[0, 1], [0, 1]])
@@ -49,7 +49,7 @@ def test_first_draws_of_neighbours_are_uniform_and_know_nothing_of_each_other():
 
 
 def take_turns(rng, wanted, drawn):
-    own = taken_over(rng)
+    own = borrow_generator(rng)
     for i in range(len(wanted)):
         if wanted[i] == 0:
             drawn[i] = own.random()
@@ -59,7 +59,7 @@ def take_turns(rng, wanted, drawn):
             drawn[i] = own.beta(0.7, 2.5)
         else:
             drawn[i] = own.integers(0, 1000)  # takes half words
-    handed_back(own, rng)
+    return_generator(own, rng)
 
 
 taken = numba.njit(take_turns)
@@ -79,12 +79,12 @@ def test_what_is_taken_over_draws_as_numpy_does_and_hands_its_state_back(seed, w
 
 
 def summed(rows, columns):
-    room = borrowed(rows, columns)
+    room = borrow_array(rows, columns)
     for i in range(rows):
         for j in range(columns):
             room[i, j] = 10 * i + j
     total = room[rows - 1].sum() + room[0, columns - 1]
-    give_back(room)
+    return_array(room)
     return total
 
 

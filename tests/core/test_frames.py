@@ -11,7 +11,7 @@ import pytest
 import tacit
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
 from tacit.evaluate import IPS, Table, Uniform, arms_of, off_policy
-from tacit.frames import matrix
+from tacit.frames import to_matrix
 from tacit.logs import read_log, write_log
 
 NOON = "2017-07-04T12:00:00+00:00"
@@ -287,7 +287,7 @@ def test_decisions_without_names_are_rows_but_no_lists(tmp_path):
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "batches"])
 def test_features_come_from_frames(form):
     features = {"price": [1.0, 2.0], "age": [0.5, 0.25]}
-    assert matrix("relevance", FRAMES[form](features)).tolist() == [[1.0, 0.5], [2.0, 0.25]]
+    assert to_matrix("relevance", FRAMES[form](features)).tolist() == [[1.0, 0.5], [2.0, 0.25]]
 
 
 def test_a_policy_reads_features_from_frames():

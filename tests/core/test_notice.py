@@ -24,8 +24,8 @@ def said(monkeypatch):
 
 
 def test_the_line_begins_while_it_compiles_and_ends_with_the_seconds(said):
-    with notice.telling("choose for Thompson"):
-        notice.compiling()
+    with notice.announce("choose for Thompson"):
+        notice.start_notice()
         eventually(lambda: said)
         assert said == ["tacit: compiling choose for Thompson, once; it is kept …"]
     assert len(said) == 2
@@ -34,47 +34,47 @@ def test_the_line_begins_while_it_compiles_and_ends_with_the_seconds(said):
 
 
 def test_what_is_found_in_the_cache_is_not_told(said):
-    with notice.telling("choose for Thompson"):
+    with notice.announce("choose for Thompson"):
         time.sleep(0.01)
     assert said == []
 
 
 def test_what_takes_no_second_is_not_told(said, monkeypatch):
     monkeypatch.setattr(notice, "PATIENCE", PATIENCE)
-    with notice.telling("choose for Thompson"):
-        notice.compiling()
+    with notice.announce("choose for Thompson"):
+        notice.start_notice()
     assert said == []
 
 
 def test_it_can_be_silenced(said, monkeypatch):
     monkeypatch.setenv("TACIT_QUIET", "1")
-    with notice.telling("choose for Thompson"):
-        notice.compiling()
+    with notice.announce("choose for Thompson"):
+        notice.start_notice()
     assert said == []
 
 
 def test_lines_of_two_threads_do_not_mix(said):
-    with notice.telling("one"):
-        notice.compiling()
+    with notice.announce("one"):
+        notice.start_notice()
         eventually(lambda: said)
-        with notice.telling("two"):
-            notice.compiling()
+        with notice.announce("two"):
+            notice.start_notice()
         assert said[1].startswith("tacit: compiled two in ")
     assert len(said) == 3
 
 
 def test_an_error_ends_the_line_too(said):
     def failing():
-        with notice.telling("one"):
-            notice.compiling()
+        with notice.announce("one"):
+            notice.start_notice()
             eventually(lambda: said)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         failing()
     assert said[1].endswith(" s\n")
-    with notice.telling("two"):
-        notice.compiling()
+    with notice.announce("two"):
+        notice.start_notice()
         eventually(lambda: len(said) == 3)
 
 

@@ -11,14 +11,14 @@ import pytest
 
 import tacit
 from tacit.core.dispatch import parts
-from tacit.core.part import Flag, Positive, param, whole
+from tacit.core.part import Flag, Positive, int_range, param
 from tacit.policies.base import Policy, registry
 
 
 @dataclass(frozen=True)
 class Base(Policy, abstract=True):
     scale: Positive = 2.0
-    draws: Annotated[int, whole(1)] = 3
+    draws: Annotated[int, int_range(1)] = 3
 
 
 @dataclass(frozen=True)

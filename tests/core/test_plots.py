@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.plots import COLOURS, POLICIES, figure, looks, regret_curves
+from tacit.plots import COLOUR_ROWS, COLOURS, assign_line_styles, figure, regret_curves
 
 
 def colours(*policies: str) -> list[str]:
     """Return the colours of policies that are drawn into one figure."""
-    shown = looks(policies)
+    shown = assign_line_styles(policies)
     return [shown[policy]["color"] for policy in policies]
 
 
 def distinct(*policies: str) -> int:
     """Return how many lines of a figure can be told apart."""
-    return len({tuple(look.values()) for look in looks(policies).values()})
+    return len({tuple(look.values()) for look in assign_line_styles(policies).values()})
 
 
 ORDERS = list(itertools.permutations(["UCB1", "KLUCB", "Thompson(mine)"]))
@@ -27,8 +27,8 @@ ORDERS = list(itertools.permutations(["UCB1", "KLUCB", "Thompson(mine)"]))
 
 @pytest.mark.parametrize("others", ORDERS)
 def test_a_policy_has_its_colour_whoever_is_drawn_before_it(others: tuple[str, ...]) -> None:
-    alone = looks(["Thompson"])["Thompson"]
-    assert looks([*others, "Thompson"])["Thompson"] == alone
+    alone = assign_line_styles(["Thompson"])["Thompson"]
+    assert assign_line_styles([*others, "Thompson"])["Thompson"] == alone
 
 
 def test_a_policy_has_its_colour_however_it_is_set() -> None:
@@ -84,7 +84,7 @@ def test_a_second_drawing_on_the_same_axes_looks_other_than_the_first() -> None:
 
 
 def test_the_table_names_each_policy_once_and_only_what_there_is() -> None:
-    named = [policy for row in POLICIES for policy in row]
+    named = [policy for row in COLOUR_ROWS for policy in row]
     assert len(named) == len(set(named))
     assert set(named) <= {*tacit.policies.__all__, *tacit.policies.baselines.__all__}
-    assert len(POLICIES) == len(COLOURS)
+    assert len(COLOUR_ROWS) == len(COLOURS)

@@ -79,7 +79,7 @@ def test_what_works_for_something_larger_shows_no_bar_of_its_own(said):
     def work():
         with parallel.progress(1, "larger") as outer:
             outer(0)
-            with parallel.counted("smaller") as report:
+            with parallel.report_progress("smaller") as report:
                 report(5)
 
     found = said(work)

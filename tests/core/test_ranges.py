@@ -9,23 +9,23 @@ from typing import Annotated, Any
 import pytest
 
 import tacit
-from tacit.core.part import Checked, Flag, Positive, one_of, optional, ranges, whole, within
+from tacit.core.part import Checked, Flag, Positive, field_checks, float_range, int_range, one_word, optional
 from tacit.errors import InvalidValue
 
 
 @dataclass(frozen=True)
 class Base(Checked):
     scale: Positive
-    count: Annotated[int, whole(1, 9)] = 1
-    kind: Annotated[str, one_of("weak", "strong")] = "weak"
-    share: Annotated[float | None, optional(within(0.0, 1.0, open_low=True))] = None
+    count: Annotated[int, int_range(1, 9)] = 1
+    kind: Annotated[str, one_word("weak", "strong")] = "weak"
+    share: Annotated[float | None, optional(float_range(0.0, 1.0, open_low=True))] = None
     on: Flag = True
 
 
 @dataclass(frozen=True)
 class Derived(Base):
     count: int = 2  # said again, but not its range
-    scale: Annotated[float, within(0.0, 2.0)] = 0.0  # another range
+    scale: Annotated[float, float_range(0.0, 2.0)] = 0.0  # another range
     kind: str = field(default="strong", init=False)  # made, not given
 
 
@@ -46,7 +46,7 @@ def test_what_is_out_of_range_is_refused(field, value):
 
 def test_a_subclass_keeps_a_range_unless_it_says_another():
     assert Derived().scale == 0.0
-    assert set(ranges(Derived)) == {"scale", "count", "share", "on"}
+    assert set(field_checks(Derived)) == {"scale", "count", "share", "on"}
     for wrong in ({"count": 10}, {"scale": 3.0}):
         with pytest.raises(InvalidValue):
             Derived(**wrong)

@@ -14,22 +14,22 @@ from conftest import ROOT
 import tacit
 from tacit.checking.kernels import Trial
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import shipped
-from tacit.core.run_mode import compiled
+from tacit.core.dispatch import list_parts
+from tacit.core.run_mode import compile_loop
 from tacit.policies.base import registry
 
 ROUNDS = range(50)
-SHIPPED = shipped(registry, "policies")
+SHIPPED = list_parts(registry, "policies")
 
 
 def played(policy, monkeypatch, mode):
     """Return what is shown in some rounds, with what propensities, and the state."""
     monkeypatch.setenv("TACIT_COMPILE", mode)
     trial = Trial(policy, 1, len(ROUNDS), 0, 0.0)
-    learner = trial.learner()
+    learner = trial.make_learner()
     decisions = trial.play(learner, "a", ROUNDS)
     told = [float("nan") if one.propensity is None else one.propensity for one in decisions]
-    return [one.slots.tolist() for one in decisions], told, learner.lanes.used()
+    return [one.slots.tolist() for one in decisions], told, learner.lanes.view_all()
 
 
 @pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.__name__)
@@ -51,7 +51,7 @@ GROWTH_LIMIT = 64_000
 def test_choosing_and_learning_keeps_no_array(kind, monkeypatch):
     monkeypatch.setenv("TACIT_COMPILE", "1")
     trial = Trial(kind.example(arms=3, dim=2), 1, MEMORY_ROUNDS, 0, 0.0)
-    learner = trial.learner()
+    learner = trial.make_learner()
     trial.play(learner, "a", ROUNDS)
     arrays = [array for _, array in leaves(learner.lanes.state)]
     references = list(map(sys.getrefcount, arrays))
@@ -102,7 +102,7 @@ def test_a_loop_that_makes_arrays_takes_a_state_apart_in_all_ways(monkeypatch):
     for mode in "01":
         monkeypatch.setenv("TACIT_COMPILE", mode)
         state = State(np.arange(3.0), Held(np.arange(2.0) + 5.0, 7))
-        compiled(take_apart)(state)
+        compile_loop(take_apart)(state)
         found.append(state.rewards.tolist())
     assert found == [[0.0, 21.0, 2.0]] * 2
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_done_with_an_address_is_done_piece_by_piece(loop, monkey
     for mode in "01":
         monkeypatch.setenv("TACIT_COMPILE", mode)
         state = State(np.arange(3.0), Held(np.arange(2.0) + 5.0, 7))
-        given = compiled(loop)(state)
+        given = compile_loop(loop)(state)
         found.append((state.rewards.tolist(), None if given is None else given.rounds))
     assert found[0] == found[1]
 

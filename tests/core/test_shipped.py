@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.core.compilation.loops import SHIPPED_FOR, shipped_runs_here
+from tacit.core.compilation.loops import SHIPPED_FOR, can_run_shipped
 
 PLAYED = """
 import json, os, sys
@@ -45,7 +45,7 @@ def shipped(tmp_path_factory):
     return folder, *played(folder, NUMBA_CPU_NAME=SHIPPED_FOR, NUMBA_CPU_FEATURES="")
 
 
-@pytest.mark.skipif(not shipped_runs_here(), reason="a processor from before 2013")
+@pytest.mark.skipif(not can_run_shipped(), reason="a processor from before 2013")
 def test_what_a_wheel_brings_is_run_as_it_is_and_plays_the_same(shipped, tmp_path):
     folder, made, _, compiled = shipped
     assert compiled == 2

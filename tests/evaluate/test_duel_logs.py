@@ -87,7 +87,7 @@ def test_a_clear_winner():
     assert report.ties == 4
     assert (report.winner, report.out, report.left) == ("a", ("b",), ("a",))
     assert report.safe_to_stop
-    assert report.still_needed(1) == 0
+    assert report.count_missing_duels(1) == 0
     assert report.verdict == "Safe to stop: a beats every other ranker, with confidence 0.95."
 
 
@@ -95,7 +95,7 @@ def test_too_few_duels_and_how_many_are_missing():
     report = preferences([("a", "b", 1.0)] * 6 + [("a", "b", 0.0)] * 4)
     assert not report.safe_to_stop
     assert report.left == ("a", "b")
-    needed = report.still_needed(1)
+    needed = report.count_missing_duels(1)
     # At 60 %, so many more decide, and one fewer does not.
     for more, decided in ((needed, True), (needed - 1, False)):
         total = 10 + more
@@ -110,7 +110,7 @@ def test_without_a_winner_the_last_one_left_is_the_only_candidate():
     report = DuelReport(["a", "b", "c"], plays, scores)
     assert (report.winner, report.left, report.safe_to_stop) == (None, ("a",), True)
     assert "if any ranker beats all others" in report.verdict
-    assert report.still_needed(2) is None
+    assert report.count_missing_duels(2) is None
 
 
 def test_in_a_cycle_everybody_is_out():

@@ -13,21 +13,28 @@ from scipy import special, stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.evaluate.duels import always
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
 from tacit.policies.baselines.rucb import PairBounds, record_duel
-from tacit.policies.duels.standings import OWN as PAIR
-from tacit.policies.duels.standings import UTILITY, Margins, count_duel, fade_pairs, gate_of, margin_of
-from tacit.policies.duels.working_set import Eliminating
+from tacit.policies.duels.standings import PAIR_VARIANCE as PAIR
+from tacit.policies.duels.standings import (
+    UTILITY_VARIANCE,
+    Margins,
+    count_duel,
+    duel_gate,
+    fade_pairs,
+    pair_margin,
+)
+from tacit.policies.duels.working_set import EliminationPolicy
 from tacit.policies.spec import policy_from_stored
 from tacit.policies.stationary.beta_maximum import beta_tail, draw_above
 
 # Those that eliminate arms are in test_dueling.py.
-KINDS = [kind for kind in shipped(registry, "policies.duels") if not issubclass(kind, Eliminating)]
+KINDS = [kind for kind in list_parts(registry, "policies.duels") if not issubclass(kind, EliminationPolicy)]
 POLICIES = [
     *(kind.example(4, 0) for kind in KINDS),
     tacit.policies.RMED1(4, f=0.0),
@@ -355,7 +362,7 @@ def posterior(duels, arms):
         row[arms + pairs.index((min(i, j), max(i, j)))] = 1.0 if i < j else -1.0
         return row
 
-    precision = np.diag([1 / UTILITY] * arms + [1 / PAIR] * len(pairs))
+    precision = np.diag([1 / UTILITY_VARIANCE] * arms + [1 / PAIR] * len(pairs))
     linear = np.zeros(len(precision))
     for left, right, outcome in duels:
         # An outcome between is a decided one that counts less; a tie counts nothing.
@@ -383,7 +390,7 @@ def test_margins_are_those_of_the_joint_gaussian():
     for left, right, outcome in duels:
         count_duel(margins, 0, left, right, outcome)
     for (i, j), expected in posterior(duels, 4).items():
-        assert margin_of(margins, 0, i, j) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert pair_margin(margins, 0, i, j) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_what_fades_is_as_if_pairs_had_dueled_less():
@@ -404,15 +411,17 @@ def test_what_fades_is_as_if_pairs_had_dueled_less():
 def test_gates_by_hand():
     margins = Margins.blank(1, 3)
     # Nobody leads in duels that were not had, so any two may meet in the first round.
-    assert gate_of(margins, 0, 0, 1) == 0.0
+    assert duel_gate(margins, 0, 0, 1) == 0.0
     for _ in range(40):
         count_duel(margins, 0, 0, 1, 1.0)
     # Ahead by 40, it is the posterior that opens: ln(1/(8V)) + 3m²/(2V).
-    mean, variance = margin_of(margins, 0, 0, 1)
-    assert gate_of(margins, 0, 0, 1) == pytest.approx(math.log(1 / (8 * variance)) + 1.5 * mean**2 / variance)
-    assert gate_of(margins, 0, 1, 0) == gate_of(margins, 0, 0, 1)
+    mean, variance = pair_margin(margins, 0, 0, 1)
+    assert duel_gate(margins, 0, 0, 1) == pytest.approx(
+        math.log(1 / (8 * variance)) + 1.5 * mean**2 / variance
+    )
+    assert duel_gate(margins, 0, 1, 0) == duel_gate(margins, 0, 0, 1)
     # Arm 1 has lost to 0, so 2 should win against it; but they have never met.
-    assert gate_of(margins, 0, 2, 1) == 0.0
+    assert duel_gate(margins, 0, 2, 1) == 0.0
 
 
 @pytest.mark.parametrize("chances", [CHANCES, np.array(CYCLE)], ids=["order", "cycle"])

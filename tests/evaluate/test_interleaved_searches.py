@@ -20,7 +20,7 @@ from tacit.interleaving import (
     Interleaved,
     Optimized,
     TeamDraft,
-    credited,
+    credit_clicks,
 )
 from tacit.uplift import PairSums, chance_of_score, discoveries, duels_needed, preference
 from tests.logs.test_logs import lines
@@ -120,7 +120,7 @@ def test_an_opensearch_test_and_its_ubi_events(tmp_path):
     assert found["uncredited"] == {"not-shown": 1, "unknown-search": 1}
     assert found["leader"] == "B"
     assert found["units"] == 1  # the client's searches are one unit
-    assert report.between("B", "A").won == 2
+    assert report.compare("B", "A").won == 2
 
 
 def test_events_that_say_themselves_who_gave_the_object(tmp_path):
@@ -136,7 +136,7 @@ def test_events_that_say_themselves_who_gave_the_object(tmp_path):
         ],
     )
     report, _ = read_interleaved(events)
-    pair = report.between("TeamA", "TeamB")
+    pair = report.compare("TeamA", "TeamB")
     assert (pair.searches, pair.won, pair.lost) == (2, 1, 1)
 
 
@@ -159,7 +159,7 @@ def test_an_interleaved_answer_of_solr(tmp_path):
     )
     report, _ = read_interleaved(answers)
     assert report.rankers == ("_OriginalRanking_", "modelB")
-    assert report.between("_OriginalRanking_", "modelB").won == 1
+    assert report.compare("_OriginalRanking_", "modelB").won == 1
 
 
 def test_lists_of_results_for_interleaving_oneself():
@@ -186,7 +186,7 @@ def test_tacits_own_log_with_users_and_rankings(tmp_path):
     found = report.as_dict()
     assert (found["searches"], found["alike"]) == (2, 1)
     # A click where both lists are the same says nothing; the search counts all the same.
-    pair = report.between("old", "new")
+    pair = report.compare("old", "new")
     assert (pair.searches, pair.won, pair.lost) == (2, 1, 0)
 
 
@@ -250,7 +250,7 @@ def test_a_wrong_row_is_counted_or_stops(tmp_path, row, reason):
     log = rows(tmp_path / "log.csv", text)
     report, read = read_interleaved(log)
     assert read.rejected == {reason: 1}
-    assert report.folded.searches >= 1
+    assert report.sums.searches >= 1
     with pytest.raises(LogError):
         read_interleaved(log, strict=True)
 
@@ -281,7 +281,7 @@ SHOWN = {"items": ["x"], "rankers": 2, "method": "TeamDraft", "memory": {"teams"
 def test_hostile_records_are_counted(tmp_path, record):
     good = [{"search": "7", "team": t, "position": p, "click": 1} for p, t in enumerate("ab")]
     report, read = read_interleaved(lines(tmp_path / "log.jsonl", [record, *good]))
-    assert report.folded.searches == 1
+    assert report.sums.searches == 1
     assert sum(read.rejected.values()) == 1
 
 
@@ -375,7 +375,7 @@ def test_a_plain_rule_is_the_methods_own_credit(method):
         lists = [rng.permutation(8).tolist() for _ in range(2)]
         shown = method.interleave(lists, rng)
         clicks = np.flatnonzero(rng.random(5) < 0.4).tolist()
-        expected = credited(shown, clicks).credits
+        expected = credit_clicks(shown, clicks).credits
         assert np.allclose(CreditRule().credits(shown, map(Action, clicks)), expected)
 
 
@@ -443,10 +443,10 @@ def test_sums_merge_and_turn():
     whole.add(d, users)
     first.add(d[:77], users[:77])
     second.add(d[77:], users[77:])
-    merged = first.merged(second)
+    merged = first.merge(second)
     assert np.array_equal(merged.sums, whole.sums)
     assert np.array_equal(merged.buckets, whole.buckets)
-    here, there = preference(whole).difference, preference(whole.turned()).difference
+    here, there = preference(whole).difference, preference(whole.swap_sides()).difference
     assert here.low == -there.high
     assert here.estimate == -there.estimate
 

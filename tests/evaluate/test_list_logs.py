@@ -19,7 +19,7 @@ from harness import SECOND, START, served, with_home
 import tacit
 from tacit import cluster
 from tacit.cli import cli, main
-from tacit.environments import simulated_log
+from tacit.environments import simulate_log
 from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog
 from tacit.evaluate import (
     IPS,
@@ -34,11 +34,11 @@ from tacit.evaluate import (
     off_policy,
     replay,
 )
-from tacit.evaluate.intervals import score, summed
+from tacit.evaluate.intervals import score, sum_units
 from tacit.evaluate.targets import fixed_target
 from tacit.logs import SCHEMA, click_log, read_log, write_log
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
 
@@ -231,8 +231,8 @@ def test_a_simulated_log_answers_for_another_list():
     """Cascade readers: what stands above matters, so beginnings are weighed. 4 standard errors."""
     readers = tacit.environments.CascadeArms(ATTRACTION.tolist(), positions=3)
     policy = tacit.ListMix(5, positions=3, epsilon=0.3)
-    log = simulated_log(policy, readers, 1500, seed=5)
-    assert log.equals(simulated_log(policy, readers, 1500, seed=5))
+    log = simulate_log(policy, readers, 1500, seed=5)
+    assert log.equals(simulate_log(policy, readers, 1500, seed=5))
     result = off_policy(always("3", "1", "2"), log, [CascadeIPS(3), SlateIPS(3)])
     for estimate in result.estimates:
         assert abs(estimate.value - (1 - 0.5 * 0.4 * 0.7)) < 4 * estimate.standard_error
@@ -260,7 +260,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
 
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
-            check = engine.placements["home"].checked
+            check = engine.placements["home"].check_request
             for i in range(60):
                 engine.clock.now = START + i * 20 * SECOND
                 # Each draws from its id, so that every run of this test draws the same.
@@ -268,7 +268,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
                 rows = await engine.decide_many("home", asked)
                 sent = []
                 for row in rows:
-                    told = clicks_on(slate_of(row.shown).arms, rng)
+                    told = clicks_on(decode_list(row.shown).arms, rng)
                     places = np.flatnonzero(told).tolist()
                     sent.append(FeedbackRequest(row.id, CLICKS, clicks=Clicked(places)))
                 await engine.record_many("home", sent)
@@ -490,7 +490,7 @@ def test_lists_that_do_not_fit_are_refused():
     with pytest.raises(InvalidValue, match="off_policy"):
         replay(list_mix(), log)
     with pytest.raises(InvalidValue, match="policy"):
-        simulated_log(tacit.Thompson(5), tacit.environments.CascadeArms([0.1] * 5), 10)
+        simulate_log(tacit.Thompson(5), tacit.environments.CascadeArms([0.1] * 5), 10)
 
 
 def test_the_command_refuses_what_does_not_fit(tmp_path):
@@ -640,21 +640,21 @@ def test_parts_of_a_log_make_the_estimates_of_the_whole(tmp_path):
 def test_a_score_interval_by_hand():
     """Weights 2 and 0, rewards 1 and 0: mean reward 0.4, so scores of 1.2, −0.8 and 0."""
     weights, rewards = (np.tile([2.0, 2.0, 0.0, 0.0, 2.0], 40), np.tile([1.0, 0.0, 0.0, 1.0, 0.0], 40))
-    sums = summed(weights, weights * rewards, rewards=rewards)
+    sums = sum_units(weights, weights * rewards, rewards=rewards)
     low, high = score(sums)
     scores = weights * (rewards - 0.4)
     centre = 0.4 + scores.mean()
     squares = max(np.sum((scores - scores.mean()) ** 2), 0.24 * np.sum(weights**2))
     assert (low + high) / 2 == pytest.approx(centre, abs=1e-12)
     assert (high - low) / 2 == pytest.approx(3.25 * math.sqrt(squares) / 200, abs=1e-12)
-    half = summed(weights[:70], (weights * rewards)[:70], rewards=rewards[:70])
-    rest = summed(weights[70:], (weights * rewards)[70:], rewards=rewards[70:], first=70)
+    half = sum_units(weights[:70], (weights * rewards)[:70], rewards=rewards[:70])
+    rest = sum_units(weights[70:], (weights * rewards)[70:], rewards=rewards[70:], first=70)
     assert score(half.merge(rest)) == pytest.approx((low, high), abs=1e-12)
     # Each unit three slots, all of them alike: three times the interval.
-    slots = summed(3 * weights, 3 * weights * rewards, rewards=3 * rewards)
+    slots = sum_units(3 * weights, 3 * weights * rewards, rewards=3 * rewards)
     assert score(slots, length=3.0) == pytest.approx((3 * low, 3 * high), abs=1e-12)
     assert score(sums, 0.8) is None
-    few = summed(weights[:10], (weights * rewards)[:10], rewards=rewards[:10])
+    few = sum_units(weights[:10], (weights * rewards)[:10], rewards=rewards[:10])
     assert score(few) is None
 
 

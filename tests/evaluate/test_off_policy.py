@@ -45,7 +45,7 @@ from tacit.evaluate import (
     off_policy,
     replay,
 )
-from tacit.evaluate.intervals import anytime, bootstrap, bounded, normal, standard_error, summed
+from tacit.evaluate.intervals import anytime, anytime_in_range, bootstrap, normal, standard_error, sum_units
 
 REFERENCE = ROOT / "tests" / "reference"
 
@@ -248,9 +248,9 @@ def test_wrong_values_are_refused(wrong):
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1)), min_size=1, max_size=60), st.integers(0, 60))
 def test_merged_sums_are_the_sums_of_all(rows, cut):
     weights, rewards = np.array(rows).T
-    whole = summed(weights, weights * rewards, 8)
-    early = summed(weights[:cut], (weights * rewards)[:cut], 8)
-    late = summed(weights[cut:], (weights * rewards)[cut:], 8, first=early.n)
+    whole = sum_units(weights, weights * rewards, 8)
+    early = sum_units(weights[:cut], (weights * rewards)[:cut], 8)
+    late = sum_units(weights[cut:], (weights * rewards)[cut:], 8, first=early.n)
     merged = early.merge(late)
     for one, other in zip(merged, whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
@@ -261,15 +261,15 @@ def test_clusters_stay_whole_and_widen_the_interval():
     # Each row ten times: a tenth of the information.
     weights = np.repeat(np.random.default_rng(2).exponential(size=300), 10)
     cluster = np.repeat(np.arange(300), 10)
-    alone = summed(weights, weights)
-    together = summed(weights, weights, cluster=cluster)
+    alone = sum_units(weights, weights)
+    together = sum_units(weights, weights, cluster=cluster)
     ratio = standard_error(together, False, clustered=True) / standard_error(alone, False)
     assert ratio == pytest.approx(math.sqrt(10), rel=0.01)
 
 
 def test_the_bootstrap_agrees_with_the_central_limit_and_repeats():
     values = np.random.default_rng(3).random(20_000)
-    sums = summed(np.ones(20_000), values)
+    sums = sum_units(np.ones(20_000), values)
     low, high = bootstrap(sums, seed=5, replicates=4000)
     assert (low, high) == bootstrap(sums, seed=5, replicates=4000)
     # Of 4000 replicates and 1024 groups, the width is uncertain by some 3 %.
@@ -286,10 +286,14 @@ def test_the_confidence_sequence_covers_at_every_time():
         heavy = rng.random(2000) < 0.05
         weights = np.where(heavy, 10.5, 0.5)
         values = weights * (rng.random(2000) < 0.3)
-        sums, misses = summed(weights[:0], values[:0], 4), False
+        sums, misses = sum_units(weights[:0], values[:0], 4), False
         for start, stop in pairwise([0, 20, 50, 100, 200, 400, 700, 1200, 2000]):
-            sums = sums.merge(summed(weights[start:stop], values[start:stop], 4))
-            for low, high in (anytime(sums), anytime(sums, weight_bound=10.5), bounded(sums, 0.0, 10.5)):
+            sums = sums.merge(sum_units(weights[start:stop], values[start:stop], 4))
+            for low, high in (
+                anytime(sums),
+                anytime(sums, weight_bound=10.5),
+                anytime_in_range(sums, 0.0, 10.5),
+            ):
                 misses |= not low <= 0.3 <= high
         missed += misses
     assert missed <= 19
@@ -298,7 +302,7 @@ def test_the_confidence_sequence_covers_at_every_time():
 def test_the_confidence_sequence_narrows_to_the_value():
     weights = np.ones(1_000_000)
     values = np.arange(1_000_000) % 4 == 0
-    low, high = anytime(summed(weights, values.astype(float)))
+    low, high = anytime(sum_units(weights, values.astype(float)))
     assert 0.25 - 0.0025 < low < 0.25 < high < 0.25 + 0.0025
 
 

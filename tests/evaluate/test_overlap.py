@@ -26,7 +26,7 @@ from tacit.evaluate import (
     intervals,
     off_policy,
 )
-from tacit.evaluate.intervals import summed
+from tacit.evaluate.intervals import sum_units
 from tacit.evaluate.rewards import Rewards
 
 ARMS = ["film", "holiday"]
@@ -147,10 +147,10 @@ def test_lists_without_variation_leave_an_interval(clicks):
 
 
 def test_two_parts_with_the_same_rewards_are_one():
-    early, late = (summed(np.ones(9), np.full(9, x), rewards=np.full(9, x)) for x in (0.0, 1.0))
-    assert intervals.widened((0.1, 0.2), early.merge(late)) == (0.1, 0.2)
+    early, late = (sum_units(np.ones(9), np.full(9, x), rewards=np.full(9, x)) for x in (0.0, 1.0))
+    assert intervals.widen_interval((0.1, 0.2), early.merge(late)) == (0.1, 0.2)
     both = early.merge(early)
-    assert intervals.widened((0.0, 0.0), both)[1] == pytest.approx(1 - 0.025 ** (1 / 18))
+    assert intervals.widen_interval((0.0, 0.0), both)[1] == pytest.approx(1 - 0.025 ** (1 / 18))
 
 
 @pytest.mark.parametrize("chance", [0.004, 0.996])
@@ -159,9 +159,9 @@ def test_the_interval_holds_the_truth_where_hardly_anything_varies(chance):
     for _ in range(400):
         weights = 2.0 * (rng.random(460) < 0.5)
         rewards = (rng.random(460) < chance).astype(float)
-        sums = summed(weights, weights * rewards, rewards=rewards)
+        sums = sum_units(weights, weights * rewards, rewards=rewards)
         if sums.least == sums.most:
-            low, high = intervals.widened(intervals.normal(sums, True), sums)
+            low, high = intervals.widen_interval(intervals.normal(sums, True), sums)
             held += low <= chance <= high
         else:
             held += 1

@@ -33,14 +33,14 @@ from tacit.evaluate import (
     Table,
     Uniform,
 )
-from tacit.evaluate.evaluation import Weighing
-from tacit.evaluate.intervals import summed
+from tacit.evaluate.evaluation import OffPolicyEvaluation
+from tacit.evaluate.intervals import sum_units
 from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rewards import ArmCounts
 from tacit.evaluate.rows import RowReader
-from tacit.evaluate.windows import Replaying
+from tacit.evaluate.windows import ReplayConfig
 from tacit.logs import parts as cutting
-from tacit.logs.parts import KeyShard, parts_of, shards_of
+from tacit.logs.parts import KeyShard, assign_shards, split_log
 
 ARMS = ["film", "holiday", "flag", "hat"]
 CHANCES = np.array([0.4, 0.3, 0.2, 0.1])
@@ -87,7 +87,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Cut every 200 rows."""
-    monkeypatch.setattr(cutting.parts_of, "__defaults__", (200,))
+    monkeypatch.setattr(cutting.split_log, "__defaults__", (200,))
 
 
 def the_same(ours, theirs, *, but=()):
@@ -134,15 +134,15 @@ def test_other_formats_are_not_read_by_url(tmp_path):
 
 def test_parts_are_cut_between_row_groups_and_hold_every_row_once(folder):
     log = tacit.read_log(folder)
-    parts = parts_of(log)
+    parts = split_log(log)
     # 97·4 rows are the first to reach 200 after 97·2, whatever the file.
     assert sum(part.rows for part in parts) == 1551
     assert all(part.rows >= 200 for part in parts[:-1])
     read = [rows for part in parts for rows in RowReader(()).read(part)]
     assert sum(len(rows.reward) for rows in read) == 1551
-    (whole,) = parts_of(log, 10_000)
+    (whole,) = split_log(log, 10_000)
     assert whole.groups == ((0, 4), (0, 9), (0, 5))
-    assert len(parts_of(log, whole=True)) == 3
+    assert len(split_log(log, whole_files=True)) == 3
 
 
 def test_a_bad_row_is_named_by_its_place_in_the_file(folder, tmp_path):
@@ -198,7 +198,7 @@ def test_slates_are_weighted_whole_and_may_not_lie_in_two_parts(folder, tmp_path
         cluster.off_policy(Uniform(), log, estimators[:2]),
         evaluate.off_policy(Uniform(), log, estimators[:2]),
     )
-    monkeypatch.setattr(cutting.parts_of, "__defaults__", (10,))
+    monkeypatch.setattr(cutting.split_log, "__defaults__", (10,))
     with pytest.raises(UnfitLog, match="'1-5' lies in two files"):
         cluster.off_policy(Uniform(), log, estimators)
 
@@ -229,10 +229,10 @@ def test_sums_of_parts_are_the_sums_of_the_whole_wherever_it_is_cut(weights, a, 
     values = weights**2 - 1.0
     cuts = sorted([min(a, len(weights)), min(b, len(weights))])
     parts = [
-        summed(w, v, groups) for w, v in zip(np.split(weights, cuts), np.split(values, cuts), strict=True)
+        sum_units(w, v, groups) for w, v in zip(np.split(weights, cuts), np.split(values, cuts), strict=True)
     ]
-    merged = reduce(lambda before, after: before.merge(after.after(before.n)), parts)
-    for ours, theirs in zip(merged, summed(weights, values, groups), strict=True):
+    merged = reduce(lambda before, after: before.merge(after.rotate_groups(before.n)), parts)
+    for ours, theirs in zip(merged, sum_units(weights, values, groups), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
@@ -258,7 +258,7 @@ LEARNING = tacit.Thompson(arms=ARMS)
 def test_shards_hold_whole_keys_and_all_rows(folder):
     log = tacit.read_log(folder)
     table = pa.Table.from_batches(log)
-    which = shards_of(table["placement"].combine_chunks(), table["key"].combine_chunks(), 3)
+    which = assign_shards(table["placement"].combine_chunks(), table["key"].combine_chunks(), 3)
     keys = np.array(table["key"].to_pylist())
     assert all(len(set(which[keys == key])) == 1 for key in set(keys))
     assert len(set(which)) > 1
@@ -387,7 +387,10 @@ def test_the_command_line_gives_the_same_on_ray(folder, uniform, on_two, capsys)
 
 @pytest.mark.parametrize(
     ("function", "options", "record"),
-    [(evaluate.off_policy, OffPolicyOptions, Weighing), (evaluate.replay, ReplayOptions, Replaying)],
+    [
+        (evaluate.off_policy, OffPolicyOptions, OffPolicyEvaluation),
+        (evaluate.replay, ReplayOptions, ReplayConfig),
+    ],
 )
 def test_options_are_the_same_in_one_process_and_in_parts(function, options, record):
     """What a user sees, what is passed on, and what is checked and kept."""

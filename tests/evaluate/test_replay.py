@@ -15,12 +15,12 @@ from conftest import DATA
 from policies_of_ones_own import Pooled
 
 import tacit
-from tacit.core.arrays import leaves, trimmed
+from tacit.core.arrays import leaves, trim_state
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog, UnknownName
 from tacit.evaluate import arms_of, replay
 from tacit.evaluate.intervals import wilson
-from tacit.evaluate.windows import Pass, Replaying, WindowReader
+from tacit.evaluate.windows import Pass, ReplayConfig, WindowReader
 from tacit.logs import read_log, write_log
 from tacit.policies.base import Policy
 
@@ -93,10 +93,10 @@ def numbered(rows):
 
 
 def played(policy, log, number=0, seed=7, window=1000):
-    rules = Replaying(policy=policy, seed=seed, window=window)
+    rules = ReplayConfig(policy=policy, seed=seed, window=window)
     reader, run = WindowReader(rules), Pass(rules, number)
     for part in reader.read(log):
-        for _ in run.play(part, len(reader.lanes)):
+        for _ in run.replay(part, len(reader.lanes)):
             pass
     return run, reader
 
@@ -208,12 +208,12 @@ def test_the_first_pass_is_the_learner_bit_for_bit(policy):
         if decision.arm == arm:
             learner.learn(decision, reward)
             matched += 1
-    assert run.matched == matched > 0
+    assert run.match_count == matched > 0
     assert [key for _, key in source.lanes] == learner.keys
     assert run.rng.bit_generator.state == learner.rng.bit_generator.state
     like = policy.init(len(learner.keys))
     for (name, ours), (_, theirs) in zip(
-        leaves(trimmed(run.state, like)), leaves(trimmed(learner.state, like)), strict=True
+        leaves(trim_state(run.state, like)), leaves(trim_state(learner.state, like)), strict=True
     ):
         assert np.array_equal(ours, theirs), name
 
@@ -342,7 +342,7 @@ def test_numbered_arms_answer_to_their_numbers():
 def test_uniform_choice_earns_the_mean_of_all_arms():
     """Fails with probability 1e-4."""
     runs = [played(tacit.UniformRandom(ARMS), random_log(500, seed), seed=seed)[0] for seed in SEEDS]
-    mean, matched = MEANS.mean(), sum(run.matched for run in runs)
+    mean, matched = MEANS.mean(), sum(run.match_count for run in runs)
     error = sum(run.clicks for run in runs) / matched - mean
     assert abs(error) < RARE * math.sqrt(mean * (1 - mean) / matched)
     share = matched / (500 * len(runs))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
 
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, REWARD
 from tacit.service.placements.arm_results import (
@@ -22,13 +22,13 @@ from tacit.service.placements.arm_results import (
     HOUR,
     MINUTE,
     WW,
+    ArmResults,
     R,
-    Results,
     W,
     impressions,
     rewards,
 )
-from tacit.service.placements.series import LEAST_CHANCE, Series
+from tacit.service.placements.series import MIN_PROPENSITY, Series
 from tacit.wire.control import ModeOf
 
 START = 1_700_000_000_000_000
@@ -37,12 +37,12 @@ ARMS = 3
 
 def counted(events, results=None):
     """Return results of events: seconds until the next, an arm, a reward or None."""
-    results, time = results or Results(ARMS), START
+    results, time = results or ArmResults(ARMS), START
     for seconds, arm, reward in events:
         time += seconds * 1_000_000
-        results.decided(time, 1)[FIRST_ARM + 2 * arm] += 1.0
+        results.count_decisions(time, 1)[FIRST_ARM + 2 * arm] += 1.0
         if reward is not None:
-            results.rewarded(time, arm, [reward])
+            results.count_reward(time, arm, [reward])
     return results, time
 
 
@@ -65,12 +65,12 @@ chances = st.lists(
 @given(chances)
 def test_decisions_count_the_same_bits_however_they_are_grouped(made):
     together, alone = Series(ARMS), Series(ARMS)
-    together.decided_many(START, *map(list, zip(*made, strict=True)))
+    together.count_decisions(START, *map(list, zip(*made, strict=True)))
     for one in made:
-        alone.decided(START, *one)
+        alone.count_decision(START, *one)
     assert together.to_bytes() == alone.to_bytes()
-    assert together.results.saved() == alone.results.saved()
-    weights = [1.0 / (n * max(p, LEAST_CHANCE)) for _, p, n in made if p is not None]
+    assert together.results.save_state() == alone.results.save_state()
+    weights = [1.0 / (n * max(p, MIN_PROPENSITY)) for _, p, n in made if p is not None]
     assert together.table[0, W] == pytest.approx(sum(weights))
     assert together.table[0, WW] == pytest.approx(sum(weight**2 for weight in weights))
 
@@ -78,7 +78,7 @@ def test_decisions_count_the_same_bits_however_they_are_grouped(made):
 @given(events)
 def test_nothing_is_lost_as_time_goes_by(told):
     results, time = counted(told)
-    sums = results.over(0)
+    sums = results.sum_range(0)
     shown = np.bincount([arm for _, arm, _ in told], minlength=ARMS)
     earned = [sum(r or 0.0 for _, arm, r in told if arm == slot) for slot in range(ARMS)]
     assert impressions(sums).tolist() == shown.tolist()
@@ -86,7 +86,7 @@ def test_nothing_is_lost_as_time_goes_by(told):
     assert sums[DECISIONS] == len(told)
     assert sums[R] == pytest.approx(sum(earned))
     for most in (1, 7, 96):
-        parts = results.between(0, time + 1, most)
+        parts = results.sum_periods(0, time + 1, most)
         assert len(parts.begins) <= most
         assert parts.sums.sum(axis=0) == pytest.approx(sums)
         assert (np.diff(parts.begins) > 0).all()
@@ -101,39 +101,39 @@ def test_what_was_lately_is_known_by_the_minute(told):
     for ago, width in ((HOUR, MINUTE), (DAY, 15 * MINUTE)):
         begin = (time - ago) // width * width
         lately = int((minutes * MINUTE // width * width >= begin).sum())
-        assert results.over(begin)[DECISIONS] == lately
+        assert results.sum_range(begin)[DECISIONS] == lately
 
 
 @given(events, st.integers(0, 60))
 def test_results_go_on_from_where_they_were_saved(told, cut):
     whole, _ = counted(told)
     before, time = counted(told[:cut] or told[:1])
-    again = Results(1)
-    again.restore(json.loads(json.dumps(before.saved())))
+    again = ArmResults(1)
+    again.restore(json.loads(json.dumps(before.save_state())))
     for seconds, arm, reward in told[max(cut, 1) :]:
         time += seconds * 1_000_000
-        again.decided(time, 1)[FIRST_ARM + 2 * arm] += 1.0
+        again.count_decisions(time, 1)[FIRST_ARM + 2 * arm] += 1.0
         if reward is not None:
-            again.rewarded(time, arm, [reward])
-    assert again.saved() == whole.saved()
+            again.count_reward(time, arm, [reward])
+    assert again.save_state() == whole.save_state()
 
 
 @given(events, events)
 def test_results_of_shards_add_up(told, others):
     parts = [counted(one)[0] for one in (told, others)]
-    both = Results(ARMS)
+    both = ArmResults(ARMS)
     for part in parts:
-        both.take(part)
-    assert both.over(0) == pytest.approx(sum(part.over(0) for part in parts))
+        both.merge(part)
+    assert both.sum_range(0) == pytest.approx(sum(part.sum_range(0) for part in parts))
     assert both.last == max(part.last for part in parts)
 
 
 def test_a_new_arm_begins_with_nothing():
     results, time = counted([(0, 0, 1.0), (7200, 1, None)])
     results.reach(4)
-    results.decided(time, 1)[FIRST_ARM + 6] += 1.0
-    assert impressions(results.over(0)).tolist() == [1, 1, 0, 1]
-    assert rewards(results.over(0)).tolist() == [1, 0, 0, 0]
+    results.count_decisions(time, 1)[FIRST_ARM + 6] += 1.0
+    assert impressions(results.sum_range(0)).tolist() == [1, 1, 0, 1]
+    assert rewards(results.sum_range(0)).tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -147,30 +147,30 @@ def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
-            told = home.checked(DecisionRequest("k"))
+            told = home.check_request(DecisionRequest("k"))
             (row,) = await engine.decide_many("home", [told])
             clicks = Clicked([0], None) if kind == "slates" else None
             feedback = FeedbackRequest(row.id, CLICKS if clicks else REWARD, None if clicks else 1.0)
             await engine.record_many("home", [feedback._replace(clicks=clicks)])
             engine.clock.now += 3600_000_000
             await engine.ask("home", ModeOf("online"))
-            sums = home.series.results.over(0)
+            sums = home.series.results.sum_range(0)
             assert (sums[DECISIONS], sums[R]) == (1, 1)
             # Metrics and the API tell what was learned from.
             assert home.series.rewards == 0
-            return home.series.results.saved()
+            return home.series.results.save_state()
 
     live = asyncio.run(session())
     store = store_at(tmp_path / "s.db")
-    again = opened("home", config.placements["home"], store, 0, snapshot=False)
+    again = load_placement("home", config.placements["home"], store, 0, snapshot=False)
     fold({again.id: again}, store)
-    assert again.series.results.saved() == live
+    assert again.series.results.save_state() == live
     store.close()
 
 
 def test_years_take_no_more_room_than_a_month():
-    results = Results(1)
+    results = ArmResults(1)
     for day in range(3000):
-        results.decided(START + day * DAY, 1)[FIRST_ARM] += 1.0
-    assert results.over(0)[DECISIONS] == 3000
-    assert sum(map(len, results.saved()["rows"])) < 400
+        results.count_decisions(START + day * DAY, 1)[FIRST_ARM] += 1.0
+    assert results.sum_range(0)[DECISIONS] == 3000
+    assert sum(map(len, results.save_state()["rows"])) < 400

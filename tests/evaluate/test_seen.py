@@ -11,7 +11,7 @@ from harness import Clock, as_after_a_crash, folded, learned, recovered, served,
 import tacit
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
-from tacit.feed.event_map import map_of
+from tacit.feed.event_map import parse_map
 from tacit.feed.mapping import Mapper
 from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
@@ -195,7 +195,7 @@ async def test_the_log_teaches_it_bit_for_bit(tmp_path):
         rng, decisions = np.random.default_rng(2), []
         for i in range(12):
             offer = {"relevance": rng.random((2, 1)).tolist(), "examination": rng.random((2, 1)).tolist()}
-            asked = placement.checked(DecisionRequest("k", None, None, f"d{i}", **offer))
+            asked = placement.check_request(DecisionRequest("k", None, None, f"d{i}", **offer))
             (row,) = await engine.decide_many("home", [asked])
             Draws(7).begin(expected.rng, f"d{i}")
             decisions.append(expected.choose("k", **offer))
@@ -205,7 +205,7 @@ async def test_the_log_teaches_it_bit_for_bit(tmp_path):
                 # Those before it may yet be looked at.
                 assert await engine.feedback("home", f"d{i}", 1.0) == ("pending" if i else "learned")
             elif i % 4 == 1:
-                assert await engine.examined("home", f"d{i}") == "noted"
+                assert await engine.record_examination("home", f"d{i}") == "noted"
         for i, decision in enumerate(decisions):
             if i % 4 == 0:
                 expected.learn(decision, 1.0)
@@ -213,7 +213,7 @@ async def test_the_log_teaches_it_bit_for_bit(tmp_path):
                 expected.learn(decision, 0.0, seen=i % 4 == 1)
         clock.now += 60_000_000
         offer = {"relevance": [[1.0]], "examination": [[1.0]]}
-        await engine.decide_many("home", [placement.checked(DecisionRequest("k", None, **offer))])
+        await engine.decide_many("home", [placement.check_request(DecisionRequest("k", None, **offer))])
         found, known = (each.posterior("k").joint for each in (placement.learner, expected))
         np.testing.assert_array_equal(found.mean, known.mean)
         live = learned(engine)
@@ -254,14 +254,14 @@ decision_id = "about.decision"
 
 
 def test_the_map_says_which_events_tell_what_was_seen():
-    mapper = Mapper(map_of(MAP))
+    mapper = Mapper(parse_map(MAP))
     viewed = {"type": "viewed", "id": "v1", "about": {"decision": "d1"}}
-    assert mapper.left_out(viewed) is None
-    assert mapper.mapped(viewed, "line 1").message == Event("d1", "v1")
-    assert mapper.mapped({"type": "click", "id": "c1", "decision": "d1"}, "line 2").message.reward == 1.0
-    assert mapper.left_out({"type": "left"}) == "type is 'left'; [reward] has 'click'"
+    assert mapper.skip_reason(viewed) is None
+    assert mapper.map_event(viewed, "line 1").message == Event("d1", "v1")
+    assert mapper.map_event({"type": "click", "id": "c1", "decision": "d1"}, "line 2").message.reward == 1.0
+    assert mapper.skip_reason({"type": "left"}) == "type is 'left'; [reward] has 'click'"
     with pytest.raises(ConfigError, match=r"seen\.where: it is empty"):
-        map_of(MAP.replace('type = "viewed"', ""))
+        parse_map(MAP.replace('type = "viewed"', ""))
 
 
 def test_it_is_joined_as_others_are():
@@ -269,11 +269,11 @@ def test_it_is_joined_as_others_are():
         'decision_id = "about.decision"',
         '[shown]\nwhere = { type = "shown" }\ndecision_id = "decision"\nuser = "user"',
     )
-    mapper = Mapper(map_of(text))
+    mapper = Mapper(parse_map(text))
     shown = {"type": "shown", "id": "s1", "decision": "d1", "user": "u", "at": 1.7e9}
-    assert mapper.mapped(shown, "line 1").message is None
+    assert mapper.map_event(shown, "line 1").message is None
     viewed = {"type": "viewed", "id": "v1", "user": "u", "at": 1.7e9 + 5}
-    assert mapper.mapped(viewed, "line 2").message == Event("d1", "v1")
+    assert mapper.map_event(viewed, "line 2").message == Event("d1", "v1")
 
 
 SERVED = """

@@ -24,11 +24,11 @@ from harness import PATIENCE, SECOND, Clock, by_clock, eventually, started, stop
 
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError, InvalidValue
-from tacit.feed.event_map import example_map, map_of
-from tacit.feed.mapping import MOST_EACH, BadEvent, Joining, Mapper
-from tacit.feed.sources import CHUNK, EventLines, events_at
+from tacit.feed.event_map import example_map, parse_map
+from tacit.feed.mapping import MAX_DECISIONS_EACH, BadEvent, DecisionIndex, Mapper
+from tacit.feed.sources import CHUNK_BYTES, EventLines, read_events
 from tacit.logs.formats import LONGEST_LINE
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import new_key
 from tacit.service.http.feeds import MOST, Feeds
 from tacit.wire.site import FeedReport
@@ -46,7 +46,7 @@ NAMELESS = MAP.replace('id = "id"\n', "")
 def served_home(folder, **table):
     """Serve a placement, whose windows stay open however slow the machine is; yield address and client."""
     config = with_home(folder / "t.db", arms=["a", "b"], attribution_window=36_000, **table)
-    with running(config) as url, Client(url) as client:
+    with run_in_thread(config) as url, Client(url) as client:
         yield url, client
 
 
@@ -254,27 +254,27 @@ def test_what_cannot_grow_is_not_followed(service, tmp_path, name):
 
 def test_lines_know_their_places_however_they_are_cut():
     content = b'{"a":1}\n\n{"b":"\xc3\xbc"}\r\n[1]\nnone\n{"c":3}'
-    whole = [*(lines := EventLines("s")).cut(content), *lines.rest()]
+    whole = [*(lines := EventLines("s")).parse_chunk(content), *lines.parse_rest()]
     places = [0, 9, 21, 25, 30]
-    assert [found.named.partition("@")[2] for found in whole] == list(map(str, places))
+    assert [found.event_id.partition("@")[2] for found in whole] == list(map(str, places))
     assert [found.reason for found in whole] == ["", "", "not-an-object", "not-json", ""]
     for size in range(1, len(content)):
         lines = EventLines("s")
         parts = [content[i : i + size] for i in range(0, len(content), size)]
-        assert [*(found for part in parts for found in lines.cut(part)), *lines.rest()] == whole
+        assert [*(found for part in parts for found in lines.parse_chunk(part)), *lines.parse_rest()] == whole
 
 
 def test_a_line_that_is_too_long_is_rejected_and_not_kept():
     lines = EventLines("s")
-    found = list(lines.cut(b'{"a":1}\n"'))
-    for _ in range(3 * LONGEST_LINE // CHUNK):
-        found += lines.cut(b"x" * CHUNK)
-    found += lines.cut(b'"\n{"b":2}\n')
+    found = list(lines.parse_chunk(b'{"a":1}\n"'))
+    for _ in range(3 * LONGEST_LINE // CHUNK_BYTES):
+        found += lines.parse_chunk(b"x" * CHUNK_BYTES)
+    found += lines.parse_chunk(b'"\n{"b":2}\n')
     long = 3 * LONGEST_LINE + 2
     assert [one.reason for one in found] == ["", "too-long", ""]
     assert f"{long:,} bytes" in found[1].detail
     assert len(found[1].text) <= 1000
-    assert found[2].named.endswith(f"@{8 + long + 1}")
+    assert found[2].event_id.endswith(f"@{8 + long + 1}")
 
 
 # Bad events ----------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_a_request_of_which_one_is_refused_is_sent_without_it(tmp_path):
 def test_rows_of_csv_that_are_wrong_are_rejected(tmp_path):
     path = tmp_path / "events.csv"
     path.write_bytes(b'decision,clicked\na,1\nb\n"c\nd",0\ne,\xff\nf,1\n')
-    found = list(events_at(str(path)))
+    found = list(read_events(str(path)))
     assert [(one.line, one.reason) for one in found] == [
         (2, ""), (3, "bad-row"), (4, ""), (6, "not-utf-8"), (7, "")
     ]  # fmt: skip
@@ -472,7 +472,7 @@ def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
 )
 def test_a_map_that_is_wrong_names_the_key_and_the_remedy(text, said, tmp_path):
     with pytest.raises(ConfigError) as raised:
-        map_of(text)
+        parse_map(text)
     assert said in str(raised.value)
     (tmp_path / "feed.toml").write_text(text)
     came = tacit("feed", tmp_path / "events.jsonl", "--map", tmp_path / "feed.toml")
@@ -496,7 +496,7 @@ def test_options_that_are_wrong_are_refused(service, tmp_path):
     assert came.returncode == 1
     assert "there is no such file" in came.stderr
     with pytest.raises(InvalidValue, match="standard input has JSON lines"):
-        next(events_at("-", "csv"))
+        next(read_events("-", "csv"))
     assert feedback_of(url) == 0
 
 
@@ -557,29 +557,29 @@ GA4 = {
 def test_what_others_write_is_sent_by_the_map_that_is_printed_for_it(name, event, sent):
     text = tacit("feed", "--example", name).stdout
     assert text == example_map(name)
-    mapper = Mapper(map_of(text))
-    assert mapper.left_out(event) is None
-    _, message, time = mapper.mapped(event, "named")
+    mapper = Mapper(parse_map(text))
+    assert mapper.skip_reason(event) is None
+    _, message, time = mapper.map_event(event, "named")
     value = message.items if name == "ubi" else message.reward
     assert (message.decision_id, value, message.feedback_id, time) == sent
     other = {"type": "page", "event": "other", "action_name": "other", "event_name": "other"}
-    assert mapper.left_out(event | other) is not None
+    assert mapper.skip_reason(event | other) is not None
 
 
 def test_a_worth_can_be_a_metric_beside_a_reward():
     text = 'placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\n'
     text += 'buy = { reward = 1, metric = "revenue", field = "sum" }\nlike = { metric = "likes" }\n'
     text += 'rate = { field = "stars" }'
-    mapper = Mapper(map_of(text))
+    mapper = Mapper(parse_map(text))
     event = {"p": "home", "d": "D"}
-    buy = mapper.mapped(event | {"e": "buy", "sum": "12.5"}, "n").message
+    buy = mapper.map_event(event | {"e": "buy", "sum": "12.5"}, "n").message
     assert (buy.reward, buy.metrics) == (1.0, {"revenue": 12.5})
-    like = mapper.mapped(event | {"e": "like"}, "n").message
+    like = mapper.map_event(event | {"e": "like"}, "n").message
     assert (like.reward, like.metrics) == (None, {"likes": 1.0})
-    assert mapper.mapped(event | {"e": "rate", "stars": 0.8}, "n").message.reward == 0.8
+    assert mapper.map_event(event | {"e": "rate", "stars": 0.8}, "n").message.reward == 0.8
     for bad in ({"e": "rate", "stars": 4}, {"e": "rate", "stars": []}, {"e": "rate", "stars": 10**400}):
         with pytest.raises(BadEvent):
-            mapper.mapped(event | bad, "n")
+            mapper.map_event(event | bad, "n")
 
 
 @pytest.mark.parametrize(
@@ -592,14 +592,14 @@ def test_a_worth_can_be_a_metric_beside_a_reward():
 )
 def test_an_amount_that_the_map_does_not_take_is_doubted_once(event, place):
     text = 'placement = "p"\ndecision_id = "d"\nevent = "e"\n[reward]\nbuy = { metric = "revenue" }\n'
-    mapper = Mapper(map_of(text))
+    mapper = Mapper(parse_map(text))
     for _ in range(2):
-        sent = mapper.mapped({"p": "home", "d": "D", "e": "buy"} | event, "n").message
+        sent = mapper.map_event({"p": "home", "d": "D", "e": "buy"} | event, "n").message
         assert sent.metrics == {"revenue": 1.0}
-    assert [f'field = "{place}"' in doubt for doubt in mapper.doubts] == [True] * (place is not None)
-    mapper = Mapper(map_of(text.replace(" }", ', field = "revenue" }')))
-    mapper.mapped({"p": "home", "d": "D", "e": "buy", "revenue": 5}, "n")
-    assert mapper.doubts == []
+    assert [f'field = "{place}"' in doubt for doubt in mapper.warnings] == [True] * (place is not None)
+    mapper = Mapper(parse_map(text.replace(" }", ', field = "revenue" }')))
+    mapper.map_event({"p": "home", "d": "D", "e": "buy", "revenue": 5}, "n")
+    assert mapper.warnings == []
 
 
 def test_clicks_on_lists_are_sent_by_position_or_item(tmp_path):
@@ -782,24 +782,24 @@ def test_a_whole_batch_of_which_each_event_is_refused_for_itself_is_rejected_one
     ],
 )
 def test_what_is_the_same_for_all_events_is_stated_in_the_map(stated, propensity, arms):
-    mapper = Mapper(map_of(f'{ELSEWHERE}key = {{ value = "front" }}\n{stated}'))
+    mapper = Mapper(parse_map(f'{ELSEWHERE}key = {{ value = "front" }}\n{stated}'))
     event = {"kind": "view", "page": "1", "banner": "a", "offered": ["a", "b", "c"], "chance": 0.125}
-    found = mapper.mapped(event | {"cell": '["a", "b"]', "id": "e"}, "").message
+    found = mapper.map_event(event | {"cell": '["a", "b"]', "id": "e"}, "").message
     assert (found.key, found.arm, found.propensity, found.arms) == ("front", "a", propensity, arms)
 
 
 @pytest.mark.parametrize("reward", ["1", "{ value = 1 }"])
 def test_events_that_are_all_worth_the_same_need_no_kind(reward):
-    mapper = Mapper(map_of(f'placement = {{ value = "home" }}\ndecision_id = "page"\nreward = {reward}'))
-    assert mapper.mapped({"page": "1"}, "line 1").message.reward == 1.0
+    mapper = Mapper(parse_map(f'placement = {{ value = "home" }}\ndecision_id = "page"\nreward = {reward}'))
+    assert mapper.map_event({"page": "1"}, "line 1").message.reward == 1.0
 
 
 @pytest.mark.parametrize("offered", [None, [], ["b", "c"], "a|b"])
 def test_a_split_over_arms_among_which_the_one_that_was_shown_is_none_is_refused(offered):
-    mapper = Mapper(map_of(f'{ELSEWHERE}propensity = "uniform"\narms = "offered"'))
+    mapper = Mapper(parse_map(f'{ELSEWHERE}propensity = "uniform"\narms = "offered"'))
     event = {"kind": "view", "page": "1", "banner": "a", "offered": offered, "id": "e"}
     with pytest.raises(BadEvent, match="offered: "):
-        mapper.mapped(event, "")
+        mapper.map_event(event, "")
 
 
 @pytest.mark.parametrize("name", ["e.jsonl", "e.csv"])
@@ -833,9 +833,9 @@ def test_a_split_that_was_drawn_elsewhere_is_learned_and_its_best_arm_is_named(t
 
 
 def test_of_more_decisions_than_are_remembered_the_first_are_forgotten():
-    joining = Joining(1000.0, most=3)
+    joining = DecisionIndex(1000.0, max_decisions=3)
     for i in range(5):
-        joining.note(("u",), float(10 * i), str(i))
+        joining.add(("u",), float(10 * i), str(i))
     found = [joining.find(("u",), 10.0 * i + 5) for i in range(5)]
     assert found == [("", 0), ("", 0), ("2", 1), ("3", 1), ("4", 1)]
 
@@ -857,23 +857,23 @@ class Counted(float):
 
 
 def test_a_decision_is_remembered_without_a_look_at_each_of_its_user():
-    joining, count = Joining(1000.0, most=2000), 6000
+    joining, count = DecisionIndex(1000.0, max_decisions=2000), 6000
     Counted.compared = 0
     for i in range(count):
-        joining.note(("u",), Counted(count - i), str(i))
+        joining.add(("u",), Counted(count - i), str(i))
     assert Counted.compared < 60 * count
 
 
 def test_one_user_with_many_decisions_pushes_no_other_out():
-    joining = Joining(1e9, most=MOST_EACH + 10)
-    joining.note(("other",), 5.0, "kept")
-    for i in range(MOST_EACH + 100):
-        joining.note(("u",), float(i), str(i))
+    joining = DecisionIndex(1e9, max_decisions=MAX_DECISIONS_EACH + 10)
+    joining.add(("other",), 5.0, "kept")
+    for i in range(MAX_DECISIONS_EACH + 100):
+        joining.add(("u",), float(i), str(i))
     assert joining.find(("other",), 5.0) == ("kept", 1)
     assert joining.find(("u",), 99.0) == ("", 0)
     assert joining.find(("u",), 100.0) == ("100", 1)
     # One that is earlier than all that are remembered is none of them.
-    joining.note(("u",), 50.0, "late")
+    joining.add(("u",), 50.0, "late")
     assert joining.find(("u",), 60.0) == ("", 0)
 
 
@@ -925,7 +925,7 @@ def test_of_more_feeds_than_are_kept_the_silent_ones_are_forgotten():
     for i in range(MOST + 1):
         feeds.report(f"feed {i}", FeedReport(read=i))
     feeds.report("feed 1", FeedReport(read=7))
-    names = {feed.name for feed in feeds.now()}
+    names = {feed.name for feed in feeds.list_feeds()}
     assert len(names) == MOST
     assert "feed 0" not in names
 

@@ -23,7 +23,7 @@ kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
 from tacit.feed.kafka import Topic  # noqa: E402
-from tacit.feed.kafka_topics import address_of, properties_of  # noqa: E402
+from tacit.feed.kafka_topics import parse_address, read_properties  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -188,24 +188,24 @@ def test_addresses_and_properties_that_are_wrong_are_refused_and_secrets_never_s
         "kafka://a/t/u",
     ):
         with pytest.raises(InvalidValue, match="give kafka://HOST:PORT/TOPIC"):
-            address_of(url)
+            parse_address(url)
     with pytest.raises(InvalidValue) as raised:
-        address_of("kafka://me:hidden@a:1/t")
+        parse_address("kafka://me:hidden@a:1/t")
     assert "hidden" not in str(raised.value)
     path = tmp_path / "client.properties"
     path.write_text("# of the shop\nsasl.mechanism = PLAIN\nsasl.password=hidden=1\n")
     environment = {"TACIT_KAFKA_SASL_USERNAME": "me", "TACIT_CACHE_DIR": "x"}
-    assert properties_of(path, environment) == {
+    assert read_properties(path, environment) == {
         "sasl.mechanism": "PLAIN",
         "sasl.password": "hidden=1",
         "sasl.username": "me",
     }
     path.write_text("hidden\n")
     with pytest.raises(ConfigError) as raised:
-        properties_of(path, {})
+        read_properties(path, {})
     assert "line 1 is not of the form" in str(raised.value)
     assert "hidden" not in str(raised.value)
-    address = address_of(f"kafka://{cluster}/none")
+    address = parse_address(f"kafka://{cluster}/none")
     for wrong in (
         {"group.id": "x"},
         {"none.such": "hidden"},
@@ -220,6 +220,6 @@ def test_a_topic_that_does_not_answer_is_an_error(cluster, tmp_path, monkeypatch
     (tmp_path / "feed.toml").write_text(MAP)
     monkeypatch.setattr("tacit.feed.kafka.PATIENCE", 0.5)
     with pytest.raises(LogError, match="cannot be read"):
-        Topic(address_of("kafka://127.0.0.1:1/t"), {})
+        Topic(parse_address("kafka://127.0.0.1:1/t"), {})
     came, _ = fed("http://127.0.0.1:1", cluster, "t", "--format", "csv", folder=tmp_path)
     assert (came.returncode, "a topic has JSON" in came.stderr) == (2, True)

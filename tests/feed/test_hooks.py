@@ -16,7 +16,7 @@ from harness import configured
 from tacit.client import Client
 from tacit.errors import ConfigError
 from tacit.feed.event_map import example_map
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import ANYBODY, new_key
 from tacit.service.http.feeds import Feeds, Hooks
 from tests.feed.test_feed import decided, events_of
@@ -67,7 +67,7 @@ def served(folder, map=MAP, secret=False, **values):
             return answer.read().decode()
 
     push.get = get
-    with running(config) as url, Client(url, key=keys["deciding"][0]) as client:
+    with run_in_thread(config) as url, Client(url, key=keys["deciding"][0]) as client:
         yield push, client
 
 
@@ -153,7 +153,9 @@ arm = "at"
 
     async def pushed():
         hooks = Hooks(Idle(config), Feeds())
-        taking = asyncio.ensure_future(hooks.take("shop", msgspec.json.encode([event] * count), {}, ANYBODY))
+        taking = asyncio.ensure_future(
+            hooks.record_body("shop", msgspec.json.encode([event] * count), {}, ANYBODY)
+        )
         await others(taking)
         return taking.result()
 
@@ -229,7 +231,7 @@ def test_a_key_feeds_the_placements_that_it_reaches(tmp_path):
     (tmp_path / "feed.toml").write_text(text)
     feeds = {"shop": {"map": str(tmp_path / "feed.toml")}}
     config = configured(tmp_path / "t.db", placements=places, feeds=feeds, keys={"own": own})
-    with running(config) as url:
+    with run_in_thread(config) as url:
         events = [
             {"place": place, "decision": "x", "clicked": 1, "id": place} for place in ("home", "shop-1", "?")
         ]

@@ -8,10 +8,10 @@ import pytest
 
 from tacit.client import Client
 from tacit.errors import ConfigError, InvalidValue
-from tacit.feed.event_map import map_of
-from tacit.feed.history_start import start
+from tacit.feed.event_map import parse_map
+from tacit.feed.history_start import write_start
 from tacit.logs import read_log
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tests.cli.test_cli import tacit
 
@@ -53,7 +53,9 @@ def made(folder, found, text=MAP, *, policy="auto", most=0.05):
     """Make a start of events."""
     source = folder / "events.jsonl"
     source.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in found))
-    return start(map_of(text), str(source), None, policy=policy, folder=folder / "past", most=most)
+    return write_start(
+        parse_map(text), str(source), None, policy=policy, folder=folder / "past", max_rejected_share=most
+    )
 
 
 def test_a_past_becomes_a_log_a_configuration_that_can_be_served_and_a_report(tmp_path):
@@ -79,7 +81,7 @@ def test_a_past_becomes_a_log_a_configuration_that_can_be_served_and_a_report(tm
     )
     # A prior counts for a hundred impressions at most, however long the past is.
     assert all(sum(prior) == pytest.approx(100) for prior in facts.priors().values())
-    with running(config) as url, Client(url) as client:
+    with run_in_thread(config) as url, Client(url) as client:
         assert client.decide("home", "p0").arm in CHANCE
     page = (folder / "report.html").read_text()
     assert "more than chance explains" in page

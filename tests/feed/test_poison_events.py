@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.client import Client
-from tacit.feed.event_map import map_of
-from tacit.feed.mapping import BadEvent, Mapped, Mapper
-from tacit.service.app.server import running
+from tacit.feed.event_map import parse_map
+from tacit.feed.mapping import BadEvent, MappedEvent, Mapper
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import ANYBODY, new_key
 from tacit.service.http.feeds import Feeds, Hooks
 from tests.feed.test_feed import decided, fed, served_home, written
@@ -106,14 +106,14 @@ def read(mapper, event):
 
 @given(st.sampled_from(list(MAPS)), st.dictionaries(st.sampled_from(list(EVENT)), values, max_size=4))
 def test_an_event_that_holds_anything_is_feedback_or_has_a_reason(name, changes):
-    came = read(Mapper(map_of(MAPS[name])), EVENT | changes)
+    came = read(Mapper(parse_map(MAPS[name])), EVENT | changes)
     # What is sent, and what is said, can be written.
-    msgspec.json.encode(came.message if isinstance(came, Mapped) else came, enc_hook=str)
+    msgspec.json.encode(came.message if isinstance(came, MappedEvent) else came, enc_hook=str)
 
 
 @pytest.mark.parametrize("name", MAPS)
 def test_each_value_in_each_field_is_feedback_or_has_a_reason(name):
-    mapper = Mapper(map_of(MAPS[name]))
+    mapper = Mapper(parse_map(MAPS[name]))
     for field in EVENT:
         for kind in ("view", "click", "buy", "seen"):
             for value in [*JSON, *FOREIGN, 10**5000]:
@@ -126,7 +126,7 @@ def test_each_value_in_each_field_is_feedback_or_has_a_reason(name):
 )
 def test_what_names_not_one_arm_is_rejected_with_the_field_and_the_value(value, said):
     with pytest.raises(BadEvent) as error:
-        Mapper(map_of(SHOWN)).read(EVENT | {"item": value})
+        Mapper(parse_map(SHOWN)).read(EVENT | {"item": value})
     assert error.value.detail.startswith(said)
 
 
@@ -153,12 +153,12 @@ async def pushed(tmp_path, name):
     async with served(tmp_path / "t.db", config, clock=lambda: time.time_ns() // 1000) as engine:
         hooks = Hooks(engine, Feeds())
         body = msgspec.json.encode([EVENT | {"id": "v", "decision": "first"}, *poisoned()])
-        taken = await hooks.take("shop", body, {}, ANYBODY)
+        taken = await hooks.record_body("shop", body, {}, ANYBODY)
         assert taken.read == 1 + sum(1 for _ in poisoned())
         assert "unreadable" not in taken.rejected, taken.first
         if "view" in MAPS[name]:
             event = EVENT | {"type": "click", "decision": "first", "id": "last"}
-            last = await hooks.take("shop", msgspec.json.encode(event), {}, ANYBODY)
+            last = await hooks.record_body("shop", msgspec.json.encode(event), {}, ANYBODY)
             assert last.sent == {"learned": 1}
 
 
@@ -184,7 +184,7 @@ def test_a_placement_that_the_key_does_not_reach_ends_no_feed_whose_events_name_
     table = {"sha256": sha, "scopes": ["feedback", "decide"], "placements": ["home"]}
     plain = {"arms": ["a", "b"], "attribution_window": 36_000}
     config = configured(tmp_path / "t.db", placements={"home": plain, "shelf": SHELF}, keys={"one": table})
-    with running(config) as url, Client(url, key=key) as client:
+    with run_in_thread(config) as url, Client(url, key=key) as client:
         ids = decided(client, 2)
         events = [
             {"place": place, "decision": id, "clicked": 1}

@@ -19,7 +19,7 @@ from generate.run import commands, execute
 from generate.run import run as run_page
 from harness import PATIENCE
 
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 
@@ -67,7 +67,7 @@ def test_the_service_of_the_readme_answers_curl_as_it_shows(tmp_path):
     overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
     config, named = load_config(tmp_path / "tacit.toml", overrides), "018bcfe5-…"
     arms = tomllib.loads(configuration)["placements"]["search"]["arms"]
-    with running(config) as address:
+    with run_in_thread(config) as address:
         for command, shown in curls:
             command = command.replace("018bcfe5-…", named).replace("localhost:8787", address)
             answer, shown = json.loads(run([*shlex.split(command), "--silent"], tmp_path)), json.loads(shown)

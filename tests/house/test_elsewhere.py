@@ -12,7 +12,7 @@ from conftest import ROOT
 from generate.run import execute
 from harness import PATIENCE
 
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 PAGES = ROOT / "docs" / "elsewhere"
@@ -38,7 +38,7 @@ def test_what_asks_a_service_runs_and_prints_what_it_shows(name, tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text(blocks(name, "toml")[0])
     overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
-    with running(load_config(path, overrides)) as address:
+    with run_in_thread(load_config(path, overrides)) as address:
         printed = execute(ours.replace("http://127.0.0.1:8787", address), {}, "page")
     assert printed == "".join(blocks(name, "text"))
 
@@ -72,6 +72,6 @@ def test_the_call_of_a_model_is_one_of_the_client(tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text(text)
     overrides = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
-    with running(load_config(path, overrides)) as address:
+    with run_in_thread(load_config(path, overrides)) as address:
         told = execute(code.replace("http://127.0.0.1:8787", address) + "print(recorded.outcome)", {}, "page")
     assert told == "learned\n"

@@ -296,13 +296,13 @@ def test_ties_and_no_clicks_are_explicit():
     assert (none.outcome, none.clicks) == (0.5, 0)
     assert (both.outcome, both.clicks) == (0.5, 2)
     rng = np.random.default_rng(2)
-    settled = [none.settled(rng) for _ in range(1000)]
+    settled = [none.draw_outcome(rng) for _ in range(1000)]
     assert set(settled) == {0.0, 1.0}
     assert abs(sum(settled) - 500) < 5 * math.sqrt(250)  # 6e-7
-    assert none.settled(rng, ties="keep") == 0.5
-    assert none.settled(rng, ties="again") is None
+    assert none.draw_outcome(rng, ties="keep") == 0.5
+    assert none.draw_outcome(rng, ties="again") is None
     with pytest.raises(InvalidValue, match="ties"):
-        none.settled(rng, ties="left")
+        none.draw_outcome(rng, ties="left")
 
 
 # What is remembered -------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from scipy import stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.errors import InvalidValue
 from tacit.evaluate import IPS, Table, off_policy
-from tacit.learning.merging import added
+from tacit.learning.merging import merge_states
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, registry
-from tacit.policies.spec import goes_on, policy_from_stored
+from tacit.policies.spec import is_compatible, policy_from_stored
 
 pytestmark = pytest.mark.interpreted
 
@@ -27,7 +27,7 @@ ARMS = 3
 # One Gibbs sweep in place of ten: these tests run plain Python.
 UNKNOWN = [
     replace(policy, sweeps=1) if isinstance(policy, tacit.policies.PolyaGammaTS) else policy
-    for policy in (kind.example(ARMS, 2) for kind in shipped(registry, "policies"))
+    for policy in (kind.example(ARMS, 2) for kind in list_parts(registry, "policies"))
     if policy.shows != "slate" and not policy.knows_propensity
 ]
 FEATURES = np.array([[0.3, -1.0], [1.0, 0.2], [-0.4, 0.9]])
@@ -224,15 +224,15 @@ def test_a_snapshot_of_version_0_1_goes_on_without_candidates(floor, tmp_path):
     assert again.state.mean.tobytes() == learner.state.mean.tobytes()[: again.state.mean.nbytes]
     decision = again.choose("query", **OFFER)
     assert (decision.arm, decision.propensity) == (learner.choose("query", **OFFER).arm, None)
-    assert goes_on(floor, before)
-    assert not goes_on(before, floor)
+    assert is_compatible(floor, before)
+    assert not is_compatible(before, floor)
 
 
 def test_merged_learners_keep_their_own_past(floor):
     base, one, two = (taught(floor, rounds, seed) for rounds, seed in ((2, 1), (5, 1), (7, 1)))
-    merged = added(base, [one, two])
+    merged = merge_states(base, [one, two])
     assert merged.past.code.tolist() == base.past.code.tolist()
-    alone = added(base.policy, [one.policy, two.policy])
+    alone = merge_states(base.policy, [one.policy, two.policy])
     assert merged.policy.mean.tobytes() == alone.mean.tobytes()
 
 

@@ -187,7 +187,7 @@ def test_it_holds_what_a_dict_would(changes):
             catalogue.remove(there)
             for id in there:
                 del known[id]
-        copies.append((catalogue.copied(), dict(known)))
+        copies.append((catalogue.copy(), dict(known)))
     for found, expected in [(catalogue, known), *copies, (copy.deepcopy(catalogue), known)]:
         assert found.ids() == list(expected)
         for segment in ("x", "y"):

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import InvalidValue, UnknownName
-from tacit.policies.context import MOST_COLUMNS, Encoder, columns_of, declared, schema_of
+from tacit.policies.context import MOST_COLUMNS, Encoder, infer_schema, list_columns, normalize_schema
 
 DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
-SCHEMA = declared("context", DECLARED)
+SCHEMA = normalize_schema("context", DECLARED)
 
 
 def test_columns_have_names_and_stand_in_the_order_of_the_fields():
-    assert columns_of(SCHEMA) == (
+    assert list_columns(SCHEMA) == (
         *("device=ios", "device=web", "device=other", "device missing"),
         *("age", "age missing"),
         *("new", "new missing"),
@@ -25,7 +25,7 @@ def test_columns_have_names_and_stand_in_the_order_of_the_fields():
 
 
 def test_each_field_becomes_the_columns_that_it_declares():
-    row = Encoder(SCHEMA).row({"device": "web", "age": 31, "new": True, "country": "de"})
+    row = Encoder(SCHEMA).encode_row({"device": "web", "age": 31, "new": True, "country": "de"})
     assert row[:8].tolist() == [0, 1, 0, 0, 31, 0, 1, 0]
     assert sorted(map(abs, row[8:12])) == [0, 0, 0, 1]
     assert row[12] == 0
@@ -34,16 +34,16 @@ def test_each_field_becomes_the_columns_that_it_declares():
 @pytest.mark.parametrize("absent", [None, math.nan, np.float32("nan").item()])
 def test_what_is_missing_has_a_column_of_its_own(absent):
     encoder = Encoder(SCHEMA)
-    nothing = encoder.row({})
+    nothing = encoder.encode_row({})
     assert nothing.tolist() == [0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 1]
-    assert encoder.row(dict.fromkeys(DECLARED, absent)).tolist() == nothing.tolist()
+    assert encoder.encode_row(dict.fromkeys(DECLARED, absent)).tolist() == nothing.tolist()
 
 
 def test_a_value_that_was_not_declared_is_another_one_and_counted():
     encoder = Encoder(SCHEMA)
-    assert encoder.row({"device": "tv"})[:4].tolist() == [0, 0, 1, 0]
-    assert encoder.row({"device": "other"})[:4].tolist() == [0, 0, 1, 0]
-    assert encoder.others == {"device": 2}
+    assert encoder.encode_row({"device": "tv"})[:4].tolist() == [0, 0, 1, 0]
+    assert encoder.encode_row({"device": "other"})[:4].tolist() == [0, 0, 1, 0]
+    assert encoder.undeclared_counts == {"device": 2}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_value_that_was_not_declared_is_another_one_and_counted():
 )
 def test_what_does_not_fit_is_refused_by_its_name(given, message):
     with pytest.raises(InvalidValue, match=message):
-        Encoder(SCHEMA).row(given)
+        Encoder(SCHEMA).encode_row(given)
 
 
 @pytest.mark.parametrize(
@@ -82,33 +82,33 @@ def test_what_does_not_fit_is_refused_by_its_name(given, message):
 )
 def test_a_schema_that_cannot_be_is_refused(schema, message):
     with pytest.raises(InvalidValue, match=message):
-        declared("context", schema)
+        normalize_schema("context", schema)
 
 
 def test_a_canonical_schema_is_its_own_canonical_form_also_after_json():
-    assert declared("context", SCHEMA) == SCHEMA
-    assert declared("context", [[name, holds] for name, holds in SCHEMA]) == SCHEMA
+    assert normalize_schema("context", SCHEMA) == SCHEMA
+    assert normalize_schema("context", [[name, holds] for name, holds in SCHEMA]) == SCHEMA
 
 
 def test_rows_and_columns_say_the_same():
     people = [{"device": "ios", "age": 30}, {"device": "tv", "age": None}]
     columns = {"device": ["ios", "tv"], "age": [30, None]}
-    rows = Encoder(SCHEMA).rows(people, "context")
-    assert rows.tolist() == Encoder(SCHEMA).rows(columns, "context").tolist()
-    assert rows.shape == (2, len(columns_of(SCHEMA)))
+    rows = Encoder(SCHEMA).encode_rows(people, "context")
+    assert rows.tolist() == Encoder(SCHEMA).encode_rows(columns, "context").tolist()
+    assert rows.shape == (2, len(list_columns(SCHEMA)))
     with pytest.raises(InvalidValue, match=r"context\[1\]\.age"):
-        Encoder(SCHEMA).rows([{}, {"age": "x"}], "context")
+        Encoder(SCHEMA).encode_rows([{}, {"age": "x"}], "context")
 
 
 def test_hashed_values_have_fixed_columns():
     """Worked out by hand from blake2b: what was learned must find its columns again."""
-    row = Encoder(declared("context", {"country": "category(4)"})).row({"country": "de"})
+    row = Encoder(normalize_schema("context", {"country": "category(4)"})).encode_row({"country": "de"})
     assert row.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=5)))
 def test_any_text_fits_a_category(values):
-    row = Encoder(declared("context", {"a": "category", "b": "category(3)"})).row(values)
+    row = Encoder(normalize_schema("context", {"a": "category", "b": "category(3)"})).encode_row(values)
     assert np.abs(row).sum() == 2
 
 
@@ -144,14 +144,14 @@ def test_a_schema_is_learned_from_rows_in_whatever_form_they_are():
     }  # fmt: skip
     columns = {name: [row.get(name) for row in ROWS] for name in ROWS[0]}
     for rows in (ROWS, columns, pandas.DataFrame(ROWS)):
-        assert schema_of(rows) == expected
+        assert infer_schema(rows) == expected
 
 
 def test_only_the_first_rows_are_looked_at():
     rows = [*ROWS, {"device": "tv", "age": "old"}]
-    assert schema_of(rows, first=60) == schema_of(ROWS)
+    assert infer_schema(rows, first=60) == infer_schema(ROWS)
     with pytest.raises(InvalidValue, match=r"^context.age"):
-        schema_of(rows)
+        infer_schema(rows)
 
 
 def test_a_policy_takes_rows_for_a_schema_and_keeps_what_they_said(tmp_path):
@@ -177,7 +177,7 @@ def test_a_policy_takes_rows_for_a_schema_and_keeps_what_they_said(tmp_path):
 )
 def test_rows_that_say_no_schema_are_refused_by_field(rows, field):
     with pytest.raises(InvalidValue) as caught:
-        schema_of(rows)
+        infer_schema(rows)
     assert caught.value.field == field
 
 

@@ -11,7 +11,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import OPEN_UNIT
 from tacit.learning import delayed_feedback as late
-from tacit.learning.delayed_feedback import EDGES, RELEASED, Delays, OpenAnswers, Queue
+from tacit.learning.delayed_feedback import EDGES, RELEASED, Delays, OpenFeedback, Queue
 
 WINDOW = 2048
 """Its edges are the powers of two."""
@@ -23,8 +23,8 @@ class Feed:
 
     def __init__(self, window=WINDOW, arms=2, room=64):
         self.state = POLICY.init(1)
-        self.delays, self.queue = Delays.within(window, arms), Queue.empty(room)
-        self.answers, self.count = OpenAnswers.empty(room), 0
+        self.delays, self.queue = Delays.create(window, arms), Queue.empty(room)
+        self.answers, self.count = OpenFeedback.empty(room), 0
 
     def decide(self, time, arm=0, lane=0):
         entry, self.count = self.count, self.count + 1
@@ -33,7 +33,7 @@ class Feed:
         return entry
 
     def answer(self, entry, delay, reward=1.0, final=True):
-        late.note_answer(POLICY.params, self.state, self.answers, entry, delay, reward, final)
+        late.record_feedback(POLICY.params, self.state, self.answers, entry, delay, reward, final)
 
     def grow(self, time):
         late.pass_edges(POLICY.params, self.state, self.delays, self.queue, self.answers, time)
@@ -64,9 +64,9 @@ def counted(delays_of_arms, window=WINDOW):
 
 
 def test_edges_are_octaves_and_end_with_the_window():
-    assert Delays.within(WINDOW, 1).edges.tolist() == [2**b for b in range(12)]
-    assert Delays.within(10, 1).edges.tolist() == [1] * 9 + [2, 5, 10]
-    assert Delays.within(1, 1).edges.tolist() == [1] * 12
+    assert Delays.create(WINDOW, 1).edges.tolist() == [2**b for b in range(12)]
+    assert Delays.create(10, 1).edges.tolist() == [1] * 9 + [2, 5, 10]
+    assert Delays.create(1, 1).edges.tolist() == [1] * 12
 
 
 def test_the_curve_is_the_reverse_product_limit():
@@ -151,7 +151,7 @@ def test_clicks_that_all_take_as_long_come_before_they_are_learned(delay):
 
 
 def test_within_a_bin_delays_are_about_their_mean():
-    quantile = late.quantile_in_bin
+    quantile = late.compute_quantile_in_bin
     assert quantile(8.0, 16.0, 12.0, 0.5) == 12.0
     assert quantile(8.0, 16.0, 12.0, 0.75) == 14.0
     assert quantile(8.0, 16.0, 14.0, 0.5) == 14.0, "uniform from 12 to 16"
@@ -173,11 +173,11 @@ def test_the_age_is_the_window_below_ten_clicks():
 def test_in_the_first_window_only_a_third_of_the_time_so_far_is_trusted():
     delays = counted([[60] * 20])
     assert delays.age[0] == 64  # 56 + .95·8 = 63.6
-    assert late.learning_age(delays, 191) == WINDOW
-    assert late.learning_age(delays, 192) == 64
+    assert late.compute_learning_age(delays, 191) == WINDOW
+    assert late.compute_learning_age(delays, 192) == 64
     delays.age[0] = 1500
-    assert late.learning_age(delays, WINDOW - 1) == WINDOW
-    assert late.learning_age(delays, WINDOW) == 1500
+    assert late.compute_learning_age(delays, WINDOW - 1) == WINDOW
+    assert late.compute_learning_age(delays, WINDOW) == 1500
 
 
 def test_it_is_estimated_again_after_a_twentieth_more():
@@ -229,7 +229,7 @@ def test_what_is_open_counts_as_far_as_clicks_would_have_come():
 
 def test_what_shows_no_single_arm_counts_whole():
     delays = counted([[1, 1, 700, 1500]])
-    assert late.share_in_bin(delays, -1, 0) == OPEN_UNIT > late.share_in_bin(delays, 0, 0)
+    assert late.compute_share_in_bin(delays, -1, 0) == OPEN_UNIT > late.compute_share_in_bin(delays, 0, 0)
 
 
 def test_what_was_open_before_delays_were_known_follows_the_curve_as_well():
@@ -248,7 +248,7 @@ def test_a_queue_makes_room_and_forgets_what_all_cursors_have_passed():
         feed.decide(time)
     feed.release(2 * WINDOW, WINDOW)
     feed.grow(WINDOW + 1)  # the windows of two have closed
-    queue = late.make_room(feed.queue, 10)
+    queue = late.enlarge_queue(feed.queue, 10)
     assert queue.size[0] == 2
     assert queue.start[:2].tolist() == [2, 3]
     assert queue.cursor[EDGES - 1] == 0

@@ -31,7 +31,7 @@ def learner():
 def test_the_columns_of_a_field_are_added_up(learner):
     found = learner.explain({"device": "ios", "age": 70})
     assert found.fields == ("device",) * 4 + ("age",) * 2
-    by_field = found.added_by_field
+    by_field = found.contributions_by_field
     np.testing.assert_allclose(by_field["device"], found.added[:, :4].sum(axis=1))
     np.testing.assert_allclose(by_field["age"], found.added[:, 4:].sum(axis=1))
     assert by_field["age"][1] > 1 > abs(by_field["device"][1])
@@ -100,7 +100,7 @@ def arrays_of(state):
 
 
 def test_keys_that_take_much_are_warned_of_before_they_do(monkeypatch):
-    monkeypatch.setattr(lanes, "MUCH", 2**16)
+    monkeypatch.setattr(lanes, "WARNING_BYTES", 2**16)
     policy = tacit.ContextMixture(3, 8, per_key=True)
     with pytest.warns(AssumptionWarning, match=f"room is made for 64 of {policy.key_bytes:,} bytes each"):
         tacit.Learner(policy, seed=1).choose_many(["a"], [[0.0] * 8])

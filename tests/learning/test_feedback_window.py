@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import AssumptionWarning, InvalidValue, SnapshotError, UnknownName
-from tacit.learning.learner import snapshot_of
-from tacit.learning.snapshot import pieces
+from tacit.learning.learner import make_snapshot
+from tacit.learning.snapshot import iter_pieces
 
 ARMS = ["film", "holiday", "shop"]
 RATES = [0.3, 0.5, 0.1]
@@ -25,7 +25,7 @@ def named(seed=1):
 
 
 def stored(learner):
-    return b"".join(pieces(snapshot_of(learner)))
+    return b"".join(iter_pieces(make_snapshot(learner)))
 
 
 def earned(learner, seconds, seed, rounds, clicks_only=True):
@@ -56,7 +56,7 @@ def test_clicks_alone_earn_what_clicks_and_zeros_do(seconds):
 def test_decisions_are_learned_once_and_in_their_order():
     plain, window = named(), tacit.FeedbackWindow(named(), seconds=10)
     made = [window.choose("home", time=float(second)) for second in range(5)]
-    plain.recall(made)
+    plain.observe_decisions(made)
     assert window.feedback(made[3], time=4.5) == "pending"
     assert window.feedback(made[1].id, time=5.0) == "pending"
     assert window.feedback(made[1], 0.0, time=5.5) == "repeated"

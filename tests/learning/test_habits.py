@@ -20,7 +20,7 @@ from tacit.core.text import html_table
 from tacit.errors import InvalidValue, MissingPackage, SnapshotError, UnknownName
 from tacit.evaluate.duels import preferences
 from tacit.evaluate.interleaved import InterleavedReport, Search
-from tacit.evaluate.interleaved.report import Fold
+from tacit.evaluate.interleaved.report import SearchAccumulator
 from tacit.interleaving import Action, CreditRule, Interleaved
 from tacit.policies.base import registry
 
@@ -250,7 +250,7 @@ def test_who_has_one_problem_needs_no_key():
 def results():
     policies = [tacit.UniformRandom(3), tacit.UCB1(3)]
     result = tacit.simulate(policies, tacit.BernoulliArms([0.1, 0.2, 0.3]), 200, runs=2, seed=1)
-    log = tacit.environments.simulated_log(tacit.UniformRandom(3), tacit.BernoulliArms([0.1, 0.2, 0.3]), 200)
+    log = tacit.environments.simulate_log(tacit.UniformRandom(3), tacit.BernoulliArms([0.1, 0.2, 0.3]), 200)
     target = tacit.EpsilonGreedy(["0", "1", "2"])
     yield result
     yield tacit.replay(tacit.UCB1(["0", "1", "2"]), log, passes=2)
@@ -262,12 +262,12 @@ def results():
 
 def folded():
     """Return what 40 searches of two markets say of two rankers."""
-    fold = Fold(CreditRule(), ("market",))
+    fold = SearchAccumulator(CreditRule(), ("market",))
     for number in range(40):
         shown = Interleaved((0, 1), 2, "TeamDraft", {"teams": [number % 2, 1 - number % 2]})
         market = {"market": "us" if number % 3 else "de"}
         fold.add(Search(str(number), str(number), market, ("new", "old"), shown, [Action(number % 2)]))
-    return fold.found(("new", "old"))
+    return fold.compute_sums(("new", "old"))
 
 
 def test_results_are_tables_for_notebooks_and_papers():

@@ -104,7 +104,7 @@ def test_a_string_is_no_list_of_keys_or_arms():
         ("arms", lambda: learner.choose_many(["one", "two"], arms="ab")),
         ("arms", lambda: learner.choose_many(["one"], arms=["ab"])),
         ("arms", lambda: learner.probabilities("key", arms="ab")),
-        ("arms", lambda: learner.offer.slots_of("ab")),
+        ("arms", lambda: learner.offer.find_arm_indices("ab")),
         ("arms", lambda: featured.choose("key", arms="ab", relevance=features)),
         ("arms", lambda: tacit.UCB1("ab")),
     ):

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.core.arrays import leaves, rebuilt
-from tacit.core.dispatch import shipped
+from tacit.core.arrays import leaves, rebuild_state
+from tacit.core.dispatch import list_parts
 from tacit.core.state_ranges import read_ranges
 from tacit.errors import SnapshotError
-from tacit.learning.learner import restored, snapshot_of
-from tacit.learning.snapshot import from_bytes, pieces
+from tacit.learning.learner import make_snapshot, restore_learner
+from tacit.learning.snapshot import from_bytes, iter_pieces
 from tacit.policies.base import registry
 
 pytestmark = pytest.mark.interpreted  # an index out of bounds is an error then, and damage otherwise
 
 ARMS = 3
-KINDS = shipped(registry, "policies")
+KINDS = list_parts(registry, "policies")
 POLICIES = {kind.__name__: kind.example(ARMS, 2) for kind in KINDS} | {
     f"{kind.__name__} per key": replace(kind.example(ARMS, 2), per_key=True)
     for kind in KINDS
@@ -56,14 +56,14 @@ def snapshots():
         if name not in made:
             learner = tacit.Learner(POLICIES[name], seed=1)
             play(learner, 20, seed=1)
-            made[name] = snapshot_of(learner).copied()
+            made[name] = make_snapshot(learner).copy()
         return made[name]
 
     return snapshot
 
 
 def content_of(snapshot):
-    return b"".join(pieces(snapshot))
+    return b"".join(iter_pieces(snapshot))
 
 
 def with_value(array, index, value):
@@ -91,10 +91,10 @@ def test_a_learner_with_a_changed_number_is_refused_or_harmless(snapshots, name,
     field = data.draw(st.sampled_from(sorted(field for field, array in arrays.items() if array.size)))
     places = st.one_of(st.integers(0, arrays[field].size - 1), st.just(slice(None)))
     changed = with_value(arrays[field], data.draw(places), data.draw(st.sampled_from(BAD)))
-    state = rebuilt(snapshot.state, iter((arrays | {field: changed}).values()))
+    state = rebuild_state(snapshot.state, iter((arrays | {field: changed}).values()))
     refusal = damage = None
     try:
-        play(from_bytes(content_of(snapshot._replace(state=state)), "x", restored), 4, seed=2)
+        play(from_bytes(content_of(snapshot._replace(state=state)), "x", restore_learner), 4, seed=2)
     except SnapshotError as error:
         refusal = str(error)
     except Exception as error:
@@ -118,7 +118,7 @@ def test_every_whole_number_of_a_state_declares_its_range(name):
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_learner_that_was_saved_is_loaded(snapshots, name):
     content = content_of(snapshots(name))
-    assert content_of(snapshot_of(from_bytes(content, "x", restored))) == content
+    assert content_of(make_snapshot(from_bytes(content, "x", restore_learner))) == content
 
 
 @pytest.mark.parametrize("value", [np.nan, 1e308, -1e6])
@@ -127,7 +127,7 @@ def test_the_error_names_the_array_and_its_value(snapshots, value):
     tally = snapshot.state.tally._replace(rounds=np.array([value]))
     content = content_of(snapshot._replace(state=snapshot.state._replace(tally=tally)))
     with pytest.raises(SnapshotError, match=r"x: damaged: tally\.rounds holds .*, not in \[0, 9\.00"):
-        from_bytes(content, "x", restored)
+        from_bytes(content, "x", restore_learner)
 
 
 def repacked(snapshot, changes=None, **options):
@@ -147,7 +147,7 @@ def peak_of_refusal(content, match):
     tracemalloc.start()
     try:
         with pytest.raises(SnapshotError, match=match):
-            from_bytes(content, "x", restored)
+            from_bytes(content, "x", restore_learner)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -156,7 +156,7 @@ def peak_of_refusal(content, match):
 def test_a_compressed_learner_is_refused_before_it_inflates():
     learner = tacit.Learner(tacit.UCB1(10), seed=1)
     learner.choose_many([f"key {i}" for i in range(20_000)])
-    content = repacked(snapshot_of(learner), compression=zipfile.ZIP_DEFLATED)
+    content = repacked(make_snapshot(learner), compression=zipfile.ZIP_DEFLATED)
     assert peak_of_refusal(content, "x: damaged: a part of it is compressed") < 2 * len(content)
 
 

@@ -262,7 +262,7 @@ def test_what_was_learned_is_a_fold_of_what_happened(policy, steps, tmp_path):
         decision = take_step(live, what, number, waiting)
         take_step(stopped, what, number, after_stops)
         if decision is not None:
-            fold.recall([decision])
+            fold.observe_decisions([decision])
             logged.append(decision)
         else:
             take_step(fold, what, number, logged)
@@ -280,11 +280,11 @@ def test_an_arm_that_came_later_is_one_that_was_never_on_offer_before(policy, st
     for what, number in steps:
         decision = take_step(live, what, number, waiting)
         if decision is not None:
-            whole.recall([decision])
+            whole.observe_decisions([decision])
             logged.append(decision)
         elif what == "learn" and logged:
             whole.learn(logged.pop(number % len(logged)), reward_for(live, number))
-    mine, its = (learner.lanes.used() for learner in (live, whole))
+    mine, its = (learner.lanes.view_all() for learner in (live, whole))
     for (name, array), (_, larger) in zip(leaves(mine), leaves(its), strict=True):
         corner = larger[tuple(map(slice, array.shape))]
         np.testing.assert_array_equal(array, corner, err_msg=name)

@@ -15,18 +15,18 @@ import tacit
 from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.errors import InvalidValue
 from tacit.learning.merging import (
-    Natural,
+    NaturalParameters,
+    add_deltas,
     add_shared,
-    added,
-    delta,
-    gaussian,
-    joined,
-    natural,
-    plus,
-    shared_sums,
+    compute_delta,
+    join_states,
+    merge_states,
+    read_shared_sums,
+    to_gaussian,
+    to_natural,
 )
 from tacit.policies.base import Counts, Impression, Outcome
-from tacit.policies.features.gaussian import Gaussian, commit, dot, project
+from tacit.policies.features.gaussian import Gaussian, apply_observation, dot, project
 
 seeds = st.integers(0, 2**32)
 
@@ -39,12 +39,12 @@ def posterior(rng, steps, base=None, dim=3, lanes=2):
         for _ in range(steps):
             x, y, v = rng.normal(size=dim), rng.normal(), np.zeros(dim)
             s = project(root[lane], x, v)
-            commit(mean[lane], root[lane], v, s, 1.0, (y - dot(mean[lane], x)) / (1.0 + s))
+            apply_observation(mean[lane], root[lane], v, s, 1.0, (y - dot(mean[lane], x)) / (1.0 + s))
     return Gaussian(mean, root, np.zeros_like(base.room))
 
 
 def the_same(first, second, tolerance=1e-9):
-    for a, b in zip(natural(first), natural(second), strict=True):
+    for a, b in zip(to_natural(first), to_natural(second), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
@@ -53,7 +53,7 @@ def the_same(first, second, tolerance=1e-9):
 def test_natural_parameters_and_roots_say_the_same(seed, steps):
     rng = np.random.default_rng(seed)
     state = posterior(rng, sum(steps))
-    again = gaussian(natural(state))
+    again = to_gaussian(to_natural(state))
     np.testing.assert_allclose(again.mean, state.mean, rtol=1e-9, atol=1e-9)
     for ours, theirs in zip(again.root, state.root, strict=True):
         np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, rtol=1e-9, atol=1e-9)
@@ -65,12 +65,12 @@ def test_adding_posteriors_is_associative_and_commutative_and_has_the_base_as_no
     rng = np.random.default_rng(seed)
     base = posterior(rng, before)
     a, b, c = (posterior(rng, count, base) for count in steps)
-    together = added(base, [a, b, c])
-    the_same(added(base, [added(base, [a, b]), c]), together)
-    the_same(added(base, [a, added(base, [b, c])]), together)
-    the_same(added(base, [c, a, b]), together)
-    the_same(added(base, [a, base, b, c, base]), together)
-    the_same(plus(base, [delta(a, base)]), a)
+    together = merge_states(base, [a, b, c])
+    the_same(merge_states(base, [merge_states(base, [a, b]), c]), together)
+    the_same(merge_states(base, [a, merge_states(base, [b, c])]), together)
+    the_same(merge_states(base, [c, a, b]), together)
+    the_same(merge_states(base, [a, base, b, c, base]), together)
+    the_same(add_deltas(base, [compute_delta(a, base)]), a)
 
 
 def test_linear_learners_merge_into_the_one_that_has_seen_everything():
@@ -83,32 +83,34 @@ def test_linear_learners_merge_into_the_one_that_has_seen_everything():
         for i in rows:
             v = np.zeros(3)
             s = project(root[0], x[i], v)
-            commit(mean[0], root[0], v, s, 1.0, (y[i] - dot(mean[0], x[i])) / (1.0 + s))
+            apply_observation(mean[0], root[0], v, s, 1.0, (y[i] - dot(mean[0], x[i])) / (1.0 + s))
         return Gaussian(mean, root, np.zeros_like(base.room))
 
     prior = Gaussian.prior(1, 3, 2.0)
     base = learned(prior, range(20))
-    merged = added(base, [learned(base, range(20 + i, 60, 4)) for i in range(4)])
+    merged = merge_states(base, [learned(base, range(20 + i, 60, 4)) for i in range(4)])
     the_same(merged, learned(prior, range(60)))
     # And it is what the formula says.
     precision = np.eye(3) / 2.0 + x.T @ x
-    np.testing.assert_allclose(natural(merged).precision[0], precision, rtol=1e-9)
+    np.testing.assert_allclose(to_natural(merged).precision[0], precision, rtol=1e-9)
     np.testing.assert_allclose(merged.mean[0], np.linalg.solve(precision, x.T @ y), rtol=1e-9)
 
 
 def test_posteriors_by_hand():
     # Prior 1, two shards with precisions 3 and 2 around 1 and −1: 3 + 2 − 1 around (3 − 2)/4.
     prior = Gaussian.prior(1, 1, 1.0)
-    shards = [gaussian(Natural(np.array([[[p]]]), np.array([[h]]))) for p, h in ((3, 3), (2, -2))]
-    merged = added(prior, shards)
-    assert natural(merged).precision.item() == pytest.approx(4.0)
+    shards = [
+        to_gaussian(NaturalParameters(np.array([[[p]]]), np.array([[h]]))) for p, h in ((3, 3), (2, -2))
+    ]
+    merged = merge_states(prior, shards)
+    assert to_natural(merged).precision.item() == pytest.approx(4.0)
     assert merged.mean.item() == pytest.approx(0.25)
 
 
 def test_a_delta_that_was_never_in_the_base_is_refused():
     prior, sure = Gaussian.prior(1, 2, 1.0), Gaussian.prior(1, 2, 0.1)
     with pytest.raises(InvalidValue, match="precision"):
-        added(sure, [prior, prior])
+        merge_states(sure, [prior, prior])
 
 
 @examples(25)
@@ -122,10 +124,10 @@ def test_counts_add(seed):
 
     base = counted(Counts.zeros(2, 3))
     a, b, c = (counted(base) for _ in range(3))
-    together = added(base, [a, b, c])
+    together = merge_states(base, [a, b, c])
     np.testing.assert_array_equal(together.plays, a.plays + b.plays + c.plays - 2 * base.plays)
-    for order in ([b, c, a], [added(base, [a, c]), b]):
-        for ours, theirs in zip(added(base, order), together, strict=True):
+    for order in ([b, c, a], [merge_states(base, [a, c]), b]):
+        for ours, theirs in zip(merge_states(base, order), together, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 
@@ -141,7 +143,7 @@ def test_policies_learn_apart_what_one_would_learn():
         return state
 
     apart = [learned(policy.init(1), rows[shard::3]) for shard in range(3)]
-    for ours, theirs in zip(added(policy.init(1), apart), learned(policy.init(1), rows), strict=True):
+    for ours, theirs in zip(merge_states(policy.init(1), apart), learned(policy.init(1), rows), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -167,10 +169,10 @@ def test_joins_are_associative_commutative_and_idempotent(classifier):
 
     for _ in range(5):
         a, b, c = (learned() for _ in range(3))
-        together = says(joined(classifier, [a, b, c]))
-        for order in ([c, a, b], [a, a, b, c, b], [joined(classifier, [b, c]), a, b]):
-            assert says(joined(classifier, order)) == together
-        assert says(joined(classifier, [a])) == says(joined(classifier, [a, a])) == says(a)
+        together = says(join_states(classifier, [a, b, c]))
+        for order in ([c, a, b], [a, a, b, c, b], [join_states(classifier, [b, c]), a, b]):
+            assert says(join_states(classifier, order)) == together
+        assert says(join_states(classifier, [a])) == says(join_states(classifier, [a, a])) == says(a)
         labels = reduce(np.logical_and, [says(a), says(b), says(c)])
         # What any of them takes for no event, the join does too.
         assert not (np.array(together) & ~labels).any()
@@ -179,14 +181,14 @@ def test_joins_are_associative_commutative_and_idempotent(classifier):
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: delta(np.zeros(2), np.zeros(2)),
-        lambda: delta(
+        lambda: compute_delta(np.zeros(2), np.zeros(2)),
+        lambda: compute_delta(
             tacit.policies.baselines.SlidingWindowUCB(arms=2).init(1),
             tacit.policies.baselines.SlidingWindowUCB(arms=2).init(1),
         ),
-        lambda: delta(Counts.zeros(1, 2), Gaussian.prior(1, 2, 1.0)),
-        lambda: delta(Counts.zeros(1, 2), Counts.zeros(1, 3)),
-        lambda: joined(CLASSIFIERS[0], []),
+        lambda: compute_delta(Counts.zeros(1, 2), Gaussian.prior(1, 2, 1.0)),
+        lambda: compute_delta(Counts.zeros(1, 2), Counts.zeros(1, 3)),
+        lambda: join_states(CLASSIFIERS[0], []),
     ],
 )
 def test_what_cannot_be_merged_is_refused(wrong):
@@ -209,12 +211,12 @@ def test_sums_of_all_keys_that_went_apart_are_those_of_one_fold(tmp_path):
 
     learn(base, "before", 20)
     base.save(tmp_path / "base")
-    begun = {name: sums.copy() for name, sums in shared_sums(base.policy, base.state).items()}
+    begun = {name: sums.copy() for name, sums in read_shared_sums(base.policy, base.state).items()}
     assert list(begun) == ["shared.plays", "shared.rewards"]
     for number in range(3):
         apart = tacit.Learner.load(tmp_path / "base")
         learn(apart, f"part {number}", 30)
-        sums = shared_sums(apart.policy, apart.state)
+        sums = read_shared_sums(apart.policy, apart.state)
         add_shared(base, {name: array - begun[name] for name, array in sums.items()})
     for mine, its in zip(base.state.shared, whole.state.shared, strict=True):
         assert mine.tolist() == its.tolist()
@@ -225,4 +227,4 @@ def test_sums_of_all_keys_that_went_apart_are_those_of_one_fold(tmp_path):
 def test_only_arrays_that_all_keys_share_are_named_as_sums(names, monkeypatch):
     monkeypatch.setattr(Pooled, "sums", names)
     with pytest.raises(TypeError, match=r"Pooled\.sums: '.*' is no array of float64 with one row"):
-        shared_sums(Pooled(2), Pooled(2).init(1))
+        read_shared_sums(Pooled(2), Pooled(2).init(1))

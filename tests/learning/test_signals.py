@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, SnapshotError
-from tacit.learning.signals import NAMES, REMEMBERED, Signals
+from tacit.learning.signals import NAMES, SESSION_PLACES, Signals
 
 FAST, SLOW = 60.0, 600.0
 SECOND = 1_000_000
@@ -69,7 +69,7 @@ def test_abandonment_is_the_share_without_a_click_held_at_the_past():
     signals = reader()
     at(signals, 0, 0)
     for second, clicked in ((10, True), (20, False), (50, False)):
-        signals.answered([0], [second * SECOND], [clicked])
+        signals.record_feedback([0], [second * SECOND], [clicked])
     fast, slow = (
         [sum(math.exp(-(80 - s) / scale) for s in seconds) for seconds in ((20, 50), (10, 20, 50))]
         for scale in (FAST, SLOW)
@@ -111,7 +111,7 @@ def test_a_reformulation_is_the_same_session_on_another_key_soon():
 def test_two_sessions_in_the_same_place_forget_each_other():
     signals = reader()
     at(signals, 0, 0, sessions=5)
-    at(signals, 1, 1, sessions=5 + REMEMBERED)
+    at(signals, 1, 1, sessions=5 + SESSION_PLACES)
     at(signals, 2, 2, sessions=5)
     assert signals.state.fast[:3, 4].tolist() == [0.0, 0.0, 0.0]
 
@@ -128,12 +128,12 @@ def test_new_arms_are_those_first_offered_after_the_first_decision():
 def test_a_shift_counts_from_the_next_moment():
     signals = reader()
     at(signals, 0, 0)
-    signals.at_epochs([0], [0], [0])
+    signals.record_epochs([0], [0], [0])
     assert at(signals, 0, 100)["since-shift"] == 1.0
-    signals.at_epochs([0], [100 * SECOND], [1])
+    signals.record_epochs([0], [100 * SECOND], [1])
     assert at(signals, 0, 100)["since-shift"] == 1.0
     assert at(signals, 0, 130)["since-shift"] == pytest.approx(1 - math.exp(-30 / SLOW))
-    signals.at_epochs([0], [200 * SECOND], [2])
+    signals.record_epochs([0], [200 * SECOND], [2])
     assert at(signals, 0, 200)["since-shift"] == pytest.approx(1 - math.exp(-100 / SLOW))
     assert at(signals, 0, 260)["since-shift"] == pytest.approx(1 - math.exp(-60 / SLOW))
 
@@ -169,7 +169,7 @@ def play(signals, steps, time=10**15):
         elif what == "answer":
             signals.answered([lane], [time], [number % 2])
         else:
-            signals.at_epochs([lane], [time], [number % 3])
+            signals.record_epochs([lane], [time], [number % 3])
     return np.concatenate(told), time
 
 

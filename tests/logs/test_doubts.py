@@ -127,7 +127,7 @@ def test_rows_of_several_placements_that_count_together(tmp_path):
 
 
 def test_so_many_rows_are_looked_at(monkeypatch, tmp_path):
-    monkeypatch.setattr(data_warnings, "LOOKED_AT", 500)
+    monkeypatch.setattr(data_warnings, "DUPLICATE_CHECK_ROWS", 500)
     log = pa.table(log_of(decision_id=[str(row % 1000) for row in range(2000)]))
     pyarrow.parquet.write_table(log, tmp_path / "log.parquet", row_group_size=250)
     assert told(off_policy, Uniform(), tacit.read_log(log, batch_rows=250)) == []

@@ -54,17 +54,17 @@ def kept(request, log, tmp_path):
 
 def test_a_schema_is_learned_from_the_first_rows_whatever_the_format(log, kept):
     reader = read_log(kept, arms=ARMS)
-    assert reader.schema_of(["age", "device"]) == {"age": "number", "device": ["ios", "web"]}
-    assert reader.schema_of(["age"], first=10) == {"age": "number"}
+    assert reader.infer_schema(["age", "device"]) == {"age": "number", "device": ["ios", "web"]}
+    assert reader.infer_schema(["age"], first=10) == {"age": "number"}
     with pytest.raises(LogError, match="no column 'nothing'"):
-        reader.schema_of(["nothing"])
+        reader.infer_schema(["nothing"])
 
 
 def test_csv_says_numbers_and_truths_as_text(tmp_path):
     path = tmp_path / "log.csv"
     rows = [f"home,film,{i},{i % 2 == 0},{'' if i % 3 else 'x'},{i % 2}" for i in range(30)]
     path.write_text("\n".join(["key,arm,age,new,label,flag", *rows]))
-    found = read_log(path, arms=["film"]).schema_of(["age", "new", "label", "flag"])
+    found = read_log(path, arms=["film"]).infer_schema(["age", "new", "label", "flag"])
     assert found == {"age": "number", "new": "boolean", "label": ["x"], "flag": "number"}
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tacit.errors import InvalidValue, LogError
 from tacit.evaluate import Table, off_policy
 from tacit.logs import SCHEMA, read_log, read_open_bandit, write_log
-from tacit.logs.rows import converted
+from tacit.logs.rows import convert_values
 
 FORMATS = ["parquet", "csv", "jsonl"]
 MEN = DATA / "open_bandit" / "random" / "men"
@@ -286,14 +286,14 @@ def test_json_columns_may_appear_late(tmp_path):
 )
 def test_times_are_iso_8601(given, seconds):
     noon = datetime(2017, 7, 4, 12, tzinfo=UTC)
-    array = converted(pa.array([given, "no", None]), SCHEMA.field("timestamp").type)
+    array = convert_values(pa.array([given, "no", None]), SCHEMA.field("timestamp").type)
     assert array.to_pylist() == [noon + timedelta(seconds=seconds), None, None]
 
 
 def test_a_bare_number_is_no_time():
     kind = SCHEMA.field("timestamp").type
-    assert converted([1499169600, "2017-07-04"], kind).is_valid().to_pylist() == [False, True]
-    assert converted(pa.array([1499169600]), kind).null_count == 1
+    assert convert_values([1499169600, "2017-07-04"], kind).is_valid().to_pylist() == [False, True]
+    assert convert_values(pa.array([1499169600]), kind).null_count == 1
 
 
 def test_parquet_columns_of_other_types_are_converted(tmp_path):
@@ -321,7 +321,7 @@ def test_parquet_columns_of_other_types_are_converted(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False) | st.text(max_size=3) | st.none(), max_size=40))
 def test_only_what_is_no_number_becomes_null(values):
-    found = converted(values, pa.float64()).to_pylist()
+    found = convert_values(values, pa.float64()).to_pylist()
     for value, number in zip(values, found, strict=True):
         if isinstance(value, float):
             assert number == value

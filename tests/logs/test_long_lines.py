@@ -38,7 +38,7 @@ def test_a_row_of_csv_that_is_too_long_is_rejected_and_not_kept(tmp_path, part):
     rows = b"decision,clicked\nx,0\ny," + part * (LONG // len(part)) + b'\nz,1\n"w\nw",1\nlast,1\n'
     path.write_bytes(gzip.compress(rows, 1))
     del rows
-    found, most = peak(lambda: list(sources.events_at(str(path))))
+    found, most = peak(lambda: list(sources.read_events(str(path))))
     assert [one.reason for one in found] == ["", "bad-row", "", "", ""]
     assert found[1].detail == "a row of more than 65,536 characters; mend the row"
     assert [one.line for one in found] == [2, 3, 4, 5, 7]
@@ -49,7 +49,7 @@ def test_a_row_of_csv_that_is_too_long_is_rejected_and_not_kept(tmp_path, part):
 def test_many_lines_that_are_one_row_are_too_long_together(tmp_path):
     path = tmp_path / "e.csv"
     path.write_bytes(b"a,b\n" + b'"x\n",' * LONGEST + b"y\n")
-    found = list(sources.events_at(str(path)))
+    found = list(sources.read_events(str(path)))
     assert found[0].detail == "a row of more than 65,536 characters; mend the row"
 
 
@@ -61,7 +61,7 @@ def test_a_header_that_is_none_is_said(tmp_path, header, said):
     path = tmp_path / "e.csv.gz"
     path.write_bytes(gzip.compress(header + b"\n", 1))
     with pytest.raises(LogError, match=said):
-        list(sources.events_at(str(path)))
+        list(sources.read_events(str(path)))
 
 
 @pytest.mark.parametrize("begin", [b'{"decision": "', b"{}"])

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.clicks import PositionBased, sessions_of
+from tacit.clicks import PositionBased, read_sessions
 from tacit.errors import InvalidValue, LogError
 from tacit.evaluate import IndependentIPS, Uniform, examination, off_policy
 from tacit.logs import read_log, read_ubi, write_log
-from tacit.logs.ubi_records import CLICKS, EXAMINED, event_of, place_of, query_of
+from tacit.logs.ubi_records import CLICKS, EXAMINED, find_position, parse_event, parse_query
 from tests.cli.test_cli import tacit as tacit_command
 
 TIME = "2025-02-26T12:00:00Z"
@@ -236,7 +236,7 @@ def test_estimators_and_formats_take_it_as_any_click_log(tmp_path):
     assert result.effects.tolist() == [1.0, 1.0]
     (estimate,) = off_policy(Uniform(), log, [IndependentIPS(slots=2)]).estimates
     assert estimate.value == pytest.approx(1.0)
-    sessions = sessions_of(log)
+    sessions = read_sessions(log)
     assert sessions.shown[:2].tolist() == [[0, 1], [1, 0]]
     assert sessions.names == [("toner", "a"), ("toner", "c")]
     fit = PositionBased.fit(sessions.shown, sessions.clicks)
@@ -248,16 +248,16 @@ def test_estimators_and_formats_take_it_as_any_click_log(tmp_path):
 
 def test_sessions_need_a_place_for_each_arm(tmp_path):
     log = read_ubi(written(tmp_path / "r.ndjson", query()))
-    assert sessions_of(log, "arm").names == ["a", "b", "c"]
+    assert read_sessions(log, "arm").names == ["a", "b", "c"]
     table = pa.Table.from_batches(log)
     with pytest.raises(LogError, match="row 4: position: 0"):
-        sessions_of(pa.concat_tables([table, table]))
+        read_sessions(pa.concat_tables([table, table]))
     with pytest.raises(LogError, match="row 1: position: None"):
-        sessions_of(table.drop_columns("position"))
+        read_sessions(table.drop_columns("position"))
     with pytest.raises(LogError, match="no rows"):
-        sessions_of(table.slice(0, 0))
+        read_sessions(table.slice(0, 0))
     with pytest.raises(InvalidValue, match="kind"):
-        sessions_of(table, "colour")
+        read_sessions(table, "colour")
 
 
 def test_the_command_line_reads_them(tmp_path):
@@ -305,7 +305,7 @@ def test_whatever_a_record_holds_it_is_read_or_refused_by_field(changes, an_even
     record = (event() if an_event else query()) | changes
     wrong = None
     try:
-        event_of(record) if an_event else query_of(record)
+        parse_event(record) if an_event else parse_query(record)
     except InvalidValue as error:
         wrong = error.field
     assert wrong is None or wrong.partition(".")[0] in record
@@ -314,7 +314,7 @@ def test_whatever_a_record_holds_it_is_read_or_refused_by_field(changes, an_even
 @given(st.lists(st.text(max_size=2)), st.integers(-1, 5), st.text(max_size=2))
 def test_a_place_is_one_of_the_list(hits, ordinal, name):
     for names in ((), (name,)):
-        at = place_of(names, ordinal, hits)
+        at = find_position(names, ordinal, hits)
         assert at is None or 0 <= at < len(hits)
         assert not (names and at is not None) or hits[at] == name
 

@@ -369,7 +369,7 @@ def doubts_of(columns, form, folder):
         tacit.write_log(tacit.read_log(columns), log)
     reader = tacit.read_log(log, batch_rows=170)
     list(reader)
-    return reader.report.doubted()
+    return reader.report.warning_lines()
 
 
 def test_searches_of_one_ranker_each_are_refused(tmp_path):

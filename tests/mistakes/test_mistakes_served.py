@@ -30,10 +30,10 @@ from tacit.client import (
     Unavailable,
 )
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue, TacitError
-from tacit.service.app.server import running
-from tacit.service.config.file import doubts, load_config
+from tacit.service.app.server import run_in_thread
+from tacit.service.config.file import lint_config, load_config
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.page.overview import complaints
+from tacit.service.page.overview import list_problems
 
 HOME = '[placements.home]\narms = ["film", "song"]\n'
 CONFIGURED = {
@@ -393,7 +393,7 @@ def test_what_can_hardly_be_meant_is_said(text, tmp_path):
     (tmp_path / "map.toml").write_text(MAP.replace('"p"', '{ value = "hom" }'))
     path = tmp_path / "tacit.toml"
     path.write_text(text)
-    (said,) = doubts(load_config(path))
+    (said,) = lint_config(load_config(path))
     assert HARDLY[text] in said
 
 
@@ -401,12 +401,15 @@ def test_what_is_configured_otherwise_than_before_is_said_at_a_restart_too(tmp_p
     caplog.set_level("INFO")
     values = {"server.port": 0, "store.path": str(tmp_path / "s.db"), "placements.old": {"arms": 2}}
     home = {"arms": ["film", "song"], "holdout": {"share": 0.2}}
-    with running(load_config(overrides=values | {"placements.home": home})) as url, Client(url) as client:
+    with (
+        run_in_thread(load_config(overrides=values | {"placements.home": home})) as url,
+        Client(url) as client,
+    ):
         client.decide("home", "a")
     assert "configuration:" not in caplog.text
     del values["placements.old"]
     home |= {"attribution_window": 60, "holdout": {"share": 0.4}, "arms": ["films", "song"]}
-    with running(load_config(overrides=values | {"placements.home": home})):
+    with run_in_thread(load_config(overrides=values | {"placements.home": home})):
         said = set(caplog.messages)
     assert said >= {
         "configuration: placements.old: no longer served; what it learned stays in the store",
@@ -416,7 +419,7 @@ def test_what_is_configured_otherwise_than_before_is_said_at_a_restart_too(tmp_p
         "configuration: placements.home.attribution_window: 60.0, before: 30.0",
         "placements.home.attribution_window: 60.0, before: 30.0; folding anew what the log holds",
     }
-    with running(load_config(overrides=values | {"placements.new": home})):
+    with run_in_thread(load_config(overrides=values | {"placements.new": home})):
         assert "served now, with what the store has of this name" in caplog.text
         assert "placements.new: if it is home renamed, it begins anew; call it home to go on" in caplog.text
 
@@ -425,11 +428,14 @@ def test_a_setting_that_lets_the_default_be_another_policy_is_not_ignored_in_sil
     caplog.set_level("INFO")
     values = {"server.port": 0, "store.path": str(tmp_path / "s.db")}
     home = {"kind": "slates", "arms": 3, "positions": 2}
-    with running(load_config(overrides=values | {"placements.home": home})) as url, Client(url) as client:
+    with (
+        run_in_thread(load_config(overrides=values | {"placements.home": home})) as url,
+        Client(url) as client,
+    ):
         client.slate("home", "a")
     assert "rebuild" not in caplog.text
     home |= {"policy": "auto(own_order=true)"}
-    with running(load_config(overrides=values | {"placements.home": home})):
+    with run_in_thread(load_config(overrides=values | {"placements.home": home})):
         (said,) = (line for line in caplog.messages if "SafeListMix" in line)
     assert said.startswith("configuration: placements.home.policy: auto is SafeListMix")
     assert "rebuild = true" in said
@@ -441,10 +447,12 @@ def test_a_setting_that_lets_the_default_be_another_policy_is_not_ignored_in_sil
 async def test_a_reward_for_all_that_is_shown_is_doubted_on_the_page(table, clicked, said, tmp_path):
     async with served(tmp_path / "s.db", with_home(arms=2, **table)) as engine:
         home = engine.placements["home"]
-        made = await engine.decide_many("home", [home.checked(DecisionRequest("a")) for _ in range(200)])
+        made = await engine.decide_many(
+            "home", [home.check_request(DecisionRequest("a")) for _ in range(200)]
+        )
         told = [FeedbackRequest(row.id, reward=float(i % clicked == 0)) for i, row in enumerate(made)]
         await engine.record_many("home", told)
-        found = complaints(home, engine.clock())
+        found = list_problems(home, engine.clock())
     assert len(found) == said
     assert all("100 % of 200 decisions" in each and "in place of what was clicked" in each for each in found)
 
@@ -489,7 +497,7 @@ def address(tmp_path_factory):
         "metrics": {"revenue": {}, "visits": {}},
     }
     store = str(tmp_path_factory.mktemp("mistakes") / "clicks.db")
-    with running(
+    with run_in_thread(
         load_config(overrides={"server.port": 0, "store.path": store, "placements": {"home": home}})
     ) as url:
         yield url
@@ -563,7 +571,7 @@ def test_what_of_a_request_is_hardly_meant_is_said_in_its_answer_and_by_the_clie
         overrides={"server.port": 0, "store.path": str(tmp_path / "s.db"), "placements.home": home}
     )
     asked = [Impression("a", user="u", context={"device": device}) for device in ("ios", "iOS", "tv")]
-    with running(config) as url, Client(url) as client:
+    with run_in_thread(config) as url, Client(url) as client:
         with pytest.warns(AssumptionWarning, match=r"context\.device: 'iOS' counts as other; send 'ios'"):
             said = [each.warning for each in client.decide_many("home", asked)]
         assert [bool(each) for each in said] == [False, True, False]
@@ -578,7 +586,7 @@ def test_what_of_a_request_is_hardly_meant_is_said_in_its_answer_and_by_the_clie
 def test_what_of_feedback_is_hardly_meant_is_said_in_its_answer(tmp_path):
     home = {"arms": 2, "holdout": {}, "metrics": {"revenue": {"range": [0, 200]}}}
     placements = {"home": home, "list": {"kind": "slates", "arms": 5, "positions": 4}}
-    with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
+    with run_in_thread(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
         for amount, said in ((5999, "metrics.revenue: 5999 is beyond its range, [0.0, 200.0], "), (60, "")):
             given = client.decide("home", "a").decision_id, 1, {"revenue": amount}
             one = client.feedback("home", *given[:2], metrics=given[2])
@@ -630,7 +638,7 @@ def test_why_feedback_is_not_learned_is_said_where_it_could_be(tmp_path):
     placements = {"home": {"arms": 2}, "shop": {"arms": 2} | revenue}
     placements["quick"] = {"arms": 2, "attribution_window": 0.01}
     placements["late"] = {"arms": 2, "attribution_window": 0.5, "late": "correct", "policy": "ucb1"}
-    with running(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
+    with run_in_thread(configured(tmp_path / "s.db", placements=placements)) as url, Client(url) as client:
         shown = client.decide("home", "a", deferred=True).decision_id
         assert client.feedback("home", shown, 1).warning.startswith(
             "decision_id: it was deferred and not act"
@@ -664,7 +672,7 @@ def test_why_feedback_is_not_learned_is_said_where_it_could_be(tmp_path):
 def test_what_is_called_otherwise_by_others_is_found(tmp_path):
     with pytest.raises(TacitError, match="unknown field `variations`; did you mean arms"):
         configured(tmp_path / "s.db", placements={"home": {"variations": ["a", "b"]}})
-    with running(configured(tmp_path / "s.db", placements={"home": {"arms": 2}})) as url:
+    with run_in_thread(configured(tmp_path / "s.db", placements={"home": {"arms": 2}})) as url:
         with Client(url) as client, pytest.raises(TypeError, match="'query'; did you mean 'key'"):
             client.decide("home", query="a")
         with (

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 import tacit
 from tacit.cli import cli
-from tacit.environments import environment_from_spec, simulated_log
+from tacit.environments import environment_from_spec, simulate_log
 from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate import IPS, Table, Uniform, off_policy
 from tacit.evaluate.duels import preferences, read_duels
 from tacit.evaluate.interleaved import hits_of, read_interleaved
-from tacit.interleaving import CreditRule, TeamDraft, credited
+from tacit.interleaving import CreditRule, TeamDraft, credit_clicks
 from tacit.logs import click_log
 from tacit.policies.spec import policy_from_spec
 from tacit.service.log.sqlite import SqliteStore
@@ -170,9 +170,9 @@ REFUSED = {
         "vectors: [['1', '2']]",
         "give rows of 2 numbers",
     ),
-    "a click that is no list": (lambda: credited(SHOWN, clicks=1), "clicks: 1", "list of positions"),
+    "a click that is no list": (lambda: credit_clicks(SHOWN, clicks=1), "clicks: 1", "list of positions"),
     "users of other arms": (
-        lambda: simulated_log(tacit.auto(arms=4), tacit.BernoulliArms([0.1, 0.2]), rounds=10),
+        lambda: simulate_log(tacit.auto(arms=4), tacit.BernoulliArms([0.1, 0.2]), rounds=10),
         "policy: ",
         "the users know 2 arms",
     ),
@@ -261,9 +261,13 @@ REFUSED = {
         "1.0 if the left one of decision.pair won",
     ),
     "a pair of one": (lambda: learner(arms=ARMS).choose("a").pair, "pair: ('", "take .arm"),
-    "clicks by item": (lambda: credited(SHOWN, clicks=["a"]), "clicks: ['a']", "from 0 (did you mean [0]?)"),
-    "a list as it was written": (lambda: credited(SHOWN.as_dict(), [0]), "interleaved: ", "from_dict"),
-    "a seed for draws": (lambda: credited(SHOWN, [0]).settled(7), "rng: 7", "default_rng(1)"),
+    "clicks by item": (
+        lambda: credit_clicks(SHOWN, clicks=["a"]),
+        "clicks: ['a']",
+        "from 0 (did you mean [0]?)",
+    ),
+    "a list as it was written": (lambda: credit_clicks(SHOWN.as_dict(), [0]), "interleaved: ", "from_dict"),
+    "a seed for draws": (lambda: credit_clicks(SHOWN, [0]).draw_outcome(7), "rng: 7", "default_rng(1)"),
     "rankings by name": (
         lambda: TeamDraft().interleave({"old": ["a"], "new": ["b"]}, RNG),
         "rankings: {'old'",
@@ -435,7 +439,7 @@ REFUSED = {
         "log: nothing can be concluded from it: 200 rows read, 0 kept",
         "timestamp: give",
     ),
-    "a log for a schema": (lambda: tacit.schema_of(LOG), "context: ['reward', 'arm']", "frame[["),
+    "a log for a schema": (lambda: tacit.infer_schema(LOG), "context: ['reward', 'arm']", "frame[["),
     "a number beyond all floats": (
         lambda: learner(arms=3, context_dim=2).choose(context=[10**400, 1]),
         "context: [1000",
@@ -485,7 +489,11 @@ REFUSED = {
         "arms: '1' (did you mean 1?)",
         "put it there",
     ),
-    "a number that is an id elsewhere": (lambda: with_items().items.present([7]), "ids: 7", "put it there"),
+    "a number that is an id elsewhere": (
+        lambda: with_items().items.check_present([7]),
+        "ids: 7",
+        "put it there",
+    ),
     "how many keys": (lambda: learner(arms=ARMS).choose_many(5), "keys: 5", "give one for each impression"),
     "one decision for many": (
         lambda: (lambda one: one.learn_many(one.choose("a"), [1.0]))(learner(arms=ARMS)),
@@ -560,7 +568,7 @@ REFUSED = {
         "there are ['IPS']",
     ),
     "flags for clicks": (
-        lambda: credited(SHOWN, clicks=[False, True, True]),
+        lambda: credit_clicks(SHOWN, clicks=[False, True, True]),
         "clicks: [False, True, True]",
         "give the positions of those clicked: [1, 2]",
     ),
@@ -623,11 +631,11 @@ WARNED = {
         "clip: every weight is cut to 0.5, and they are 0.25 on average in place of 1; give a larger",
     ),
     "ids as numbers": (
-        lambda: tacit.schema_of({"age": [30, 40] * 50, "user": range(1000, 1100)}),
+        lambda: tacit.infer_schema({"age": [30, 40] * 50, "user": range(1000, 1100)}),
         r"context\.user: it rises or falls .*, as an id or a time does; leave it out, or make text of it",
     ),
     "numbers with their unit": (
-        lambda: tacit.schema_of({"age": [f"{18 + i % 60} years" for i in range(200)]}),
+        lambda: tacit.infer_schema({"age": [f"{18 + i % 60} years" for i in range(200)]}),
         r"context\.age: all are numbers with 'years' behind, .*; give them without it",
     ),
     "vectors of nothing": (
@@ -692,7 +700,7 @@ WARNED = {
         ),
         "reward: 20 rows have the same, and no row has more, but for those that are rejected, .*: divide by",
     ),
-    "clicks by place": (lambda: credited(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
+    "clicks by place": (lambda: credit_clicks(SHOWN, clicks=[1, 0, 0]), "the positions 0 and 1"),
     "a segment misspelt": (
         lambda: with_segments().items.ids("sprot"),
         r"segment: no item is of 'sprot' \(did you mean 'sport'\?\); items\.segments\(\)",
@@ -726,7 +734,7 @@ WARNED = {
         r"Replaces\.choose: 0 is not on offer; return what is, as impression\.arms has it: \[1, 2\]",
     ),
     "a mask without a click": (
-        lambda: credited(SHOWN, clicks=[0, 0, 0]),
+        lambda: credit_clicks(SHOWN, clicks=[0, 0, 0]),
         r"clicks: \[0, 0, 0\] reads as position 0; if it says 1 where .*, give the positions of these",
     ),
     "arms in a set": (
@@ -754,7 +762,7 @@ WARNED = {
         r"events: 50 is too late .* over 34 rounds on average; give earlier",
     ),
     "an event behind the rounds of a log": (
-        lambda: simulated_log(tacit.UCB1(2), tacit.ShiftingArms(2, events=[9]), rounds=9),
+        lambda: simulate_log(tacit.UCB1(2), tacit.ShiftingArms(2, events=[9]), rounds=9),
         "events: 9 is too late to show in a horizon of 9, .*; give earlier",
     ),
     "a shift behind the horizon": (
@@ -859,7 +867,7 @@ def test_what_is_no_mistake_is_not_warned_of():
         assert items.ids() == ["a", "b"]
         lift_of(1, 0.45)
         list(tacit.read_log(MANY | {"timestamp": range(200)}, time_unit="s"))
-        tacit.schema_of(
+        tacit.infer_schema(
             {"pay": RNG.permutation(200), "at": [f"{i} {i}" for i in range(200)], "city": ["Rom"] * 200}
         )
         off_policy(Table({"film": 1.0}), MANY | {"propensity": [0.5] * 200}, [IPS(clip=2)])
@@ -1007,7 +1015,7 @@ MISCALLED = {
         lambda: IPS(cluster="uid"),
         r"'cluster'; give it to off_policy\(",
     ),
-    "no clicks": (lambda: credited(SHOWN), "missing a required argument: 'clicks'; it takes"),
+    "no clicks": (lambda: credit_clicks(SHOWN), "missing a required argument: 'clicks'; it takes"),
     "an option of a log misspelt": (lambda: tacit.read_log(BANNERS, colums={}), "did you mean 'columns'?"),
     "chance for the default": (
         lambda: tacit.auto(arms=3, epsilon=0.1),
@@ -1407,15 +1415,15 @@ SOUND_TEXTS = {
 def test_numbers_in_text_are_doubted_in_a_schema_that_is_learned(field):
     said = r"context\.age: all are numbers in text, such as '.*', .*frame\.astype\({'age': float}\)"
     with pytest.warns(AssumptionWarning, match=said):
-        assert tacit.schema_of({"age": TEXTS[field]}) == {"age": "category"}
+        assert tacit.infer_schema({"age": TEXTS[field]}) == {"age": "category"}
 
 
 @pytest.mark.parametrize("field", SOUND_TEXTS)
 def test_numbers_in_text_that_name_something_are_not_doubted(field):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tacit.schema_of({"code": SOUND_TEXTS[field]})
-        tacit.schema_of({"user_id": TEXTS["ages"]})
+        tacit.infer_schema({"code": SOUND_TEXTS[field]})
+        tacit.infer_schema({"user_id": TEXTS["ages"]})
 
 
 def asked(holds, values):
@@ -1427,7 +1435,7 @@ def asked(holds, values):
 @pytest.mark.parametrize("field", DOUBTED)
 def test_what_the_first_contexts_have_is_doubted_once_and_so_in_a_table(field):
     holds, values, doubt = DOUBTED[field]
-    for given in (lambda: asked(holds, values), lambda: tacit.schema_of({"field": values})):
+    for given in (lambda: asked(holds, values), lambda: tacit.infer_schema({"field": values})):
         with pytest.warns(AssumptionWarning, match=rf"context\.field: {doubt}") as said:
             given()
         assert len(said) == 1
@@ -1442,7 +1450,7 @@ def test_fields_that_are_as_they_should_be_are_not_doubted(field):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         asked(holds, values)
-        tacit.schema_of({"field": values})
+        tacit.infer_schema({"field": values})
 
 
 def test_a_field_that_is_never_sent_is_said_once():

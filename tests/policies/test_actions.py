@@ -236,7 +236,7 @@ def test_features_of_many_impressions_may_differ_in_number():
     learner.learn_many(decisions, [1.0, 1.0])
     assert learner.state.seen[:2].tolist() == [[1.0, 0.0], [0.0, 1.0]]
     again = tacit.Learner(LargestFeature(), seed=1)
-    again.recall(list(decisions))
+    again.observe_decisions(list(decisions))
     again.learn_many(list(decisions), [1.0, 1.0])
     for (_, a), (_, b) in zip(leaves(learner.state), leaves(again.state), strict=True):
         assert a.tobytes() == b.tobytes()

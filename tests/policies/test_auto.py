@@ -15,12 +15,12 @@ from harness import configured, served, with_home
 
 import tacit
 from tacit.cli import main
-from tacit.demo import Traffic, compared, configuration, scenario
+from tacit.demo import Traffic, build_scenario, compare_outcomes, configuration
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
-from tacit.service.config.file import load_config, settings_of
+from tacit.service.config.file import encode_settings, load_config
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.reports import believed_of, counts_of, rounds_of
+from tacit.service.engine.reports import count_rounds, find_counts, get_beliefs
 from tacit.service.log.sqlite import SqliteStore
 
 pytestmark = pytest.mark.interpreted
@@ -183,13 +183,13 @@ async def session(config, noted=None):
         (stored,) = engine.store.placements().values()
     if noted is not None:
         with contextlib.closing(SqliteStore(config.store.path)) as store:
-            store.configure(stored.id, settings_of(noted.placements["home"]))
+            store.store_configuration(stored.id, encode_settings(noted.placements["home"]))
     return engine.placement("home").config.policy, json.loads(stored.spec)
 
 
 @pytest.mark.parametrize("policy", [None, "auto(notice_within=5000)", "rmed1"])
 def test_the_demo_serves_the_policy_that_it_names(policy, tmp_path):
-    scene = scenario(None, policy, None, seed=1)
+    scene = build_scenario(None, policy, None, seed=1)
     path = tmp_path / "demo.toml"
     path.write_text(configuration(scene, port=0))
     if policy == "rmed1":
@@ -201,14 +201,14 @@ def test_the_demo_serves_the_policy_that_it_names(policy, tmp_path):
 
 @pytest.mark.compiled
 def test_the_demo_of_users_who_differ_gains_what_one_page_for_all_cannot():
-    scene = scenario(None, None, 1500, seed=1, context=True)
-    traffic = Traffic.drawn(scene)
+    scene = build_scenario(None, None, 1500, seed=1, context=True)
+    traffic = Traffic.draw(scene)
     learner, shown = tacit.Learner(scene.policy, seed=1), []
     for context, uniform, chances in zip(traffic.contexts, traffic.uniforms, traffic.truth, strict=True):
         decision = learner.choose(context=context)
         shown.append(decision.slot)
         learner.learn(decision, float(uniform < chances[decision.slot]))
-    ours, fixed, *_ = compared(scene, traffic, np.array(shown)).values()
+    ours, fixed, *_ = compare_outcomes(scene, traffic, np.array(shown)).values()
     assert ours.regret.sum() < 0.6 * fixed.regret.sum()
     served = configuration(scene, port=0)
     assert 'context = {device = ["ios", "android", "web"], age = "number"' in served
@@ -266,8 +266,8 @@ def test_the_page_counts_what_it_counts():
         learner.learn(decision, float(i % 3 == 0))
         plays[i % 2, decision.slot] += 1
     for lane in range(2):
-        assert believed_of(learner.policy, learner.state, lane).plays.tolist() == plays[lane].tolist()
-    assert rounds_of(counts_of(learner.state))[:2].tolist() == [6, 6]
+        assert get_beliefs(learner.policy, learner.state, lane).plays.tolist() == plays[lane].tolist()
+    assert count_rounds(find_counts(learner.state))[:2].tolist() == [6, 6]
 
 
 def test_what_signals_cost_is_said():

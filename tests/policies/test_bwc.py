@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.cli import say_warning
+from tacit.cli import print_warning
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
-from tacit.evaluate.windows import Replaying, WindowReader
+from tacit.evaluate.windows import ReplayConfig, WindowReader
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 
@@ -293,13 +293,13 @@ def test_replay_tells_of_contexts_too():
         }
     )
     with pytest.warns(AssumptionWarning, match="context: \\[1.5\\]"):
-        list(WindowReader(Replaying(policy=tacit.ExplorationFloor(bwc()), window=10)).read(log))
+        list(WindowReader(ReplayConfig(policy=tacit.ExplorationFloor(bwc()), window=10)).read(log))
 
 
 def test_the_command_line_prints_warnings_for_people(capsys):
-    say_warning(AssumptionWarning("contexts lie"), AssumptionWarning, "file.py", 1)
+    print_warning(AssumptionWarning("contexts lie"), AssumptionWarning, "file.py", 1)
     assert capsys.readouterr().err == "warning: contexts lie\n"
-    say_warning("old", DeprecationWarning, "file.py", 1)
+    print_warning("old", DeprecationWarning, "file.py", 1)
     assert "file.py:1: DeprecationWarning: old" in capsys.readouterr().err
 
 

@@ -10,9 +10,9 @@ from scipy.optimize import brentq
 import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
-from tacit.policies.features.context_inputs import KEPT, LEADING
+from tacit.policies.features.context_inputs import BUFFER_SIZE, LEADING
 from tacit.policies.features.context_mixture import draw_lines
-from tacit.policies.features.context_models import FULL, HYPOTHESES, NOTHING, RECENT, SCALES
+from tacit.policies.features.context_models import FULL, HYPOTHESES, NO_EFFECT, RECENT, SCALES
 from tacit.policies.features.context_weights import BEHIND, DROPPED, WIDTH
 from tacit.policies.index import envelope_share
 
@@ -117,7 +117,7 @@ class Plain:
         return math.log(clicks / misses), 1 + 1 / clicks + 1 / misses
 
     def learn(self, context, arm, reward):
-        if len(self.kept) < KEPT:
+        if len(self.kept) < BUFFER_SIZE:
             self.kept.append((context, arm, reward))
             if len(self.kept) in (8, 16, 32, 64, 128):
                 rows = np.array([row for row, *_ in self.kept])
@@ -144,7 +144,7 @@ class Plain:
             precision = sigmoid(mode) * (1 - sigmoid(mode))
             theta += (reward - sigmoid(mode)) * along
             cov -= precision / (1 + precision * s) * np.outer(along, along)
-            if h == NOTHING:
+            if h == NO_EFFECT:
                 cov[:] = np.diag(np.diag(cov))
             chance = sigmoid(logit / math.sqrt(1 + math.pi * s / 8))
             self.weights[h] *= chance**reward * (1 - chance) ** (1 - reward)
@@ -162,7 +162,7 @@ class Plain:
             self.theta[:] = self.theta[:, RECENT : RECENT + 1]
             self.cov[:] = self.cov[:, RECENT : RECENT + 1]
             self.met[:] = self.met[:, RECENT : RECENT + 1]
-            for cov in self.cov[:, NOTHING]:
+            for cov in self.cov[:, NO_EFFECT]:
                 cov[:] = np.diag(np.diag(cov))
             self.weights[:] = 1.0
         self.weights[RECENT] = BEHIND * max(self.weights)
@@ -263,7 +263,7 @@ def test_units_and_offsets_say_nothing(dim):
 def test_the_directions_are_those_in_which_contexts_differ_most():
     rng = np.random.default_rng(6)
     dim = 40
-    contexts = rng.standard_normal((KEPT, 5)) @ rng.standard_normal((5, dim))
+    contexts = rng.standard_normal((BUFFER_SIZE, 5)) @ rng.standard_normal((5, dim))
     contexts += 0.05 * rng.standard_normal(contexts.shape)
     learner, _ = played(tacit.ContextMixture(2, context_dim=dim), contexts, clicks(contexts, rng, 2))
     measure = learner.state.measure
@@ -313,7 +313,7 @@ def test_a_context_that_says_nothing_is_found_out():
     contexts = rng.standard_normal((2000, 20))
     rewards = (rng.random((2000, ARMS)) < [0.2, 0.4, 0.3]).astype(float)
     learner, made = played(tacit.ContextMixture(ARMS, context_dim=20), contexts, rewards)
-    assert learner.state.tally.weights[0].argmax() == NOTHING
+    assert learner.state.tally.weights[0].argmax() == NO_EFFECT
     assert np.mean([decision.slot == 1 for decision in made[1000:]]) > 0.8
 
 
@@ -394,11 +394,11 @@ def test_beliefs_and_draws_are_what_it_goes_by(dim):
         np.testing.assert_allclose(
             np.column_stack([means, WIDTH * deviations]), lines_of(learner, each), atol=1e-3
         )
-    added = believed.added()[0]
+    added = believed.contributions()[0]
     constants = believed.logits[0] @ believed.weights - added.sum(axis=1)
-    again = believed.logits[1] @ believed.weights - believed.added()[1].sum(axis=1)
+    again = believed.logits[1] @ believed.weights - believed.contributions()[1].sum(axis=1)
     np.testing.assert_allclose(constants, again, atol=1e-4)
-    assert believed.says_nothing == believed.weights[NOTHING]
+    assert believed.no_effect_weight == believed.weights[NO_EFFECT]
     impression = tacit.Impression(np.arange(ARMS), context)
     draws = policy.reward_draws(state, 0, impression, np.random.default_rng(1), 20_000)
     assert draws.shape == (20_000, ARMS)

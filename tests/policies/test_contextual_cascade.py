@@ -18,8 +18,8 @@ from tacit.core.arrays import leaves
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.base import Outcome, outcome_of
-from tacit.policies.lists.cascade_ec import click_given_above, fill_list
+from tacit.policies.base import Outcome, make_outcome
+from tacit.policies.lists.cascade_ec import click_gradient, fill_list
 from tests.policies import test_features
 
 pytestmark = pytest.mark.interpreted
@@ -46,7 +46,7 @@ def teach(policy, rounds, seed=1, arms=None):
         assert len(set(action.tolist())) == 3
         assert set(action) <= set(impression.arms)
         feedback = (rng.random(3) < 0.25).astype(float)
-        cls.learn(params, state, 1, outcome_of(params, impression, action, feedback, math.nan))
+        cls.learn(params, state, 1, make_outcome(params, impression, action, feedback, math.nan))
     return state
 
 
@@ -74,7 +74,7 @@ def test_compiled_and_plain_kernels_agree(policy):
         assert tuple(action.tolist()) == decision.slate
         feedback = (users.random(3) < 0.3).astype(float)
         learner.learn(decision, feedback)
-        cls.learn(params, state, 0, outcome_of(params, impression, action, feedback, math.nan))
+        cls.learn(params, state, 0, make_outcome(params, impression, action, feedback, math.nan))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         # The mode along a gradient is solved to 1e-9.
         np.testing.assert_allclose(leaf[:1], plain, rtol=1e-7, atol=1e-8, err_msg=name)
@@ -136,7 +136,7 @@ def test_one_by_one_in_batches_recalled_and_saved(tmp_path):
     assert [d.slate for d in together] == [d.slate for d in singles]
     many.learn_many(together, feedback)
     again = tacit.Learner(policy, seed=9)
-    again.recall(singles)
+    again.observe_decisions(singles)
     again.learn_many(singles, feedback)
     one.save(tmp_path / "learner.tacit")
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")
@@ -211,7 +211,7 @@ def test_what_may_have_been_seen_is_taken_in_as_its_likelihood(seed, scale, read
 
     def logit(k, at, h=None):
         h = np.zeros(8) if h is None else h
-        return click_given_above(impression, action, read, k, at, 2, h, np.zeros(8))
+        return click_gradient(impression, action, read, k, at, 2, h, np.zeros(8))
 
     none = np.prod([expit(-logit(k, mean)) for k in range(read, 3)])
     shifted = np.concatenate([mean[:5], mean[5 + read :]])[None]
@@ -239,7 +239,7 @@ def test_extreme_logits_stay_finite(size):
             state.posterior.mean[:, :2] = 1.0
             action, feedback = np.arange(3), np.array(clicks)
             policy.learn(
-                policy.params, state, 0, outcome_of(policy.params, impression, action, feedback, math.nan)
+                policy.params, state, 0, make_outcome(policy.params, impression, action, feedback, math.nan)
             )
             assert np.isfinite(state.posterior.mean).all()
             assert np.isfinite(state.posterior.root).all()
@@ -258,7 +258,7 @@ def test_one_position_is_laplace_ec():
             list_of_one.params,
             ours,
             0,
-            outcome_of(list_of_one.params, impression, action, feedback, math.nan),
+            make_outcome(list_of_one.params, impression, action, feedback, math.nan),
         )
         plain.learn(plain.params, theirs, 0, Outcome(impression, arm, reward, 1.0))
     np.testing.assert_allclose(ours.posterior.mean, theirs.mean, rtol=1e-12)
@@ -275,7 +275,7 @@ def test_only_what_was_read_teaches():
         state, action = policy.init(1), np.array([1, 4, 2])
         feedback = np.array([0.0, 1.0, 0.0])
         policy.learn(
-            policy.params, state, 0, outcome_of(policy.params, impression, action, feedback, math.nan)
+            policy.params, state, 0, make_outcome(policy.params, impression, action, feedback, math.nan)
         )
         constants = state.posterior.mean[0, 5:]
         assert constants[1] > 0.0
@@ -303,7 +303,7 @@ def test_posteriors_against_quadrature(one_click):
             clicks = patterns[rng.choice(len(patterns), p=chances)]
             feedback = np.array(clicks, float)
             policy.learn(
-                policy.params, state, 0, outcome_of(policy.params, impression, action, feedback, math.nan)
+                policy.params, state, 0, make_outcome(policy.params, impression, action, feedback, math.nan)
             )
             logs += np.log(chain(grid, impression, action, clicks, one_click))
         weights = np.exp(logs - logs.max())

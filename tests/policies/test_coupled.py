@@ -18,7 +18,7 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.features.click_model import Coupled, coupled_choice, coupled_propensity
+from tacit.policies.features.click_model import Coupled, choose_coupled, compute_coupled_propensity
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 COUPLED = [
@@ -57,7 +57,7 @@ def propensities(pairs):
     """Return the probability of each arm, given mean and deviation of its score."""
     impression = lines_of(pairs)
     params = Lines.Params(True)
-    return [coupled_propensity(params, None, 0, impression, arm) for arm in impression.arms]
+    return [compute_coupled_propensity(params, None, 0, impression, arm) for arm in impression.arms]
 
 
 def enumerated(means, deviations):
@@ -125,7 +125,7 @@ def test_propensities_sum_to_one_and_nothing_else_is_played(pairs, seed):
     assert sum(told) == pytest.approx(1.0, abs=1e-12)
     rng = np.random.default_rng(seed)
     for _ in range(5):
-        arm = coupled_choice(Lines.Params(True), None, 0, lines_of(pairs), rng)
+        arm = choose_coupled(Lines.Params(True), None, 0, lines_of(pairs), rng)
         assert told[arm] > 0.0
 
 
@@ -133,7 +133,7 @@ def test_arms_alike_are_played_alike():
     """Chi-square on 6,000 choices among three of a kind, error probability 1e-6."""
     rng, impression = np.random.default_rng(4), lines_of([(0, 1), (-1, 1), (0, 1), (0, 1)])
     params = Lines.Params(True)
-    chosen = [coupled_choice(params, None, 0, impression, rng) for _ in range(6000)]
+    chosen = [choose_coupled(params, None, 0, impression, rng) for _ in range(6000)]
     counts = np.bincount(chosen, minlength=4)
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]]).pvalue > 1e-6
@@ -351,7 +351,7 @@ def test_offsets_end_where_arms_are_many():
 @pytest.mark.compiled
 def test_few_crossed_arms_are_told_apart():
     """The best of four arms on a line is beside the worst: no linear score puts it first."""
-    environment = tacit.ExaminationArms.crossed()
+    environment = tacit.ExaminationArms.make_crossed()
     found = tacit.simulate(tacit.ClickMixture(1, 1), environment, 3000, runs=8, seed=21, workers=1)
     # One run on a wrong arm costs 0.39 a round.
     assert found.regret[0, :, -1].max() < 0.39 * 3000 / 4

@@ -17,9 +17,9 @@ from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.baselines.detector_ucb import CUSUMUCB, MUCB, forced_arm
+from tacit.policies.baselines.detector_ucb import CUSUMUCB, MUCB, explore_in_turn
 from tacit.policies.baselines.forgetting_ucb import DiscountedUCB, SlidingWindowUCB
-from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend, likelihood_ratio
+from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend_hull, likelihood_ratio
 from tacit.policies.stationary.ucb import bernoulli_kl
 
 # Parameters with which much is forgotten, restarted and forced within a few dozen rounds.
@@ -29,7 +29,7 @@ RESTLESS = [
     CUSUMUCB(3, samples=3, epsilon=0.05, threshold=0.5, alpha=0.3),
     MUCB(3, window=4, threshold=0.8, gamma=0.5),
     GLRKLUCB(3, alpha=0.5, delta=1.0),
-    GLRKLUCB(3, alpha=0.5, delta=1.0, local=True, every=2),
+    GLRKLUCB(3, alpha=0.5, delta=1.0, local=True, needs_all_arms=2),
 ]
 DETECTORS = [policy for policy in RESTLESS if isinstance(policy, CUSUMUCB | MUCB | GLRKLUCB)]
 restless = pytest.mark.parametrize("policy", RESTLESS, ids=lambda policy: policy.label)
@@ -278,8 +278,11 @@ def test_arms_are_explored_in_turn(policy):
 
 def test_an_arm_that_is_not_on_offer_loses_its_turn():
     some = tacit.Impression(np.array([0, 2]), np.zeros(0))
-    assert [forced_arm(0.5, shown, 3, some) for shown in range(1, 9)] == [*(0, -1, 2, -1, -1, -1), *(0, -1)]
-    assert forced_arm(0.0, 1, 3, some) == -1
+    assert [explore_in_turn(0.5, shown, 3, some) for shown in range(1, 9)] == [
+        *(0, -1, 2, -1, -1, -1),
+        *(0, -1),
+    ]
+    assert explore_in_turn(0.0, 1, 3, some) == -1
 
 
 # GLR-klUCB -----------------------------------------------------------------------------------
@@ -294,8 +297,8 @@ def ratio_of(rewards, vertices):
     hull, total = empty_hull(vertices), 0.0
     for n, reward in enumerate(rewards, 1):
         total += reward
-        extend(hull, 0, 0, BELOW, float(n), total)
-        extend(hull, 0, 0, ABOVE, float(n), -total)
+        extend_hull(hull, 0, 0, BELOW, float(n), total)
+        extend_hull(hull, 0, 0, ABOVE, float(n), -total)
     return likelihood_ratio(hull, 0, 0)
 
 
@@ -382,7 +385,7 @@ def test_tests_can_be_made_rarer():
     history = [(0, 0.0)] * 3 + [(0, 1.0)] * 7
     found = [
         next(n for n in range(1, 11) if policy.epoch(policy.params, taught(policy, history[:n]), 0) > 0)
-        for policy in (GLRKLUCB(3, delta=1.0, every=every) for every in (1, 4))
+        for policy in (GLRKLUCB(3, delta=1.0, needs_all_arms=every) for every in (1, 4))
     ]
     assert found == [6, 8]
 
@@ -454,7 +457,7 @@ def test_over_a_long_horizon_exploration_costs_little():
     environment = tacit.ShiftingArms(
         arms=3, events=[16_001, 32_001], clicks=[[0.5, 0.2, 0.1], [0.1, 0.5, 0.2], [0.6, 0.1, 0.2]]
     )
-    policies = [GLRKLUCB.tuned(3, 48_000, 2), GLRKLUCB(3), GLRKLUCB(3, alpha=0.02)]
+    policies = [GLRKLUCB.from_horizon(3, 48_000, 2), GLRKLUCB(3), GLRKLUCB(3, alpha=0.02)]
     result = tacit.simulate(policies, environment, 48_000, runs=10, seed=3)
     tuned, default, explores = result.regret[:, :, -1].mean(axis=1)
     assert tuned < 1.2 * default
@@ -466,18 +469,18 @@ def test_over_a_long_horizon_exploration_costs_little():
 
 def test_tuning_follows_the_published_rules():
     t, k, shifts = 40_000, 5, 4
-    assert DiscountedUCB.tuned(k, t, shifts).discount == pytest.approx(1 - 0.01 / 4)
-    window = SlidingWindowUCB.tuned(k, t, shifts).window
+    assert DiscountedUCB.from_horizon(k, t, shifts).discount == pytest.approx(1 - 0.01 / 4)
+    window = SlidingWindowUCB.from_horizon(k, t, shifts).window
     assert window - 1 < 2 * math.sqrt(t * math.log(t) / shifts) <= window
-    cusum = CUSUMUCB.tuned(k, t, shifts)
+    cusum = CUSUMUCB.from_horizon(k, t, shifts)
     assert cusum.threshold == pytest.approx(math.log(t / shifts))
     assert cusum.alpha == pytest.approx(math.sqrt(shifts / t * math.log(t / shifts)))
-    policy = GLRKLUCB.tuned(k, t, shifts)
+    policy = GLRKLUCB.from_horizon(k, t, shifts)
     # A tenth of sqrt(4·5·ln(40 000)/40 000) = sqrt(20·10.5966/40 000).
     assert policy.alpha == pytest.approx(0.0072790, rel=1e-4)
     assert policy.delta == pytest.approx(0.005)
-    assert GLRKLUCB.tuned(k, t, shifts, local=True) == replace(policy, local=True)
-    m_ucb = MUCB.tuned(k, t, shifts, change=0.8)
+    assert GLRKLUCB.from_horizon(k, t, shifts, local=True) == replace(policy, local=True)
+    m_ucb = MUCB.from_horizon(k, t, shifts, change=0.8)
     # ln(2·5·40 000²) = 23.496, ln 80 000 = 11.290: w = 6.25·(4.8473 + 3.3600)² = 421.0.
     assert m_ucb.window == 422
     assert m_ucb.threshold == pytest.approx(math.sqrt(422 * 23.4958 / 2), rel=1e-5)
@@ -502,20 +505,20 @@ def test_tuning_follows_the_published_rules():
         (lambda: MUCB(2, window=5), "window"),
         (lambda: MUCB(2, threshold=math.nan), "threshold"),
         (lambda: MUCB(2, gamma=-0.1), "gamma"),
-        (lambda: MUCB.tuned(2, 1000, 2, change=0), "change"),
+        (lambda: MUCB.from_horizon(2, 1000, 2, change=0), "change"),
         (lambda: GLRKLUCB(2, alpha=2), "alpha"),
         (lambda: GLRKLUCB(2, delta=0), "delta"),
         (lambda: GLRKLUCB(2, local="yes"), "local"),
-        (lambda: GLRKLUCB(2, every=0), "every"),
+        (lambda: GLRKLUCB(2, needs_all_arms=0), "every"),
         (lambda: GLRKLUCB(2, vertices=2), "vertices"),
         (lambda: GLRKLUCB(0), "arms"),
         *(
             pair
             for kind in (DiscountedUCB, SlidingWindowUCB, CUSUMUCB, MUCB, GLRKLUCB)
             for pair in (
-                (lambda kind=kind: kind.tuned(2, horizon=1, shifts=1), "horizon"),
-                (lambda kind=kind: kind.tuned(2, horizon=100, shifts=0), "shifts"),
-                (lambda kind=kind: kind.tuned(2, horizon=100, shifts=51), "shifts"),
+                (lambda kind=kind: kind.from_horizon(2, horizon=1, shifts=1), "horizon"),
+                (lambda kind=kind: kind.from_horizon(2, horizon=100, shifts=0), "shifts"),
+                (lambda kind=kind: kind.from_horizon(2, horizon=100, shifts=51), "shifts"),
             )
         ),
     ],

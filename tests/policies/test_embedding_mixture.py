@@ -10,14 +10,14 @@ from scipy import stats
 import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
-from tacit.policies.features.context_models import FULL, HYPOTHESES, NOTHING
-from tacit.policies.features.context_weights import base_of
+from tacit.policies.features.context_models import FULL, HYPOTHESES, NO_EFFECT
+from tacit.policies.features.context_weights import compute_base
 from tacit.policies.features.embedding_items import (
     ACROSS,
     SCALES,
-    beliefs_by,
     candidate_lines,
-    empty_room,
+    compute_beliefs,
+    make_workspace,
     read_event,
 )
 from tests.policies.test_context_mixture import Plain, sigmoid, state_bytes
@@ -81,7 +81,7 @@ class PlainItems(Plain):
 
     def begin_recent(self):
         super().begin_recent()
-        self.theta[:, NOTHING, 1:] = self.cov[:, NOTHING, 1:] = 0.0
+        self.theta[:, NO_EFFECT, 1:] = self.cov[:, NO_EFFECT, 1:] = 0.0
 
     def features(self, context):
         scaled = super().features(context)[1:]
@@ -119,11 +119,13 @@ def test_what_is_believed_of_candidates_is_what_is_learned_of_them(items, users)
     learner, _ = played(tacit.EmbeddingMixture(items, users), 300, chance, seed=items + users)
     rng, state, layout = np.random.default_rng(1), learner.state, learner.policy.layout
     rows, user = rng.standard_normal((5, items)), rng.standard_normal(users)
-    base = base_of(state.tally, 0)
-    beliefs = np.array([beliefs_by(state, 0, impression(rows, user), layout, h, base) for h in range(FULL)])
+    base = compute_base(state.tally, 0)
+    beliefs = np.array(
+        [compute_beliefs(state, 0, impression(rows, user), layout, h, base) for h in range(FULL)]
+    )
     known, packed = layout.known, layout.known * (layout.known + 1) // 2
     for place, row in enumerate(rows):
-        room = empty_room(layout)
+        room = make_workspace(layout)
         read_event(state, 0, row, user, 0.0, layout, room)
         x = room.features[0].astype(float)
         for h in range(FULL):
@@ -245,7 +247,7 @@ def test_features_that_say_nothing_are_found_out():
         return np.full((len(users), len(catalogue)), 0.3)
 
     learner, _ = played(tacit.EmbeddingMixture(40), 1500, chance, seed=4)
-    assert learner.state.tally.weights[0].argmax() == NOTHING
+    assert learner.state.tally.weights[0].argmax() == NO_EFFECT
 
 
 def test_users_who_change_are_followed():

@@ -10,14 +10,14 @@ import pytest
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.errors import InvalidValue, UnfitLog
-from tacit.learning.estimates import estimates_by_draws, estimates_of
+from tacit.learning.estimates import compute_estimates, estimate_from_draws
 from tacit.learning.lanes import Offer
-from tacit.policies.base import outcome_of, registry
+from tacit.policies.base import make_outcome, registry
 
 POLICIES = [
-    *(kind.example(arms=3, dim=2) for kind in shipped(registry, "policies")),
+    *(kind.example(arms=3, dim=2) for kind in list_parts(registry, "policies")),
     tacit.ExplorationFloor(tacit.policies.EXP3(3), epsilon=0.1),
     tacit.policies.baselines.RankedBandit(tacit.policies.EXP3(3), positions=3),
 ]
@@ -48,7 +48,7 @@ class Told:
         self.kind.observe(self.params, self.state, 0, self.impression)
         rewards = np.full(self.policy.feedback_width, reward)
         known = self.least if propensity is None else propensity
-        told = outcome_of(self.params, self.impression, np.asarray(action), rewards, known)
+        told = make_outcome(self.params, self.impression, np.asarray(action), rewards, known)
         self.kind.learn(self.params, self.state, 0, told)
 
     def decide(self):
@@ -126,7 +126,7 @@ weighing = pytest.mark.parametrize("policy", WEIGHING, ids=lambda policy: policy
 def recalled(learner, propensities, slot=0, reward=1.0):
     """Learn rows as a fold of the log does, which refuses none."""
     rows = len(propensities)
-    made = learner.loops.plain_batch(learner.lanes.admit(["a"] * rows), np.zeros((rows, 0)))
+    made = learner.loops.make_plain_batch(learner.lanes.admit(["a"] * rows), np.zeros((rows, 0)))
     actions, rewards = np.full((rows, 1), slot), np.full((rows, 1), reward)
     learner.learn_rows(made, actions, rewards, np.array(propensities), np.zeros(rows, np.int64))
 
@@ -190,11 +190,11 @@ def estimated(told, confidence):
     """Return what a policy says of its arms; nothing where it believes nothing of them."""
     if hasattr(told.policy, "reward_draws") and any(told.policy.feature_dims):
         drawn = told.policy.reward_draws(told.state, 0, told.impression, told.rng, 200)
-        return estimates_by_draws(range(3), drawn, confidence)
+        return estimate_from_draws(range(3), drawn, confidence)
     if not hasattr(told.policy, "beliefs"):
         return []
     believed = told.policy.beliefs(told.state, 0)
-    return estimates_of(believed, np.full(3, math.nan), Offer(3), confidence)
+    return compute_estimates(believed, np.full(3, math.nan), Offer(3), confidence)
 
 
 @pytest.mark.parametrize("confidence", [0.1, 0.95, 0.999])

@@ -74,9 +74,9 @@ def test_draws_of_a_mixture_spread_as_its_own_line_says(policy):
     draws = policy.reward_draws(state, 0, impression, np.random.default_rng(1), 60_000)
     logits = np.log(draws / (1 - draws))
     if isinstance(policy, tacit.policies.HybridClickMixture):
-        from tacit.policies.features.click_mixture import centre
+        from tacit.policies.features.click_mixture import fill_centre
 
-        centre(state, 0, policy.split)
+        fill_centre(state, 0, policy.split)
     for place in range(3):
         mean, spread = policy.line(policy.params, state, 0, impression, place)
         assert logits[:, place].mean() == pytest.approx(mean, abs=5 * spread / 60_000**0.5)

@@ -15,7 +15,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.base import Outcome, outcome_of
+from tacit.policies.base import Outcome, make_outcome
 from tacit.policies.features.ec_bandit import most_clicked, variational
 from tacit.policies.features.gaussian import jaakkola, log_sigmoid
 
@@ -326,7 +326,7 @@ def test_one_by_one_in_batches_and_recalled(tmp_path):
     assert together.arms == [decision.arm for decision in singles]
     many.learn_many(together, rewards)
     again = tacit.Learner(tacit.policies.LaplaceEC(5, 5), seed=9)
-    again.recall(singles)
+    again.observe_decisions(singles)
     again.learn_many(singles, rewards)
     one.save(tmp_path / "learner.tacit")
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")
@@ -437,7 +437,7 @@ def test_positions_and_devices_change_what_is_seen():
 
 
 def test_crossed_arms_are_as_told():
-    environment = tacit.ExaminationArms.crossed()
+    environment = tacit.ExaminationArms.make_crossed()
     world = environment.world(np.random.default_rng(0), 10)
     tacit.ExaminationArms.arrive(environment.params, world, 0, np.random.default_rng(0))
     assert world.chances.round(4).tolist() == [0.1171, 0.5089, 0.5089, 0.1171]
@@ -524,7 +524,7 @@ def test_slates_of_the_position_based_model(policy, effects):
         policy.decide(made.params, state, 0, impression, rng, action)
         assert len(set(action.tolist())) == 3
         clicks = (rng.random(3) < attraction[action] * seen).astype(float)
-        policy.learn(made.params, state, 0, outcome_of(made.params, impression, action, clicks, 1.0))
+        policy.learn(made.params, state, 0, make_outcome(made.params, impression, action, clicks, 1.0))
         if round >= 300:
             late[range(3), action] += 1.0
     assert late[1].argmax() == 1
@@ -544,7 +544,7 @@ def test_grids_hold_the_exact_posterior():
             policy.params,
             state,
             0,
-            outcome_of(policy.params, impression, np.array(action), np.array(clicks), 1.0),
+            make_outcome(policy.params, impression, np.array(action), np.array(clicks), 1.0),
         )
     x = np.linspace(0.0, 1.0, 100_001)
     exact = x * (1.0 - 0.4 * x) * (1.0 - x)

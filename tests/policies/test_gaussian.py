@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import tacit
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.policies.features.gaussian import (
     Gaussian,
+    apply_observation,
     belief,
-    commit,
     dot,
     fade,
     jaakkola,
@@ -68,7 +68,7 @@ def test_commits_are_those_of_the_information_form(dim, seed, scale):
     for _ in range(20):
         x, c, b = scale * rng.standard_normal(dim), rng.random(), rng.standard_normal()
         s = project(root, x, v)
-        commit(mean, root, v, s, c, (b - c * (mean @ x)) / (1.0 + c * s))
+        apply_observation(mean, root, v, s, c, (b - c * (mean @ x)) / (1.0 + c * s))
         precision += c * np.outer(x, x)
         linear += b * x
     exact = np.linalg.inv(precision)
@@ -84,12 +84,14 @@ def many_updates(mean, root, rows, precision, count):
     for n in range(count):
         x = rows[n % len(rows)]
         s = project(root, x, v)
-        commit(mean, root, v, s, precision, (0.5 - precision * dot(mean, x)) / (1.0 + precision * s))
+        apply_observation(
+            mean, root, v, s, precision, (0.5 - precision * dot(mean, x)) / (1.0 + precision * s)
+        )
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e-7], ids=["spread", "nearly collinear"])
 def test_covariances_stay_positive_definite(noise):
-    compiled(many_updates, tacit.policies.LaplaceEC(1, 1).params)
+    compile_loop(many_updates, tacit.policies.LaplaceEC(1, 1).params)
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((1, 8)) + noise * rng.standard_normal((64, 8))
     own = Gaussian.prior(1, 8, 1.0)
@@ -113,7 +115,7 @@ def test_forgetting_never_exceeds_the_prior():
     fade(root, 0.5, 2.0)
     np.testing.assert_allclose(root @ root.T, 2.0 * np.eye(3))
     x = np.array([1.0, 0.0, 0.0])
-    commit(own.mean[0], root, v, project(root, x, v), 4.0, 0.0)
+    apply_observation(own.mean[0], root, v, project(root, x, v), 4.0, 0.0)
     before = root @ root.T
     fade(root, 0.99, 2.0)
     np.testing.assert_allclose(root @ root.T, before / 0.99)
@@ -136,7 +138,7 @@ def test_the_logistic_step_solves_its_equation(logit, s, reward):
 def test_polya_gamma_draws_have_the_known_moments():
     """Error probability 1e-6 per moment and tilt: 4.9 standard errors."""
     draws = 4000
-    compiled(many_updates, tacit.policies.PolyaGammaTS(1, 1).params)
+    compile_loop(many_updates, tacit.policies.PolyaGammaTS(1, 1).params)
 
     def sample(tilt, rng, out):
         for i in range(len(out)):

@@ -11,7 +11,7 @@ from scipy.special import expit
 import tacit
 from tacit.core.arrays import leaves
 from tacit.policies.base import Outcome
-from tacit.policies.features.click_mixture import HybridClickMixture, centre
+from tacit.policies.features.click_mixture import HybridClickMixture, fill_centre
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 DIMS = 2, 1
@@ -107,7 +107,7 @@ def test_lines_are_those_of_the_posterior():
         deviation = math.sqrt(h @ told.covariance @ h)
         chance = HybridClickMixture.believed(policy.params, state, 2, impression, i)
         assert chance == pytest.approx(expit(logit(told.mean)))
-        centre(state, 2, policy.split)
+        fill_centre(state, 2, policy.split)
         found = HybridClickMixture.line(policy.params, state, 2, impression, i)
         assert found == pytest.approx((logit(told.mean), deviation), rel=1e-6)
 

@@ -11,8 +11,8 @@ from scipy import stats
 import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
-from tacit.policies.features.context_models import NOTHING
-from tacit.policies.lists.item_list_mix import own_place, own_weights
+from tacit.policies.features.context_models import NO_EFFECT
+from tacit.policies.lists.item_list_mix import find_effect, hash_weights
 from tests.policies.test_context_mixture import sigmoid, state_bytes
 
 OFFERED = 7
@@ -201,8 +201,8 @@ def test_it_is_what_plain_float64_makes_of_the_same_lists():
     rng, policy = np.random.default_rng(3), tacit.ItemListMix(2, positions=3)
     learner, plain = tacit.Learner(policy, seed=1), PlainLists(2, 3)
     catalogue = rng.standard_normal((60, 2)) * [1, 100] + 7
-    weights = own_weights(2)
-    assert len({own_place(item, weights) for item in catalogue}) == 60
+    weights = hash_weights(2)
+    assert len({find_effect(item, weights) for item in catalogue}) == 60
     for t in range(500):
         offer = rng.choice(60, OFFERED, replace=False)
         items = catalogue[offer]
@@ -315,7 +315,7 @@ def test_where_only_the_order_tells_it_is_kept():
         return sigmoid(rng.standard_normal((len(users), len(catalogue))) - 1)
 
     learner, found = played(tacit.ItemListMix(20, positions=3), 800, chance, seed=4, order=True)
-    assert learner.state.relevance.tally.weights[0].argmax() == NOTHING
+    assert learner.state.relevance.tally.weights[0].argmax() == NO_EFFECT
     assert lost(found[200:]) < 0.1
 
 

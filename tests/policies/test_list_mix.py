@@ -14,10 +14,16 @@ from toy_asking import AskingList
 import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
-from tacit.policies.base import outcome_of
+from tacit.policies.base import make_outcome
 from tacit.policies.lists.one_draw import Draw
-from tacit.policies.lists.user_models import BY_POSITION, HYPOTHESES, Readers, believe, read_list
-from tacit.policies.spec import goes_on, policy_from_stored
+from tacit.policies.lists.user_models import (
+    HYPOTHESES,
+    POSITION_MODELS,
+    UserModels,
+    learn_clicks,
+    update_beliefs,
+)
+from tacit.policies.spec import is_compatible, policy_from_stored
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
 
 ATTRACTION = [0.1, 0.5, 0.2, 0.4, 0.05, 0.3]
@@ -41,7 +47,7 @@ def taught(policy, impression, rounds, seed=1):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = np.array(clicked(action, rng))
         policy.learn(
-            policy.params, state, 1, outcome_of(policy.params, impression, action, feedback, math.nan)
+            policy.params, state, 1, make_outcome(policy.params, impression, action, feedback, math.nan)
         )
     return state
 
@@ -55,8 +61,8 @@ def test_a_first_list_by_hand():
     The base rate is 0.3, so a first look finds attractions of 0.54, 0.3 and 0.06. The list 0, 2
     gets a click on its second position.
     """
-    readers = Readers.blank(1, 3)
-    read_list(readers, 0, np.array([2, 0, 1]), np.array([0, 2]), np.array([0.0, 1.0]), False)
+    readers = UserModels.blank(1, 3)
+    learn_clicks(readers, 0, np.array([2, 0, 1]), np.array([0, 2]), np.array([0.0, 1.0]), False)
     assert readers.clicks[0].tolist() == [0.0, 0.0, 1.0]
     second = [1.0, 2**-0.5, 0.5, 2**-1.5]
     second += [1.0] * 4 + [0.85 * 0.7 / 0.7] * 4
@@ -70,12 +76,12 @@ def test_a_first_list_by_hand():
 
 def test_chains_after_clicks_and_skips_by_hand():
     """A click, a skip, a click: five arms as offered, base rate 0.3, from 0.54 down by 0.12."""
-    readers = Readers.blank(1, 5)
+    readers = UserModels.blank(1, 5)
     arms = np.arange(5)
-    read_list(readers, 0, arms, np.array([0, 1, 2]), np.array([1.0, 0.0, 1.0]), False)
-    for h in range(BY_POSITION, HYPOTHESES):
-        skip = (1.0, 0.85)[(h - BY_POSITION) // 4]
-        click = (0.0, 0.3, 0.6, 0.9)[(h - BY_POSITION) % 4]
+    learn_clicks(readers, 0, arms, np.array([0, 1, 2]), np.array([1.0, 0.0, 1.0]), False)
+    for h in range(POSITION_MODELS, HYPOTHESES):
+        skip = (1.0, 0.85)[(h - POSITION_MODELS) // 4]
+        click = (0.0, 0.3, 0.6, 0.9)[(h - POSITION_MODELS) % 4]
         third = skip * click * 0.58 / (1 - click * 0.42)
         np.testing.assert_allclose(readers.seen[0, h], [1.0, click, third, 0.0, 0.0])
         logs = math.log(0.54) + math.log(1 - max(click * 0.42, 1e-4))
@@ -86,25 +92,25 @@ def test_chains_after_clicks_and_skips_by_hand():
 
 
 def test_a_hypothesis_is_dropped_for_good():
-    readers = Readers.blank(1, 2)
+    readers = UserModels.blank(1, 2)
     action, arms = np.array([0, 1]), np.arange(2)
     for _ in range(4):
-        read_list(readers, 0, arms, action, np.array([1.0, 1.0]), False)
+        learn_clicks(readers, 0, arms, action, np.array([1.0, 1.0]), False)
     # Going on after a click never happens under c = 0: 1e-4 a list.
     assert (readers.weights[0, [4, 8]] == -np.inf).all()
     assert readers.weights[0].max() == 0.0
     before = readers.seen[0, [4, 8]].copy()
-    read_list(readers, 0, arms, action, np.array([1.0, 0.0]), False)
+    learn_clicks(readers, 0, arms, action, np.array([1.0, 0.0]), False)
     assert (readers.seen[0, [4, 8]] == before).all()
 
 
 def test_beliefs_by_hand():
     """One hypothesis left: the mean of 4 looks at the guess and what was seen."""
-    readers = Readers.blank(1, 3)
+    readers = UserModels.blank(1, 3)
     readers.weights[0, 1:] = -np.inf
     readers.clicks[0] = [2.0, 1.0, 0.0]
     readers.seen[0, 0] = [6.0, 4.0, 1.0]
-    believe(readers, 0, np.arange(3), False)
+    update_beliefs(readers, 0, np.arange(3), False)
     base = 3.3 / 12
     means = np.array([2 + 7.2 * base, 1 + 4 * base, 0.8 * base]) / [10, 8, 5]
     np.testing.assert_allclose(readers.mean[0], means)
@@ -114,11 +120,11 @@ def test_beliefs_by_hand():
 
 def test_beliefs_with_the_order_in_doubt_by_hand():
     """The first arm begins at 1 + τ times the base rate, the last at 1 − τ, with τ anything from 0.2 to 1."""
-    readers = Readers.blank(1, 3)
+    readers = UserModels.blank(1, 3)
     readers.weights[0, 1:] = -np.inf
     readers.clicks[0] = clicks = np.array([2.0, 1.0, 0.0])
     readers.seen[0, 0] = seen = np.array([6.0, 4.0, 1.0])
-    believe(readers, 0, np.arange(3), True)
+    update_beliefs(readers, 0, np.arange(3), True)
     pull = 0.2 + 0.8 * (np.arange(2000) + 0.5)[:, None] / 2000
     m = (clicks + 4 * 3.3 / 12 * (1 + pull * np.array([1.0, 0.0, -1.0]))) / (seen + 4)
     second = (m * (1 - m) / (seen + 5) + m * m).mean(axis=0)
@@ -129,18 +135,18 @@ def test_beliefs_with_the_order_in_doubt_by_hand():
 def test_what_began_with_the_order_for_a_fact_goes_on_so():
     spec = {"name": "ListMix", "arms": 3, "positions": 2, "epsilon": 0.0}
     before = policy_from_stored(spec)
-    assert before == tacit.ListMix(3, positions=2, doubt=False)
-    assert goes_on(tacit.ListMix(3, positions=2), before)
-    assert not goes_on(tacit.ListMix(3, positions=2, epsilon=0.1), before)
+    assert before == tacit.ListMix(3, positions=2, warn_of_late_changes=False)
+    assert is_compatible(tacit.ListMix(3, positions=2), before)
+    assert not is_compatible(tacit.ListMix(3, positions=2, epsilon=0.1), before)
 
 
 def test_beliefs_of_two_hypotheses_share_a_unit():
-    readers = Readers.blank(1, 2)
+    readers = UserModels.blank(1, 2)
     readers.weights[0, 2:] = -np.inf
     readers.weights[0, 1] = math.log(0.5)
     readers.clicks[0] = [1.0, 1.0]
     readers.seen[0, :2] = [[5.0, 5.0], [2.0, 2.0]]
-    believe(readers, 0, np.arange(2), False)
+    update_beliefs(readers, 0, np.arange(2), False)
     unit, other = 2.3 / 11, 2.3 / 5
     first = np.array([(1 + 7.2 * unit) / 9, (1 + 7.2 * other) / 6 * unit / other])
     assert readers.mean[0, 0] == pytest.approx((first * [2 / 3, 1 / 3]).sum())
@@ -172,7 +178,7 @@ def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
     state = policy.init(1)
     action, nothing = np.array([0, 1, 2]), np.zeros(3)
     policy.learn(
-        policy.params, state, 0, outcome_of(policy.params, offered(0, 1, 2), action, nothing, math.nan)
+        policy.params, state, 0, make_outcome(policy.params, offered(0, 1, 2), action, nothing, math.nan)
     )
     assert state.standing[0].tolist() == [0, 1, 2, -1, -1]
     # A new arm comes in behind the one before it on offer; who is not on offer keeps the place.
@@ -180,13 +186,13 @@ def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
         policy.params,
         state,
         0,
-        outcome_of(policy.params, offered(4, 0, 3, 2), np.array([4, 0, 3]), nothing, 0.0),
+        make_outcome(policy.params, offered(4, 0, 3, 2), np.array([4, 0, 3]), nothing, 0.0),
     )
     assert state.standing[0].tolist() == [4, 0, 3, 1, 2]
     for _ in range(60):
         feedback = np.array([0.0, 0.0, 1.0])
         policy.learn(
-            policy.params, state, 0, outcome_of(policy.params, offered(0, 1, 2), action, feedback, math.nan)
+            policy.params, state, 0, make_outcome(policy.params, offered(0, 1, 2), action, feedback, math.nan)
         )
     assert next(slot for slot in state.standing[0] if slot in (0, 1, 2)) == 2
     assert sorted(state.standing[0]) == [0, 1, 2, 3, 4]
@@ -328,7 +334,7 @@ def test_many_arms_have_the_propensities_of_enumeration(kind):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = (rng.random(4) < attraction[action]).astype(float)
         policy.learn(
-            policy.params, state, 1, outcome_of(policy.params, impression, action, feedback, math.nan)
+            policy.params, state, 1, make_outcome(policy.params, impression, action, feedback, math.nan)
         )
     expected = lists_by_interval(policy, state, impression)
     cells = policy.position_chances(state, 1, impression)

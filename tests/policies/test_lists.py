@@ -11,16 +11,16 @@ import pytest
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
-from tacit.policies.base import outcome_of, registry
+from tacit.policies.base import make_outcome, registry
 
 # Lists of what is known by features are in test_contextual_cascade.py.
 KINDS = [
     kind
-    for kind in shipped(registry, "policies.lists")
+    for kind in list_parts(registry, "policies.lists")
     if issubclass(kind, tacit.policies.SlatePolicy) and not issubclass(kind, tacit.policies.FeaturePolicy)
 ]
 POLICIES = [kind.example(5) for kind in KINDS]
@@ -55,8 +55,8 @@ def test_compiled_and_plain_kernels_agree(policy):
         assert tuple(action.tolist()) == decision.slate
         feedback = read(decision.slate, readers)
         learner.learn(decision, feedback)
-        cls.learn(params, state, 0, outcome_of(params, everyone(5), action, np.array(feedback), math.nan))
-    state = tacit.core.arrays.copied_into(state, policy.init(1))
+        cls.learn(params, state, 0, make_outcome(params, everyone(5), action, np.array(feedback), math.nan))
+    state = tacit.core.arrays.copy_to_larger(state, policy.init(1))
     for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
         np.testing.assert_allclose(leaf[: len(plain)], plain, rtol=1e-9, err_msg=name)
 
@@ -138,7 +138,7 @@ def test_the_cascade_teaches_what_was_read():
             policy.params,
             state,
             0,
-            outcome_of(policy.params, everyone(4), slots, np.array(feedback), math.nan),
+            make_outcome(policy.params, everyone(4), slots, np.array(feedback), math.nan),
         )
 
     update([2, 0, 1], [0.0, 1.0, 0.0])
@@ -188,7 +188,7 @@ def test_a_bandit_whose_choice_is_shown_above_gets_nothing_for_it():
         policy.params,
         state,
         0,
-        outcome_of(policy.params, everyone(3), action, np.array([0.0, 1.0]), math.nan),
+        make_outcome(policy.params, everyone(3), action, np.array([0.0, 1.0]), math.nan),
     )
     # The click on the second position was on the arm drawn in its place: both bandits have a
     # play of arm 0 without reward, and nobody has learned of the other arm.
@@ -199,7 +199,7 @@ def test_a_bandit_whose_choice_is_shown_above_gets_nothing_for_it():
         policy.params,
         state,
         0,
-        outcome_of(policy.params, everyone(3), action, np.array([0.0, 1.0]), math.nan),
+        make_outcome(policy.params, everyone(3), action, np.array([0.0, 1.0]), math.nan),
     )
     assert state.policy.plays[1, action[1]] == 1001
     assert state.policy.rewards[1, action[1]] == 1
@@ -216,7 +216,7 @@ def test_replacements_are_remembered_until_their_feedback_comes():
     clicked = np.array([0.0, 1.0, 1.0])
     for action in reversed(actions):
         policy.learn(
-            policy.params, state, 0, outcome_of(policy.params, everyone(9), action, clicked, math.nan)
+            policy.params, state, 0, make_outcome(policy.params, everyone(9), action, clicked, math.nan)
         )
     assert state.policy.plays[:, 0].tolist() == [1016] * 3
     assert state.policy.rewards.sum() == 3 * 900
@@ -229,7 +229,9 @@ def test_a_bandit_that_learns_from_propensities_gets_those_of_its_own_choice():
     policy = tacit.policies.baselines.RankedBandit(tacit.policies.EXP3(2, gamma=0.5), positions=2)
     state = policy.init(1)
     action, feedback = np.array([1, 0]), np.array([0.0, 1.0])
-    policy.learn(policy.params, state, 0, outcome_of(policy.params, everyone(2), action, feedback, math.nan))
+    policy.learn(
+        policy.params, state, 0, make_outcome(policy.params, everyone(2), action, feedback, math.nan)
+    )
     np.testing.assert_allclose(state.policy.logs, [[0.0, 0.0], [0.5, 0.0]])
 
 

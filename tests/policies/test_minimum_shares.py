@@ -18,12 +18,12 @@ from tacit.logs import read_log
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.arm_lifecycle import Living
-from tacit.service.placements.aspects.control_group import floor_of
-from tacit.service.placements.duels import shown_list
+from tacit.service.placements.aspects.arm_lifecycle import ArmLifecycle
+from tacit.service.placements.aspects.control_group import compute_floor
+from tacit.service.placements.duels import parse_interleaved
 from tacit.wire.control import ArmsOf, PinOf
 
 ARMS = ["control", "new", "bold"]
@@ -84,7 +84,7 @@ async def test_what_is_pinned_is_shown_whatever_is_promised(tmp_path):
         assert chances(rows) == {"bold": {1.0}}
         # A request that does not offer it is the policy's, with its promises.
         asked = [
-            engine.placements["home"].checked(DecisionRequest("k", ["control", "new"], id=f"x{j}"))
+            engine.placements["home"].check_request(DecisionRequest("k", ["control", "new"], id=f"x{j}"))
             for j in range(SIZE)
         ]
         rows = list(await engine.decide_many("home", asked))
@@ -142,9 +142,9 @@ async def test_lists_have_what_is_promised_at_any_position(tmp_path):
         for i in range(8):
             engine.clock.now += 40 * SECOND
             home = engine.placements["home"]
-            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(SIZE)]
+            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}")) for j in range(SIZE)]
             rows = list(await engine.decide_many("home", asked))
-            lists = [slate_of(row.shown).arms for row in rows]
+            lists = [decode_list(row.shown).arms for row in rows]
             clicks = [[k for k, arm in enumerate(slate) if arm in ("bold", "old")] for slate in lists]
             sent = [
                 FeedbackRequest(row.id, CLICKS, clicks=Clicked(k))
@@ -170,9 +170,9 @@ async def lists(engine, rounds=2, best="bold", **more):
         asked = [home.checked(DecisionRequest("k", id=name, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
         sent = [
-            FeedbackRequest(row.id, CLICKS, clicks=Clicked([slate_of(row.shown).arms.index(best)]))
+            FeedbackRequest(row.id, CLICKS, clicks=Clicked([decode_list(row.shown).arms.index(best)]))
             for row in rows
-            if best in slate_of(row.shown).arms
+            if best in decode_list(row.shown).arms
         ]
         await engine.record_many("home", sent)
     return rows
@@ -180,7 +180,7 @@ async def lists(engine, rounds=2, best="bold", **more):
 
 def listed(arm, rows):
     """Return in which share of lists an arm was."""
-    return np.mean([arm in slate_of(row.shown).arms for row in rows])
+    return np.mean([arm in decode_list(row.shown).arms for row in rows])
 
 
 async def test_lists_keep_promises_beside_pins_a_holdout_and_arms_that_come_and_go(tmp_path):
@@ -192,11 +192,11 @@ async def test_lists_keep_promises_beside_pins_a_holdout_and_arms_that_come_and_
     async with served(path, config) as engine:
         rows = await lists(engine)
         # The control lists what comes first; the policy's lists have what was promised.
-        assert all(slate_of(row.shown).arms == ["control", "new"] for row in rows if row.control)
+        assert all(decode_list(row.shown).arms == ["control", "new"] for row in rows if row.control)
         assert listed("new", [row for row in rows if not row.control]) > 0.4 - error
         await engine.ask("home", PinOf(["odd"], as_text(engine.clock.now + 100 * SECOND)))
         rows = await lists(engine)
-        assert {slate_of(row.shown).arms[0] for row in rows} == {"odd"}
+        assert {decode_list(row.shown).arms[0] for row in rows} == {"odd"}
         engine.clock.now += 100 * SECOND
         await engine.ask("home", ArmsOf(["newer"], ["new"]))
         assert listed("new", await lists(engine)) == 0
@@ -216,7 +216,9 @@ async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
         for i in range(3):
             engine.clock.now += 40 * SECOND
             home = engine.placements["home"]
-            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}", rankings=lists)) for j in range(SIZE)]
+            asked = [
+                home.check_request(DecisionRequest("k", id=f"{i} {j}", rankings=lists)) for j in range(SIZE)
+            ]
             rows = list(await engine.decide_many("home", asked))
             shown = [json.loads(row.shown) for row in rows]
             items = [[item for item in one["interleaved"]["items"] if "bold" in item] for one in shown]
@@ -254,8 +256,8 @@ async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
     ],
 )
 def test_a_floor_is_what_every_arm_is_shown_with_whatever_was_learned(policy, floor):
-    assert floor_of(policy) == pytest.approx(floor)
-    assert floor_of(policy, HoldoutConfig(share=0.5)) == pytest.approx(0.5 * floor + 0.5)
+    assert compute_floor(policy) == pytest.approx(floor)
+    assert compute_floor(policy, HoldoutConfig(share=0.5)) == pytest.approx(0.5 * floor + 0.5)
     learner = tacit.Learner(policy, seed=1)
     for _ in range(400):
         decision = learner.choose()
@@ -280,7 +282,7 @@ def test_promised_shares_of_duels_by_hand():
     assert found[2, 0] == pytest.approx(inner[2, 0] + 0.15 * (inner[1, 0] + inner[0, 0]))
     assert found[2, 2] == pytest.approx(inner[2, 2])
     assert pairs_of(policy, state, [0, 1]) == pytest.approx(pairs_of(policy.policy, state, [0, 1]))
-    assert floor_of(policy) == 0.0
+    assert compute_floor(policy) == 0.0
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
@@ -325,7 +327,7 @@ async def searches(engine, rounds=3, count=SIZE, best="bold", key="k", **more):
         names = [f"{engine.clock.now} {j}" for j in range(count)]
         asked = [home.checked(DecisionRequest(key, id=name, rankings=LISTS, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
-        clicks = [[item for item in shown_list(row)["items"] if best in item] for row in rows]
+        clicks = [[item for item in parse_interleaved(row)["items"] if best in item] for row in rows]
         sent = [
             FeedbackRequest(row.id, CLICKS, clicks=Clicked(items=items))
             for row, items in zip(rows, clicks, strict=True)
@@ -418,8 +420,8 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
     async with served(path, config) as engine:
         await traffic(engine, rounds=2)
         made = await engine.rebuild("home", "kl-ucb")
-        assert made.regime.left.endswith("Z-MinimumShares-UCB1")
-        assert [state.name for state in await engine.states("home")] == [made.regime.left]
+        assert made.policy_version.left.endswith("Z-MinimumShares-UCB1")
+        assert [state.name for state in await engine.states("home")] == [made.policy_version.left]
         policy = engine.placements["home"].config.policy
         assert dict(policy.at_least) == PROMISED
         assert isinstance(policy.policy, tacit.KLUCB)
@@ -429,7 +431,7 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
         await engine.rebuild("home", "minimum-shares(ucb1, at_least={'new': 0.3})")
         assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.3}
         # What the first 0.3 called it is its name still.
-        await engine.rollback("home", made.regime.left.removesuffix("-UCB1"))
+        await engine.rollback("home", made.policy_version.left.removesuffix("-UCB1"))
         assert isinstance(engine.placements["home"].config.policy.policy, tacit.UCB1)
         live = learned(engine)
     is_the_fold(config, path, live)
@@ -444,7 +446,7 @@ async def test_the_share_of_a_retired_arm_is_said_to_be_suspended_until_it_comes
         assert b"suspended" not in json_of(await engine.ask("home", ArmsOf(restore=["control"])))
         *_, gone, back = [change.detail for change in await engine.history("home")]
         assert (gone["suspended"], "suspended" in back) == ({"control": 0.2}, False)
-        assert Living.words(gone, str).endswith("; promised shares suspended: control 0.2")
+        assert ArmLifecycle.format_change(gone, str).endswith("; promised shares suspended: control 0.2")
         live = learned(engine)
     is_the_fold(config, path, live)
     async with served(path, config) as engine:
@@ -609,7 +611,7 @@ async def test_promises_of_lists_hold_for_each_who_asks_in_the_service(tmp_path)
         rows = await lists(engine, context=[1.0])
         assert listed("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
         engine.clock.now += 100 * SECOND
-        await engine.logged_by_now(["home"])
+        await engine.wait_until_durable(["home"])
         export(engine.config, engine.store, tmp_path / "log")
         live = learned(engine)
     is_the_fold(config, path, live)

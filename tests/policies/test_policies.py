@@ -16,16 +16,16 @@ from scipy import integrate, stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
-from tacit.policies.base import Outcome, outcome_of, registry
+from tacit.policies.base import Outcome, make_outcome, registry
 from tacit.policies.stationary.beta_maximum import NODES, WEIGHTS, probability_largest
 from tacit.policies.stationary.ucb import bernoulli_kl, kl_upper_bound
 
-SHIPPED = shipped(registry, "policies")
+SHIPPED = list_parts(registry, "policies")
 POLICIES = [
-    *(kind.example(3) for kind in shipped(registry, "policies.stationary")),
+    *(kind.example(3) for kind in list_parts(registry, "policies.stationary")),
     tacit.Thompson(3, discount=0.9),
     tacit.policies.baselines.EXP3S(3, gamma=0.2, alpha=0.01),
     tacit.ExplorationFloor(tacit.UCB1(3), epsilon=0.3),
@@ -439,7 +439,7 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
             assert weighed == chance or (math.isnan(weighed) and math.isnan(chance))
         assert math.isnan(chance) or 0.0 < chance <= 1.0
         kind.learn(
-            params, state, 0, outcome_of(params, impression, action, np.ones(policy.feedback_width), chance)
+            params, state, 0, make_outcome(params, impression, action, np.ones(policy.feedback_width), chance)
         )
 
 

@@ -13,7 +13,7 @@ import pytest
 import tacit
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.spec import goes_on
+from tacit.policies.spec import is_compatible
 from tests.service import test_living as living
 
 pytestmark = pytest.mark.interpreted
@@ -133,9 +133,9 @@ def test_what_is_told_is_part_of_the_policy_as_text_and_as_a_table(kind):
     assert "priors=(('film', 3.0, 1.0)" in repr(policy)
     numbered = kind(2, priors={"1": (1, 2)})
     assert numbered.priors == ((1, 1.0, 2.0),)
-    assert goes_on(kind(NAMES, priors={"film": (3, 1)}), policy)
-    assert not goes_on(policy, kind(NAMES, priors={"film": (3, 1)}))
-    assert not goes_on(kind(NAMES, priors={"film": (3, 2)}), policy)
+    assert is_compatible(kind(NAMES, priors={"film": (3, 1)}), policy)
+    assert not is_compatible(policy, kind(NAMES, priors={"film": (3, 1)}))
+    assert not is_compatible(kind(NAMES, priors={"film": (3, 2)}), policy)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from drawn import is_long
 
 import tacit
 from tacit.core.dispatch import choose
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.shifting.probation_odds import COMMIT, QUIET, SORTING, WARNED, weigh
+from tacit.policies.shifting.probation_odds import COMMIT, QUIET, SORTING, WARNED, weigh_explanations
 from tacit.policies.stationary.ucb import kl_upper_bound
 
 BOX = tacit.classifiers.Rectangle(dim=1, margin=0.1)
@@ -41,7 +41,7 @@ def test_three_explanations_are_weighed_by_beta_binomials():
     expected = (beta(2, 3) - beta(1, 1)) - (beta(8, 5) - beta(7, 3))
     assert state.lanes.factor[0, 0] == pytest.approx(expected)
     assert state.lanes.factor[0, 1] == 0.0
-    whole, single, nothing = weigh(params, state, 0)
+    whole, single, nothing = weigh_explanations(params, state, 0)
     assert whole == pytest.approx(0.4 * 2 / 3 * (0.8 * math.exp(expected) + 0.2))
     assert single == pytest.approx(0.4 * 1 / 3 * (math.exp(expected) + 1.0) / 2)
     assert nothing == pytest.approx(0.6)
@@ -227,7 +227,7 @@ def test_the_propensity_is_the_frequency_of_the_arm(mode, base, offered):
     params, state = learner.policy.params, learner.state
     impression = tacit.Impression(np.array(offered), np.array([0.2]))
     seen, told = np.zeros(4), np.zeros(4)
-    choose_often = compiled(chosen_often, params)
+    choose_often = compile_loop(chosen_often, params)
     choose_often(params, state, impression, np.random.default_rng(6), seen, draws)
     for arm in offered:
         told[arm] = tacit.policies.ProbationBandit.propensity(params, state, 0, impression, arm)
@@ -251,7 +251,7 @@ def test_the_propensity_is_summed_over_all_explanations_by_hand():
     lanes.new[0] = [[2.0, 1.0], [2.0, 0.0], [0.0, 0.0]]
     lanes.factor[0] = [1.1, 0.4, 0.0]
     lanes.mode[0], lanes.prior[0] = WARNED, 0.4
-    whole, single, nothing = weigh(params, state, 0)
+    whole, single, nothing = weigh_explanations(params, state, 0)
     factors = np.exp(lanes.factor[0])
 
     def winners(changed, everywhere):

@@ -18,7 +18,7 @@ from stores import store_at
 
 import tacit
 from tacit.core.arrays import lane_rows, lanes_view, leaves
-from tacit.core.dispatch import shipped
+from tacit.core.dispatch import list_parts
 from tacit.evaluate import IPS, off_policy
 from tacit.policies.base import registry
 from tacit.service.errors import StoreError
@@ -45,7 +45,7 @@ def test_init_says_what_lanes_share():
     assert ranked[:3] == [3, 3, 3]
 
 
-@pytest.mark.parametrize("kind", shipped(registry, "policies"))
+@pytest.mark.parametrize("kind", list_parts(registry, "policies"))
 def test_arrays_of_every_policy_have_rows_for_lanes_or_one_for_all(kind):
     assert len(lane_rows(kind.example().init)) > 0 or not list(leaves(kind.example().init(1)))
 
@@ -188,7 +188,7 @@ def test_a_simulation_of_many_keys_is_the_learner_bit_for_bit():
         learner.learn(decision, environment.respond(*world, lane, decision.slot))
     lanes = [int(key) for key in learner.keys]
     assert len(lanes) > 3
-    pairs = zip(leaves(run.state), leaves(learner.lanes.used()), strict=True)
+    pairs = zip(leaves(run.state), leaves(learner.lanes.view_all()), strict=True)
     for (name, mine), (_, its) in pairs:
         own = mine if name.startswith("shared.") else mine[lanes]
         assert own.tobytes() == its.tobytes(), name
@@ -250,7 +250,7 @@ class Dying:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def saving(self, *given):
+    def save_in_steps(self, *given):
         if self.dead:
             raise StoreError("store: it is gone")
         return self._store.saving(*given)

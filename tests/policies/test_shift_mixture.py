@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
 import tacit
-from tacit.classifiers.concepts import Usual, is_unusual
+from tacit.classifiers.concepts import UsualRange, is_unusual
 from tacit.core.arrays import byte_count, leaves
 from tacit.errors import InvalidValue
-from tacit.learning.merging import add_shared, shared_sums
+from tacit.learning.merging import add_shared, read_shared_sums
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
-from tacit.policies.shifting.hypotheses import add_hypothesis, believe, posterior, warn
-from tacit.policies.shifting.shared_priors import fit, fit_all, imagine, note_play
+from tacit.policies.shifting.hypotheses import accept_change, add_hypothesis, posterior, weigh_warning
+from tacit.policies.shifting.shared_priors import count_play, fill_imaginary_tails, fit, fit_all
 
 NO_CONTEXT = np.zeros(0)
 
@@ -312,7 +312,7 @@ def test_what_is_remembered_is_60_plays_at_most():
     own = state.own
     own.counts[0, 0] = [[150.0, 50.0], [3.0, 1.0]]
     own.weight[0, :2], own.born[0, 1], own.kind[0, 1] = (0.4, 0.6), 20, 1
-    believe(policy.params, state, 0)
+    accept_change(policy.params, state, 0)
     assert own.remembered[0, 0].tolist() == [[45_000, 15_000], [3000, 1000]]
     assert (own.leading[0], own.found[0], own.epochs[0]) == (1, 1, 1)
     assert state.shared.found.fresh[0] == 1.0
@@ -328,7 +328,7 @@ def test_an_epoch_takes_the_place_of_that_of_the_same_best_arm_or_of_the_oldest(
         new = int(h == 1) + 1 if h else 1
         own.weight[0], own.kind[0, new], own.born[0, new] = 0.0, 1, born
         own.weight[0, [h, new]] = 0.1, 0.9
-        believe(policy.params, state, 0)
+        accept_change(policy.params, state, 0)
         best.append([int(e[:, 0].argmax()) for e in own.remembered[0, : own.epochs[0]]])
     assert best == [[0], [1, 0], [2, 1, 0], [0, 2, 1], [3, 0, 2, 1], [4, 3, 0, 2], [5, 4, 3, 0]]
 
@@ -342,12 +342,12 @@ def test_a_change_just_found_may_be_one_to_an_earlier_epoch():
     own.epochs[0], own.remembered[0, 0] = 1, [[1000, 0], [9000, 1000]]
     own.counts[0, 0] = [[9.0, 1.0], [0.0, 3.0]]
     own.weight[0, :2], own.born[0, 1], own.kind[0, 1], own.rounds[0] = (0.4, 0.6), 20, 1, 25
-    believe(policy.params, state, 0)
+    accept_change(policy.params, state, 0)
     again = 0.5 / 2.5
     np.testing.assert_allclose(own.weight[0, :3], [0.4 * (1 - again), 0.6 * (1 - again), again])
     assert own.counts[0, 2].tolist() == [[1.0, 0.0], [9.0, 1.0]]
     own.weight[0, :3] = 0.0, 0.2, 0.8
-    believe(policy.params, state, 0)
+    accept_change(policy.params, state, 0)
     assert (own.leading[0], own.found[0], own.epochs[0]) == (2, 1, 2)
     assert (found.fresh[0], found.recalled[0]) == (0.0, 1.0)
 
@@ -369,8 +369,8 @@ def test_one_step_of_the_fit_by_hand():
     """One key had 1 of 2: S = (1), F = (1), N = (1, 1). From a = 1, b = 3: Σ S/(a+j) = 1,
     Σ F/(b+j) = 1/3, Σ N/(a+b+j) = 1/4 + 1/5."""
     priors = tacit.policies.ShiftMixture(1).init(1).shared.priors
-    note_play(priors, 0, 0.0, 0.0, 1.0, 0.0)
-    note_play(priors, 0, 1.0, 0.0, 0.0, 1.0)
+    count_play(priors, 0, 0.0, 0.0, 1.0, 0.0)
+    count_play(priors, 0, 1.0, 0.0, 0.0, 1.0)
     assert priors.tails[0, 1, :3].tolist() == [[1, 1, 1], [0, 0, 1], [0, 0, 0]]
     priors.beta[0, 1] = 1.0, 3.0
     fit(priors, 1, 0.0, 1, 0.0)
@@ -379,14 +379,14 @@ def test_one_step_of_the_fit_by_hand():
 
 def test_fractions_are_apportioned_to_adjacent_bins():
     priors = tacit.policies.ShiftMixture(1).init(1).shared.priors
-    note_play(priors, 0, 0.75, 0.25, 0.5, 0.5)
+    count_play(priors, 0, 0.75, 0.25, 0.5, 0.5)
     np.testing.assert_allclose(priors.tails[0, 1, :3], [[0.25, 0.5, 0], [0.25, 0, 1], [0, 0, 0]])
 
 
 def test_the_imaginary_key_is_a_beta_binomial():
     priors = tacit.policies.ShiftMixture(1).init(1).shared.priors
     for a, b in [(1.0, 1.0), (0.02, 3.0), (40.0, 400.0)]:
-        imagine(priors, a, b)
+        fill_imaginary_tails(priors, a, b)
         keys, j = stats.betabinom(32, a, b), np.arange(32)
         np.testing.assert_allclose(priors.imagined[0, :, 0], keys.sf(j), atol=1e-12)
         np.testing.assert_allclose(priors.imagined[0, :, 1], keys.cdf(31 - j), atol=1e-12)
@@ -400,7 +400,7 @@ def test_priors_come_to_the_maximum_of_the_likelihood():
         clicks = rng.random(plays) < rng.beta(2.0, 8.0)
         for n, click in enumerate(clicks):
             hits = float(clicks[:n].sum())
-            note_play(priors, 0, hits, n - hits, float(click), float(not click))
+            count_play(priors, 0, hits, n - hits, float(click), float(not click))
         first.append((clicks[:256].sum(), min(plays, 256)))
     hits, plays = np.array(first).T
     x = np.arange(33)
@@ -477,24 +477,24 @@ def test_a_warning_counts_as_far_as_earlier_ones_were_right():
     policy = tacit.policies.ShiftMixture(2, context_dim=1)
     state = policy.init(2)
     own, found = state.own, state.shared.found
-    warn(policy.params, state, 0)
+    weigh_warning(policy.params, state, 0)
     assert own.weight[0, :2].tolist() == [0.5, 0.5]
     assert own.kind[0, 1] == 1 | 4
     own.weight[0, :2] = 1.0, 0.0
-    warn(policy.params, state, 0)
+    weigh_warning(policy.params, state, 0)
     assert own.weight[0, :2].tolist() == [1.0, 0.0]  # so soon it counts for nothing
     own.rounds[0] = 21
-    warn(policy.params, state, 0)
+    weigh_warning(policy.params, state, 0)
     np.testing.assert_allclose(own.weight[0, :2], [7 / 8, 1 / 8])
     own.weight[0, :2] = 0.4, 0.6
-    believe(policy.params, state, 0)
+    accept_change(policy.params, state, 0)
     assert (own.announced[0], found.announced[0], own.warnings[0]) == (1, 1.0, 2)
-    warn(policy.params, state, 1)
+    weigh_warning(policy.params, state, 1)
     np.testing.assert_allclose(own.weight[1, :2], [0.5, 0.5])
 
 
 def test_what_is_unusual_is_outside_by_a_margin():
-    usual = Usual.nothing(2)
+    usual = UsualRange.empty(2)
     rng = np.random.default_rng(1)
     assert not any(is_unusual(usual, 0.1, rng.random(2)) for _ in range(20))
     high, low = usual.sides[0, :, 0].copy(), -usual.sides[0, :, 1]
@@ -506,7 +506,7 @@ def test_what_is_unusual_is_outside_by_a_margin():
 
 def test_rare_contexts_do_not_become_usual():
     """Of 20,000 contexts below ½ and one in 500 at 1, all but the first few are told."""
-    usual, rng = Usual.nothing(1), np.random.default_rng(2)
+    usual, rng = UsualRange.empty(1), np.random.default_rng(2)
     told = {False: [], True: []}
     for t in range(20_000):
         event = t % 500 == 499
@@ -839,7 +839,7 @@ def test_learners_of_other_keys_add_up_what_they_share():
             reward = float(rng.random() < (0.1, 0.3, 0.5)[arm])
             for learner in (together, apart[number % 2]):
                 learner.learn(learner.choose(f"key {number}", arms=[arm]), reward)
-    sums = [{k: a.copy() for k, a in shared_sums(policy, each.state).items()} for each in apart]
+    sums = [{k: a.copy() for k, a in read_shared_sums(policy, each.state).items()} for each in apart]
     add_shared(apart[0], sums[1])
     assert together.state.shared.priors.rounds[0] == apart[0].state.shared.priors.rounds[0] == 900
     tails = [each.state.shared.priors.tails for each in (together, apart[0])]

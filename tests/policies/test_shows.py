@@ -13,8 +13,8 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.evaluate import replay
 from tacit.logs.writer import click_log
-from tacit.policies.action_kind import SHOWS, shows_of
-from tacit.service.app.server import running
+from tacit.policies.action_kind import ACTION_KINDS, get_action_kind
+from tacit.service.app.server import run_in_thread
 from tacit.service.kind import KINDS
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS
@@ -24,7 +24,7 @@ SOURCE = Path(tacit.__file__).parent
 
 @pytest.fixture(autouse=True)
 def sets(monkeypatch):
-    monkeypatch.setitem(SHOWS, "set", toy_set.SHOWS)
+    monkeypatch.setitem(ACTION_KINDS, "set", toy_set.SHOWS)
     monkeypatch.setitem(KINDS, "sets", toy_set.KIND)
 
 
@@ -62,17 +62,17 @@ async def test_sets_are_served_and_folded_from_the_log(tmp_path):
     async with served(path, config(path)) as engine:
         placement = engine.placements["home"]
         for _ in range(5):
-            (row,) = await engine.decide_many("home", [placement.checked(DecisionRequest("shelf"))])
+            (row,) = await engine.decide_many("home", [placement.check_request(DecisionRequest("shelf"))])
             await engine.record_many("home", [FeedbackRequest(row.id, CLICKS, clicks=Clicked([1]))])
             engine.clock.now += 60_000_000
-        assert placement.shown(row) == tuple(sorted(placement.shown(row)))
+        assert placement.get_shown_arms(row) == tuple(sorted(placement.get_shown_arms(row)))
     live = learned(engine)
     with recovered(path, config(path)) as again:
         assert learned(again) == live
 
 
 def test_sets_have_a_page(tmp_path):
-    with running(config(tmp_path / "s.db")) as address:
+    with run_in_thread(config(tmp_path / "s.db")) as address:
         client = Client(address)
         answer = client.post("home/slate", {"key": "shelf"})[2]
         told = {"decision_id": answer["decision_id"], "items": [answer["slate"][0]]}
@@ -82,7 +82,7 @@ def test_sets_have_a_page(tmp_path):
 
 def test_what_nobody_shows_is_refused_by_name():
     with pytest.raises(InvalidValue, match="shows: 'pile' is not allowed; give one of arm, duel, slate"):
-        shows_of("pile")
+        get_action_kind("pile")
 
 
 def test_nobody_asks_for_what_is_shown_by_its_name():

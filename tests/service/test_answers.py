@@ -10,8 +10,8 @@ import pytest
 from harness import PATIENCE, reached
 
 from tacit.errors import UnknownName
-from tacit.learning.learner import Learner, snapshot_of
-from tacit.learning.snapshot import CopyRoom, pieces
+from tacit.learning.learner import Learner, make_snapshot
+from tacit.learning.snapshot import CopyBuffer, iter_pieces
 from tacit.policies import UCB1
 from tacit.service.engine import reports as lending
 from tacit.service.http.messages import AT_ONCE, LARGE, PIECE
@@ -127,14 +127,14 @@ def made(monkeypatch):
         files.append(snapshot)
         return views(snapshot)
 
-    views = lending.views
-    monkeypatch.setattr(lending, "views", counted)
+    views = lending.iter_views
+    monkeypatch.setattr(lending, "iter_views", counted)
     return files
 
 
 def file_of(side):
     placement = side.engine.placements["home"]
-    return b"".join(pieces(placement.copied(placement.room())))
+    return b"".join(iter_pieces(placement.copied(placement.room())))
 
 
 async def test_readers_who_do_not_read_share_one_file(tmp_path, made):
@@ -223,19 +223,19 @@ async def test_a_file_is_made_anew_when_something_was_learned(tmp_path, made, mo
 
     async with serving(tmp_path) as side:
         engine = side.engine
-        first = await engine.lend("home")
-        assert await engine.lend("home") is first
+        first = await engine.export_replica("home")
+        assert await engine.export_replica("home") is first
         await engine.decide_many("home", [asked("a")])
-        assert await engine.lend("home") is first
-        engine.lending.fresh.clear()
-        then = await engine.lend("home")
+        assert await engine.export_replica("home") is first
+        engine.replica_files.fresh.clear()
+        then = await engine.export_replica("home")
         assert b"".join(then) == file_of(side) != b"".join(first)
         monkeypatch.setattr(lending, "LARGE", 10 * LARGE)
         await engine.decide_many("home", [asked("b")])
-        engine.lending.fresh.clear()
-        now = await engine.lend("home")
+        engine.replica_files.fresh.clear()
+        now = await engine.export_replica("home")
         await engine.decide_many("home", [asked("c")])
-        assert await engine.lend("home") is not now
+        assert await engine.export_replica("home") is not now
         assert len(made) == 4
 
 
@@ -247,7 +247,7 @@ async def test_of_what_is_huge_memory_holds_two_states(tmp_path, made, monkeypat
         readers = []
         for place in range(AT_ONCE):
             readers.append(Reader(side, LEARNER))
-            await reached(lambda: readers[-1].status and not side.engine.lending.fresh)
+            await reached(lambda: readers[-1].status and not side.engine.replica_files.fresh)
             await side.engine.decide_many("home", [asked(f"later {place}")])
         assert [reader.status for reader in readers] == [200, 200, 429, 429]
         assert int((await readers[-1].all())[1]["retry-after"]) > 0
@@ -267,12 +267,12 @@ async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
             return self if self.there or name == "soon" else missing(name)
 
         def room(self):
-            return CopyRoom(self.copied(None).arrays)
+            return CopyBuffer(self.copied(None).arrays)
 
         def copied(self, room):
             learner = Learner(UCB1(2), seed=0)
             learner.choose("a")
-            return snapshot_of(learner).copied(room)
+            return make_snapshot(learner).copy(room)
 
         async def between_groups(self, step):
             if not self.there:
@@ -286,12 +286,12 @@ async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
         raise UnknownName(f"placement: {name!r}")
 
     lender = Lender()
-    files = lending.Lending(lender, lender)
+    files = lending.ReplicaFiles(lender, lender)
     with pytest.raises(UnknownName):
-        await files.of("never", 1)
-    asked = [files.of("soon", 1) for _ in range(3)]
+        await files.get_file("never", 1)
+    asked = [files.get_file("soon", 1) for _ in range(3)]
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(one) for one in found] == [UnknownName] * 3
     lender.there = True
-    one, two = await asyncio.gather(files.of("soon", 1), files.of("soon", 1))
+    one, two = await asyncio.gather(files.get_file("soon", 1), files.get_file("soon", 1))
     assert one is two

@@ -28,10 +28,10 @@ from tacit.service.errors import InConflict, NotDurable, StoreError, UnknownDeci
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, LogClock
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, DecisionRow, FeedbackRow, MarkRow
-from tacit.service.log.store import save
+from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, ChangeRow, DecisionRow, FeedbackRow
+from tacit.service.log.store import save_snapshot
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.maintenance.log_export import export, import_log
 from tacit.service.placements.attribution import (
     DUPLICATE,
     FROZEN,
@@ -60,11 +60,11 @@ def rewarded(rule, *story):
 
     deferred = int(any(what == ACTIVATE for _, what, _ in story))
     row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred)
-    attribution.decided(Block.of(DecisionRow, [row]))
+    attribution.open_windows(Block.from_rows(DecisionRow, [row]))
     for seq, (time, what, reward) in enumerate(story, 2):
         advance(time)
         row = FeedbackRow(seq, 1, 1, None, time, what, reward)
-        became, parts = attribution.take_in(Block.of(FeedbackRow, [row]))
+        became, parts = attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
         outcomes += became
         taught.extend((time, reward) for rewards in parts for reward in rewards.values)
     for time in (29, 30, 31, 60, 90):
@@ -124,11 +124,11 @@ def test_windows_close_in_the_order_in_which_they_opened():
     attribution = Attribution(Rule(window=30, activation=60))
     for seq, deferred in ((1, 1), (2, 0), (3, 0)):
         row = DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred)
-        attribution.decided(Block.of(DecisionRow, [row]))
+        attribution.open_windows(Block.from_rows(DecisionRow, [row]))
         attribution.advance(seq)
     row = FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None)
-    attribution.take_in(Block.of(FeedbackRow, [row]))
-    assert [seq for seq, _ in attribution.earned(attribution.advance(33))] == [2, 3, 1]
+    attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
+    assert [seq for seq, _ in attribution.iterate_rewards(attribution.advance(33))] == [2, 3, 1]
 
 
 def test_the_log_s_clock_does_not_jump():
@@ -286,7 +286,7 @@ async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
         for id in ("", "x" * 257, "a\nb"):
             with pytest.raises(InvalidValue, match="decision_id"):
                 await engine.decide("home", "k", id=id)
-    kinds = [type(row) for row in rows(path) if not isinstance(row, MarkRow)]
+    kinds = [type(row) for row in rows(path) if not isinstance(row, ChangeRow)]
     assert kinds == [DecisionRow, DecisionRow, FeedbackRow, FeedbackRow]
 
 
@@ -336,7 +336,7 @@ def test_modes(tmp_path, kind):
             shown = [await decide_and_click() for _ in range(10)]
             assert {outcome for _, outcome in shown} == {LEARNED}
             # UCB1 plays what it knows nothing of, whatever is shown.
-            assert placement.second.learner.state.plays[0].sum() == 10
+            assert placement.secondary.learner.state.plays[0].sum() == 10
             assert {row.would for row, _ in shown} <= {"film", "recipe"}
             assert placement.learner.state.successes[0].sum() == 11
             with pytest.raises(InvalidValue, match="mode"):
@@ -490,7 +490,7 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
 
 async def test_many_at_once_share_one_commit(tmp_path, kind):
     async with served(tmp_path / "s.db", configured()) as engine:
-        check = engine.placement("home").checked
+        check = engine.placement("home").check_request
         made = await engine.decide_many("home", [check(DecisionRequest(f"k {i}")) for i in range(50)])
         told = [FeedbackRequest(row.id, REWARD, 1.0) for row in made]
         outcomes = await engine.record_many("home", [*told, FeedbackRequest("never made", REWARD, 1.0)])
@@ -530,16 +530,16 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
         0, 1, 0, 0, 0, 1, None, 1, 0, None, 0, 1, None,
     ]  # fmt: skip
     snapshot = store.snapshot(1)
-    save(store, snapshot._replace(learner=snapshot.learner, windows=msgspec.json.encode(
+    save_snapshot(store, snapshot._replace(learner=snapshot.learner, windows=msgspec.json.encode(
         msgspec.json.decode(snapshot.windows) | {"feedback": 99}
     )))  # fmt: skip
     (wrong,) = verify(config, store)
     assert wrong == "placement home: feedback: 99 after the snapshot, 8 by the log"
     with pytest.raises(StoreError, match="not empty"):
-        take_in(store, tmp_path / "log")
+        import_log(store, tmp_path / "log")
     store.close()
     new = store_at(tmp_path / "new.db")
-    assert take_in(new, tmp_path / "log") == 22
+    assert import_log(new, tmp_path / "log") == 22
     assert list(new.events(0)) == events
     new.close()
     assert fold_of(tmp_path / "new.db", config) == fold_of(path, config)
@@ -607,7 +607,7 @@ def test_no_message_names_the_password():
 
 async def test_large_groups_are_copied(tmp_path, postgres):
     async with served(tmp_path / "s.db", with_policy(tacit.UCB1(3))) as engine:
-        check = engine.placement("home").checked
+        check = engine.placement("home").check_request
         keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
         made = await engine.decide_many("home", [check(DecisionRequest(key, id=f"#{key!r}")) for key in keys])
         found = engine.store.find([(row.placement, row.id) for row in made])

@@ -12,7 +12,7 @@ from drawn import is_long
 from fuzz import fuzz
 from harness import PATIENCE, configured
 
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tests.service.test_page import post
 
 
@@ -39,7 +39,7 @@ def test_while_the_database_is_slow_nothing_is_called_committed_and_buffers_answ
         "store.schema": schema,
         "placements": {"buffered": arms | {"durability": "buffered"}, "committed": arms},
     }
-    with running(configured(**values)) as address, ThreadPoolExecutor(1) as threads:
+    with run_in_thread(configured(**values)) as address, ThreadPoolExecutor(1) as threads:
         for placement in values["placements"]:
             post(address, f"{placement}/decide", {"key": "warm"})
         with psycopg.connect(url) as connection:

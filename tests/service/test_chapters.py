@@ -12,12 +12,12 @@ from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, sh
 from stores import store_at
 
 from tacit.client import Client, InvalidRequest
-from tacit.cluster.shard import sharded_view, snapshot_of
+from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.placements.aspects.lift_periods import MOST_PARTS
+from tacit.service.placements.aspects.lift_periods import MAX_SUBPERIODS
 from tacit.service.placements.aspects.reward_sums import LiftSums
-from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
 
@@ -57,14 +57,14 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
         await closed(engine)
         home = engine.placements["home"]
         lift, live = home.lift, everything(home)
-        assert lift.past == []
+        assert lift.past_periods == []
         assert lift.reward.counts.sum() == 4 * 4 * 30
-        assert lift.decided.sum() == 4 * 4 * 30
+        assert lift.decided_counts.sum() == 4 * 4 * 30
         whats, counts = zip(*parts(engine), strict=True)
         assert whats == ("", "arms", "arms", "rebuild", "rollback", "mode frozen")
         # Decisions that were open belong to the part that they were made in.
         assert counts == (120, 120, 0, 120, 0, 120)
-        totals = sum(part.sums.totals for part in lift.parts)
+        totals = sum(part.sums.totals for part in lift.subperiods)
         np.testing.assert_allclose(totals, lift.reward.totals, rtol=1e-12)
         # Arms are compared since they changed last.
         assert 0 < lift.scores.overall[0] <= 8 * 30
@@ -84,7 +84,7 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
             # The baseline is the first arm on offer: another one's coming and going is nothing.
             await arms(engine, retire=["holiday"])
             await traffic(engine, 2, rates=ALL)
-            assert engine.placements["home"].lift.past == []
+            assert engine.placements["home"].lift.past_periods == []
             await arms(engine, retire=["film"], add=["song"])
             engine.clock.now += DAY
             await traffic(engine, 30, rates=ALL)
@@ -197,12 +197,12 @@ def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
             await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
             await closed(engine)
             after, live = report(engine), everything(home)
-            assert home.lift.planned.counts.sum() == 1000
-            parts = [snapshot_of(home)] * 2
+            assert home.lift.look_sums.counts.sum() == 1000
+            parts = [take_snapshot(home)] * 2
             crashed = as_after_a_crash(path)
-        whole = sharded_view("home", config.placements["home"])
+        whole = make_sharded_view("home", config.placements["home"])
         whole.show(parts)
-        assert whole.lift.planned.counts.sum() == 2000
+        assert whole.lift.look_sums.counts.sum() == 2000
         with recovered(crashed, config) as again:
             assert learned(again) == live
         return before, at, after
@@ -241,11 +241,11 @@ def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
 
 def test_the_oldest_parts_are_joined():
     sums = LiftSums(2, {})
-    sums.made([1, 0], 5)
-    for i in range(MOST_PARTS + 20):
-        sums.begin_part("arms", i, i)
-    assert len(sums.parts) == MOST_PARTS
-    assert (sums.parts[0].what, sums.parts[-1].seq) == ("", MOST_PARTS + 19)
+    sums.count_decisions([1, 0], 5)
+    for i in range(MAX_SUBPERIODS + 20):
+        sums.begin_subperiod("arms", i, i)
+    assert len(sums.subperiods) == MAX_SUBPERIODS
+    assert (sums.subperiods[0].change, sums.subperiods[-1].seq) == ("", MAX_SUBPERIODS + 19)
 
 
 def test_shards_put_the_same_chapters_together(tmp_path):
@@ -262,24 +262,28 @@ def test_shards_put_the_same_chapters_together(tmp_path):
                 if number < 2:
                     await engine.ask("home", HoldoutOf(0.2, unit="user"))
                     await traffic(engine, 4, size=30, rates=ALL)
-                views.append(snapshot_of(engine.placements["home"]))
-        whole = sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
+                views.append(take_snapshot(engine.placements["home"]))
+        whole = make_sharded_view(
+            "home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"]
+        )
         whole.show(views)
         return whole, views
 
     whole, views = asyncio.run(session())
-    (past,) = whole.lift.past
+    (past,) = whole.lift.past_periods
     assert past.reward.counts.sum() == 3 * 210
     assert whole.lift.reward.counts.sum() == 2 * 90
-    assert [part.sums.counts.sum() for part in past.parts] == [360, 270]
-    assert whole.lift.left_out == 1
-    found = lift_report(whole, whole.lift.time + DAY)
+    assert [part.sums.counts.sum() for part in past.subperiods] == [360, 270]
+    assert whole.lift.excluded_shards == 1
+    found = make_lift_report(whole, whole.lift.time + DAY)
     assert found.verdict.startswith("This leaves out 1 shard")
     assert decisions(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
-    other = sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
+    other = make_sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
     other.show([views[1], views[0], views[2]])
-    for one, two in zip([whole.lift, *whole.lift.past], [other.lift, *other.lift.past], strict=True):
+    for one, two in zip(
+        [whole.lift, *whole.lift.past_periods], [other.lift, *other.lift.past_periods], strict=True
+    ):
         np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)
         np.testing.assert_allclose(one.reward.buckets, two.reward.buckets, rtol=1e-12)
 

@@ -15,7 +15,7 @@ from stores import store_at
 import tacit
 from tacit.client import Client, Impression
 from tacit.errors import ConfigError
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.stores import open_store
@@ -216,7 +216,7 @@ def test_the_command_changes_arms_by_name_and_by_number(tmp_path):
     from tests.cli.test_cli import tacit as ran
 
     placements = {"home": {"arms": ["a", "b"]}, "many": {"arms": 2}}
-    with running(harness.configured(tmp_path / "s.db", placements=placements)) as address:
+    with run_in_thread(harness.configured(tmp_path / "s.db", placements=placements)) as address:
 
         def told(*arguments):
             done = ran("placement", "arms", *arguments, "--url", address)

@@ -15,7 +15,7 @@ import pytest
 from forked import Forked
 from harness import PATIENCE, configured, eventually
 
-from tacit.service.app.server import DRAIN_SECONDS, running
+from tacit.service.app.server import DRAIN_SECONDS, run_in_thread
 from tacit.service.http import protocol
 from tacit.service.http.protocol import MOST_QUEUED, MOST_QUEUED_BYTES, SLICE, Protocol
 from tests.service.test_guard import KEY, MADE, process
@@ -39,14 +39,14 @@ serve(load_config(overrides={"store.path": sys.argv[1], "server.port": 0}))
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A service with small limits of size."""
-    with running(configured(tmp_path_factory.mktemp("small") / "s.db", **SMALL)) as address:
+    with run_in_thread(configured(tmp_path_factory.mktemp("small") / "s.db", **SMALL)) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
     """A service that waits for nobody."""
-    with running(configured(tmp_path_factory.mktemp("hasty") / "s.db", **SHORT)) as address:
+    with run_in_thread(configured(tmp_path_factory.mktemp("hasty") / "s.db", **SHORT)) as address:
         yield address
 
 
@@ -175,7 +175,7 @@ def test_what_frames_a_body_is_limited_too(small, part):
 
 def test_one_huge_header_stops_nobody(tmp_path):
     """It is not read to its end, whatever the limits are by default."""
-    with running(configured(tmp_path / "s.db")) as address, connected(address) as connection:
+    with run_in_thread(configured(tmp_path / "s.db")) as address, connected(address) as connection:
         sent = 0
         with contextlib.suppress(ConnectionError):
             connection.sendall(HELLO + b"A: ")
@@ -188,7 +188,7 @@ def test_one_huge_header_stops_nobody(tmp_path):
 
 def test_a_body_that_nobody_reads_is_limited(tmp_path):
     values = {"server.body_limit": 1000, "server.batch_limit": 1000}
-    with running(configured(tmp_path / "s.db", **values)) as address, connected(address) as connection:
+    with run_in_thread(configured(tmp_path / "s.db", **values)) as address, connected(address) as connection:
         connection.sendall(HELLO + b"Content-Length: 1000000000\r\n\r\n")
         with pytest.raises(ConnectionError):
             connection.sendall(b"x" * 64_000_000)
@@ -202,7 +202,7 @@ def test_what_comes_after_a_body_is_no_header(tmp_path):
     chunks = b"%x\r\n%s\r\n0\r\n" % (len(body), body)
     secret = b"Authorization: Bearer " + KEY["admin"].encode() + b"\r\n"
     head = DECIDE + b"Connection: close\r\nTransfer-Encoding: chunked\r\n"
-    with running(configured(tmp_path / "s.db", keys=keys)) as address:
+    with run_in_thread(configured(tmp_path / "s.db", keys=keys)) as address:
         assert asked(address, head + secret + b"\r\n" + chunks + b"\r\n")[0][0] == 200
         assert asked(address, head + b"\r\n" + chunks + secret + b"\r\n")[0][0] == 401
 
@@ -341,7 +341,7 @@ def test_few_requests_are_parsed_ahead(small, queued, head):
 def test_bodies_sent_ahead_are_not_piled_up(tmp_path, queued):
     body = b'{"key": "a"%s}' % (b" " * 60_000)
     raw = DECIDE + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-    with running(configured(tmp_path / "s.db")) as address, connected(address) as connection:
+    with run_in_thread(configured(tmp_path / "s.db")) as address, connected(address) as connection:
         ahead = raw * 40 + HELLO + b"Connection: close\r\n\r\n"
         sender = threading.Thread(target=connection.sendall, args=(ahead,))
         sender.start()
@@ -355,7 +355,7 @@ def test_bodies_sent_ahead_are_not_piled_up(tmp_path, queued):
 def test_what_all_connections_send_ahead_is_bounded(tmp_path, monkeypatch):
     """Who sends too much ahead is answered what was parsed, and sent away; others go on."""
     monkeypatch.setattr(protocol, "MOST_UNPARSED", 10_000)
-    with running(configured(tmp_path / "s.db")) as address:
+    with run_in_thread(configured(tmp_path / "s.db")) as address:
         with connected(address) as connection:
             sender = threading.Thread(target=send_all, args=(connection, HELLO + b"\r\n", 4000))
             sender.start()
@@ -417,7 +417,7 @@ def test_an_upgrade_excuses_no_limit(small):
 
 def test_connections_beyond_the_limit_are_refused(tmp_path):
     values = {"server.connections": 3}
-    with running(configured(tmp_path / "s.db", **values)) as address, contextlib.ExitStack() as stack:
+    with run_in_thread(configured(tmp_path / "s.db", **values)) as address, contextlib.ExitStack() as stack:
         client = Kept(address)
         assert client.ask("GET", "/healthz")[0] == 200
         held = [stack.enter_context(connected(address)) for _ in range(2)]
@@ -478,7 +478,7 @@ def test_descriptors_are_asked_for(tmp_path):
     wanted = min(2048, hard) if hard != resource.RLIM_INFINITY else 2048
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, soft), hard))
     try:
-        with running(configured(tmp_path / "s.db", **{"server.connections": 2000})) as address:
+        with run_in_thread(configured(tmp_path / "s.db", **{"server.connections": 2000})) as address:
             assert answered(address)
             assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= wanted
     finally:
@@ -504,7 +504,7 @@ def status_of(client, path):
 def test_a_stop_waits_for_no_half_sent_request(tmp_path):
     values = {"server.body_timeout": 0.2, "server.send_timeout": 0.2}
     with contextlib.ExitStack() as stack:
-        with running(configured(tmp_path / "s.db", **values)) as address:
+        with run_in_thread(configured(tmp_path / "s.db", **values)) as address:
             for raw in (b"", b"P", HELLO, HELLO + b"\r\n", DECIDE + b"Content-Length: 9\r\n\r\n"):
                 connection = stack.enter_context(connected(address))
                 connection.sendall(raw)

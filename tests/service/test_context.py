@@ -24,7 +24,7 @@ from tacit.client import Client, Impression, InvalidRequest
 from tacit.cluster.ingress import Ingress
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.evaluate import Learning, off_policy
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.shard_layout import ReadStore
@@ -32,7 +32,7 @@ from tacit.service.errors import StoreError
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.page.overview import complaints
+from tacit.service.page.overview import list_problems
 from tacit.wire.control import ArmsOf
 
 pytestmark = pytest.mark.interpreted
@@ -81,7 +81,7 @@ async def test_it_learns_who_likes_what_and_recovers_it_from_the_log(tmp_path):
 async def test_what_the_log_keeps_are_the_columns(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         (row,) = await engine.decide_many("home", [asked(engine, 31, device="tv", new=None)])
-        others = engine.placements["home"].encoder.others
+        others = engine.placements["home"].encoder.undeclared_counts
     expected = tacit.ContextMixture(2, context=DECLARED)
     assert row.context.count(",") + 1 == expected.context_dim == 13
     assert row.context.startswith("[0.0,0.0,1.0,0.0,31.0,0.0,0.0,1.0,")
@@ -91,17 +91,17 @@ async def test_what_the_log_keeps_are_the_columns(tmp_path):
 async def test_a_value_that_is_nearly_one_of_those_declared_is_said_on_the_page(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         home = engine.placements["home"]
-        assert complaints(home, engine.clock()) == []
+        assert list_problems(home, engine.clock()) == []
         with pytest.warns(AssumptionWarning, match="counts as other"):
             await engine.decide_many(
                 "home", [asked(engine, 31, device="iOS"), asked(engine, 31, device="IOS")]
             )
-        (said,) = complaints(home, engine.clock())
+        (said,) = list_problems(home, engine.clock())
     assert said.startswith("context.device: 'iOS' counts as other; send 'ios', as the schema has it")
 
 
 def test_over_http(tmp_path):
-    with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
+    with run_in_thread(configured(tmp_path / "s.db")) as url, Client(url) as client:
         assert client.decide("home", "all", context={"device": "ios", "age": 31}).arm in ("film", "song")
         numbers = {"device": np.str_("web"), "age": np.float32(31), "new": np.bool_(True)}
         assert client.decide("home", "all", context=numbers).arm in ("film", "song")
@@ -134,14 +134,14 @@ def test_the_doctor_says_that_nobody_answers():
 
 @pytest.mark.parametrize("context", [[0.5], {"age": 31}, {}, []])
 def test_a_context_that_nobody_reads_is_refused(tmp_path, context):
-    with running(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
+    with run_in_thread(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
         with pytest.raises(InvalidRequest, match="configure the placement's context"):
             client.decide("home", "all", context=context)
         assert client.decide("home", "all").arm in (0, 1)
 
 
 def test_an_evaluation_context_is_who_is_asking(tmp_path):
-    with running(configured(tmp_path / "s.db")) as url:
+    with run_in_thread(configured(tmp_path / "s.db")) as url:
         asked = {"context": {"targetingKey": "u", "age": 70, "device": "ios", "zip": "12345"}}
         answer = httpx.post(f"{url}/ofrep/v1/evaluate/flags/home", json=asked)
         assert (answer.status_code, answer.json()["value"] in ("film", "song")) == (200, True)
@@ -181,7 +181,7 @@ def test_items_for_users_are_exported_with_their_vectors_and_judge_another_polic
         'relevance_dim = 2\ncontext = { device = ["ios", "web"] }\nattribution_window = 0.01\n'
         'policy = "exploration-floor(auto, epsilon=0.5)"\n'
     )
-    with running(load_config("tacit.toml")) as url, Client(url) as client:
+    with run_in_thread(load_config("tacit.toml")) as url, Client(url) as client:
         features = {"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]}
         for i in range(40):
             if i == 20:
@@ -236,7 +236,7 @@ def test_what_was_served_is_exported_while_it_serves_and_judges_another_policy(t
         'policy = "exploration-floor(auto, epsilon=0.5)"\n'
         'context = { device = ["ios", "web"], age = "number" }\n'
     )
-    with running(load_config(written)) as url, Client(url) as client:
+    with run_in_thread(load_config(written)) as url, Client(url) as client:
         rng = np.random.default_rng(1)
         for age in rng.uniform(18, 80, 60):
             decision = client.decide("home", "all", context={"device": "ios", "age": age})
@@ -265,7 +265,7 @@ def test_the_two_commands_of_the_page_judge_another_policy_while_it_serves(tmp_p
     monkeypatch.chdir(tmp_path)
     served = 'server = { port = 0 }\nstore = { path = "s.db" }\n'
     (tmp_path / "tacit.toml").write_text(served + declared)
-    with running(load_config(tmp_path / "tacit.toml")) as url, Client(url) as client:
+    with run_in_thread(load_config(tmp_path / "tacit.toml")) as url, Client(url) as client:
         for age in range(20, 80):
             given = {"device": "ios", "age": age, "country": "de"}
             decision = client.decide("home", "all", context=given)
@@ -290,7 +290,7 @@ def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_o
                 assert list(reader.events(0)) == before
                 assert reader.end().seq == before[-1].seq
                 with pytest.raises(StoreError, match="open for reading only"):
-                    reader.configure(1, "{}")
+                    reader.store_configuration(1, "{}")
             await engine.decide("home", "all")
             return len(before)
 
@@ -302,13 +302,13 @@ def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_o
 
 async def test_it_says_which_users_get_what_and_why(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.2})) as engine:
-        early = await engine.for_whom("home", 10)
+        early = await engine.report_segments("home", 10)
         assert (early.decisions, early.since, early.arms) == (0, None, [])
         assert early.verdict.startswith("Too early")
         await traffic(engine, 400)
         await engine.decide_many("home", [asked(engine, 31, device="tv", new=True)] * 20)
-        found = await engine.for_whom("home", 1000)
-        assert found is await engine.for_whom("home", 1000)
+        found = await engine.report_segments("home", 1000)
+        assert found is await engine.report_segments("home", 1000)
     # A control of a fifth is not for whom the policy decides.
     assert 300 < found.decisions < 370
     assert 0.0 < found.says_nothing < 0.2
@@ -334,7 +334,7 @@ async def test_it_says_which_users_get_what_and_why(tmp_path):
 
 
 def test_for_whom_is_on_the_page_as_it_is_over_http(tmp_path):
-    with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
+    with run_in_thread(configured(tmp_path / "s.db")) as url, Client(url) as client:
         for age in range(20, 40):
             client.decide("home", "all", context={"age": age, "device": "ios"})
         found = client.for_whom("home")
@@ -379,17 +379,17 @@ async def test_in_shards_it_is_what_the_one_says_that_decides_most(tmp_path):
         ingress = Ingress(configs[0], list(map(Beside, engines)))
         await traffic(engines[0], 3)
         await traffic(engines[1], 9)
-        own, found = await engines[1].for_whom("home"), await ingress.for_whom("home")
+        own, found = await engines[1].report_segments("home"), await ingress.report_segments("home")
         assert (found.shard, found.decisions, found.fields) == (1, 9, own.fields)
         assert found.verdict == f"Of shard 1, which decides most and has a model of its own: {own.verdict}"
         # Of as many that are looked at, those of the shard that made them in less time.
-        alike = await ingress.for_whom("home", 3)
+        alike = await ingress.report_segments("home", 3)
         assert (alike.shard, alike.decisions) == (1, 3)
 
 
 @pytest.mark.parametrize("given", [{"segment": "film"}, {"unknown": "skip"}, {"relevance": [[1.0]]}])
 def test_what_is_said_of_items_is_refused_where_arms_have_names(given, tmp_path):
-    with running(configured(tmp_path / "s.db")) as url:
+    with run_in_thread(configured(tmp_path / "s.db")) as url:
         body = {"key": "all", "context": {"age": 30}} | given
         for path, sent in (("decide", body), ("decide/batch", {"decisions": [body]})):
             answer = httpx.post(f"{url}/v1/placements/home/{path}", json=sent)
@@ -398,7 +398,7 @@ def test_what_is_said_of_items_is_refused_where_arms_have_names(given, tmp_path)
 
 
 def test_where_nothing_is_read_there_is_no_for_whom(tmp_path):
-    with running(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
+    with run_in_thread(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
         client.decide("home", "all")
         with pytest.raises(InvalidRequest, match="reads nothing of who is asking"):
             client.for_whom("home")
@@ -408,7 +408,7 @@ def test_where_nothing_is_read_there_is_no_for_whom(tmp_path):
 def test_keys_with_models_of_their_own_are_looked_at_one_by_one(tmp_path):
     policy = {"name": "context-mixture", "per_key": True}
     config = configured(tmp_path / "s.db", policy=policy, attribution_window=0.01)
-    with running(config) as url, Client(url) as client:
+    with run_in_thread(config) as url, Client(url) as client:
         for key in ("all", "other", "all"):
             client.decide("home", key, context={"age": 20})
         found = client.for_whom("home")
@@ -417,7 +417,7 @@ def test_keys_with_models_of_their_own_are_looked_at_one_by_one(tmp_path):
 
 def test_items_known_by_features_are_counted_by_who_was_asking(tmp_path):
     values = {"kind": "features", "relevance_dim": 2, "context": {"device": ["ios", "web"]}}
-    with running(with_home(tmp_path / "s.db", **values)) as url, Client(url) as client:
+    with run_in_thread(with_home(tmp_path / "s.db", **values)) as url, Client(url) as client:
         for device in ("ios", "web", "web"):
             features = {"arms": ["a", "b"], "relevance": [[0.0, 1.0], [1.0, 0.0]]}
             client.decide("home", "all", context={"device": device}, **features)
@@ -438,10 +438,12 @@ async def test_a_field_that_is_a_signal_is_heeded_and_recovered_from_the_log(tmp
         for round in range(160):
             engine.clock.now += 60_000_000
             given = {"age": float(round % 60), "volume": 90.0 if round == 150 else float(round % 2)}
-            (row,) = await engine.decide_many("home", [home.checked(DecisionRequest("all", context=given))])
+            (row,) = await engine.decide_many(
+                "home", [home.check_request(DecisionRequest("all", context=given))]
+            )
             await engine.feedback("home", row.id, float(row.arm == "song"))
         with pytest.raises(InvalidValue, match=r"context\.volume: .*a signal is never missing"):
-            home.checked(DecisionRequest("all", context={"age": 3.0}))
+            home.check_request(DecisionRequest("all", context={"age": 3.0}))
         live = learned(engine)
     with recovered(path, config) as again:
         assert learned(again) == live

@@ -20,7 +20,7 @@ from stores import store_at
 import tacit
 from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.keys import new_key
 from tacit.service.config.schema import Config, PlacementConfig
@@ -28,7 +28,7 @@ from tacit.service.engine.engine import Engine
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.maintenance.log_export import export, import_log
 from tacit.wire.control import ArmsOf, ModeOf, PinOf, Unpin
 from tests.service import test_living as living
 
@@ -55,7 +55,7 @@ configured = partial(harness.with_policy, tacit.Thompson(tuple(NAMES)))
 @pytest.mark.usefixtures("kind")
 def test_the_log_says_who_changed_what_and_when(tmp_path):
     path = tmp_path / "s.db"
-    with running(with_keys(path)) as url:
+    with run_in_thread(with_keys(path)) as url:
         with Client(url, READING) as client:
             assert client.history("home") == []
             client.decide("home", "q")
@@ -80,7 +80,7 @@ def test_the_log_says_who_changed_what_and_when(tmp_path):
             status, _, problem = harness.Client(url).ask("GET", path_of_none, headers=bearer)
             assert (status, problem["field"]) == (422, "limit")
     # A start with another configuration is a change, too.
-    with running(with_keys(path, durability="buffered")) as url:
+    with run_in_thread(with_keys(path, durability="buffered")) as url:
         with Client(url, KEY) as client:
             last, *before = client.history("home")
             assert before == found
@@ -120,7 +120,7 @@ def test_what_was_changed_outlives_the_rows(tmp_path):
                 await engine.decide("home", "q")
                 await harness.quiet(engine)
             assert [c.what for c in await engine.history("home")] == ["arms"]
-            assert engine.store.begins(1).seq > 1
+            assert engine.store.find_base_end(1).seq > 1
             return learned(engine)
 
     before = asyncio.run(session())
@@ -130,7 +130,7 @@ def test_what_was_changed_outlives_the_rows(tmp_path):
     export(again.config, store, tmp_path / "out")
     store.close()
     other = store_at(tmp_path / "t.db")
-    take_in(other, tmp_path / "out")
+    import_log(other, tmp_path / "out")
     assert [(mark.kind, mark.who) for mark in other.changes(1)] == [("arms", "lead")]
     other.close()
 
@@ -262,7 +262,7 @@ async def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tm
             await engine.feedback("home", row.id, 1.0)
         engine.clock.now += 60 * harness.SECOND
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 1000)))
-        before = json.dumps(engine.placements["home"].lift.saved())
+        before = json.dumps(engine.placements["home"].lift.save_state())
         for i in range(10):
             row = await engine.decide("home", f"q {i}")
             assert (row.control, row.propensity) == (None, 1.0)
@@ -303,7 +303,7 @@ def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
                 rows = []
                 for i in range(20):
                     told = DecisionRequest(f"{i}", arms, relevance=[[0.5], [0.5]], examination=[[1.0], [1.0]])
-                    rows += await engine.decide_many("home", [placement.checked(told)])
+                    rows += await engine.decide_many("home", [placement.check_request(told)])
                 assert {row.arm for row in rows} <= shown
                 outcomes.append(await engine.feedback("home", rows[0].id, 1.0))
             # Of those before the second nothing came yet.

@@ -18,7 +18,7 @@ from click_lessons import check_lessons, waiting_decisions
 from click_traffic import CLICK_PLACEMENTS, CLICK_WINDOWS, ClickTraffic
 from harness import PATIENCE, Client, arrays, eventually, snapshots, started, stopped
 
-from tacit.learning.learner import restored
+from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
@@ -154,7 +154,7 @@ def test_what_was_acknowledged_survives_kill_9_exactly_once(tmp_path, seed):
     check_log(events, traffic)
     assert snapshot.seq == events[-1].seq
     plain = harness.folded(tmp_path / "s.db", load_config(config)).learner
-    assert arrays(from_bytes(snapshot.learner, "the last snapshot", restored)) == arrays(plain)
+    assert arrays(from_bytes(snapshot.learner, "the last snapshot", restore_learner)) == arrays(plain)
 
 
 # Clicks alone: silence is learned when windows close ------------------------------------------

@@ -21,9 +21,9 @@ from tacit.errors import TacitError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import Damaged, NotDurable
-from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, RecordRow, Rows, row_checksum
+from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow, RecordRow, Rows, row_checksum
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.maintenance.log_export import export, import_log
 
 CONFIG = Config({"home": PlacementConfig(tacit.Thompson(("holiday", "film")), 7)})
 
@@ -67,7 +67,7 @@ ROWS = Rows(
         FeedbackRow(3, 1, 1, None, 10**15, "reward", 0.1 + 0.2, None, '{"a": 1e300}'),
         FeedbackRow(4, 1, 2, "é", 10**15, "clicks", None, "[0, 1]"),
     ],
-    [MarkRow(5, None, 10**15, "tick", ""), MarkRow(6, 1, 10**15, "configuration", "{}", "me")],
+    [ChangeRow(5, None, 10**15, "tick", ""), ChangeRow(6, 1, 10**15, "configuration", "{}", "me")],
 )  # fmt: skip
 RECORD = RecordRow(1, "query", "q", 10**15, '{"a": 1.0}')
 
@@ -79,10 +79,10 @@ def test_a_checksum_is_that_of_what_comes_back(tmp_path):
     store.append(ROWS)
     many = [row._replace(seq=10 + i, id=f"{i}") for i, row in enumerate(ROWS.decisions * 10)]
     store.append(Rows(many, [], []))
-    store.keep([RECORD])
+    store.add_records([RECORD])
     assert list(store.events(0)) == [*ROWS.all(), *many]
     assert list(store.records()) == [RECORD]
-    assert store.damaged() == {}
+    assert store.find_damaged_rows() == {}
     store.close()
 
 
@@ -123,7 +123,7 @@ def test_feedback_marks_and_records_have_checksums_too(tmp_path, kind):
     store = store_at(path)
     store.placement("home", "{}", 7)
     store.append(ROWS)
-    store.keep([RECORD])
+    store.add_records([RECORD])
     sql(
         path,
         kind,
@@ -131,13 +131,13 @@ def test_feedback_marks_and_records_have_checksums_too(tmp_path, kind):
         "UPDATE marks SET value = '[]' WHERE seq = 6",
         "UPDATE records SET content = '{}'",
     )
-    assert store.damaged() == {"feedback": [3], "marks": [6], "records": [1]}
+    assert store.find_damaged_rows() == {"feedback": [3], "marks": [6], "records": [1]}
     for read in (lambda: list(store.events(0)), lambda: list(store.records()),
                  lambda: store.changes(1)):  # fmt: skip
         with pytest.raises(Damaged):
             read()
     with pytest.raises(Damaged, match=r"rows 6 of marks.*restore a backup"):
-        store.leave_out(store.damaged())
+        store.remove_damaged_rows(store.find_damaged_rows())
     store.close()
 
 
@@ -147,11 +147,11 @@ def test_the_log_goes_on_without_what_is_damaged(tmp_path, kind):
     sql(path, kind, "UPDATE decisions SET key = 'another' WHERE seq = 4",
         "UPDATE feedback SET reward = 0.5 WHERE seq = 3")  # fmt: skip
     store = store_at(path)
-    store.leave_out(store.damaged())
+    store.remove_damaged_rows(store.find_damaged_rows())
     rows = list(store.events(0))
     assert {1, 2} <= {row.seq for row in rows}
     assert not {3, 4, 5} & {row.seq for row in rows}
-    assert rows[-1] == MarkRow(
+    assert rows[-1] == ChangeRow(
         17, None, rows[-1].time, "tick", '{"left_out":{"decisions":[4],"feedback":[3]}}'
     )
     store.close()
@@ -212,8 +212,8 @@ def test_an_imported_log_has_checksums_of_its_own(tmp_path):
     filled(path)
     store, empty = store_at(path), store_at(other)
     export(CONFIG, store, tmp_path / "out")
-    take_in(empty, tmp_path / "out")
-    assert empty.damaged() == {}
+    import_log(empty, tmp_path / "out")
+    assert empty.find_damaged_rows() == {}
     assert list(empty.events(0)) == list(store.events(0))
     store.close()
     empty.close()
@@ -239,7 +239,7 @@ def test_a_damaged_row_is_not_answered_and_keeps_nobody_else_waiting(tmp_path):
             assert sum(isinstance(one, Exception) for one in answers) == 1
             # Nor does it go to an archive as if it were whole.
             with pytest.raises(Damaged):
-                engine.store.old(1, 10**9, 10**18, 10)
+                engine.store.find_old_rows(1, 10**9, 10**18, 10)
             assert engine.writer.failure is None
 
     asyncio.run(session())

@@ -178,18 +178,18 @@ def test_an_engine_that_is_stuck_is_found_out(tmp_path):
         store = Slow(str(tmp_path / "s.db"))
         async with served(store, configured()) as engine:
             progress = systemd.Progress(engine)
-            idle = progress.made(), progress.made()
+            idle = progress.has_progressed(), progress.has_progressed()
             store.busy.clear()
             store.free.clear()
             first = asyncio.create_task(engine.decide("default", "a"))
             await reached(store.busy.is_set)
             second = asyncio.create_task(engine.decide("default", "b"))
             await reached(lambda: engine.waiting)
-            progress.made()
-            stuck = progress.made()
+            progress.has_progressed()
+            stuck = progress.has_progressed()
             store.free.set()
             await asyncio.gather(first, second)
-            after = progress.made()
+            after = progress.has_progressed()
         return idle, stuck, after
 
     assert asyncio.run(session()) == ((True, True), False, True)
@@ -209,7 +209,7 @@ def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
             progress = systemd.Progress(engine)
             with pytest.raises(TacitError):
                 await engine.decide("default", "a")
-            made = not engine.health().ready, progress.made(), progress.made()
+            made = not engine.health().ready, progress.has_progressed(), progress.has_progressed()
         return made
 
     assert asyncio.run(session()) == (True, True, True)

@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT
 from harness import PATIENCE, Client, Clock, configured
 
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.http.metrics import OF_SHARD
 
 HOUR = 3_600_000_000
@@ -48,13 +48,13 @@ def told(tmp_path_factory):
         },
     }
     config = configured(store, placements=placements)
-    with running(config) as address:
+    with run_in_thread(config) as address:
         decide(Client(address))
     # What was learned is in a snapshot now, and is read from it.
     clock = Clock(time.time_ns() // 1000 + HOUR)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
-        with running(config) as address:
+        with run_in_thread(config) as address:
             client = Client(address)
             for _ in range(40):
                 decide(client)

@@ -34,9 +34,9 @@ from stores import store_at
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.evaluate.duels import preferences, read_duels
-from tacit.interleaving import Interleaved, TeamDraft, credited
+from tacit.interleaving import Interleaved, TeamDraft, credit_clicks
 from tacit.learning.learner import Learner
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
@@ -45,9 +45,9 @@ from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.maintenance.log_export import export, import_log
 from tacit.service.placements.attribution import LATE, LEARNED, PENDING, TIED
-from tacit.service.placements.duels import Tally, shown_list
+from tacit.service.placements.duels import DuelTally, parse_interleaved
 from tacit.wire.control import ModeOf
 
 RANKINGS = {"old": ["a", "b", "c", "d"], "new": ["b", "a", "e", "c"], "odd": ["f", "d", "e", "b"]}
@@ -102,11 +102,11 @@ async def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_pat
         rng = np.random.Generator(np.random.PCG64(0))
         for i in range(20):
             row = await dueled(engine, id=f"d{i}")
-            pair = engine.placements["search"].shown(row)
+            pair = engine.placements["search"].get_shown_arms(row)
             assert row.arm == pair[0]
             Draws(7, "interleaving").begin(rng, f"d{i}")
             expected = TeamDraft(length=4).interleave([RANKINGS[name] for name in pair], rng)
-            assert Interleaved.from_dict(shown_list(row)) == expected
+            assert Interleaved.from_dict(parse_interleaved(row)) == expected
 
 
 @pytest.mark.parametrize(("ties", "worth"), [("keep", 0.5), ("again", None)])
@@ -117,19 +117,19 @@ async def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, w
         duels = []
         for i in range(30):
             row = await dueled(engine)
-            interleaved = Interleaved.from_dict(shown_list(row))
+            interleaved = Interleaved.from_dict(parse_interleaved(row))
             clicks = [[], [0], [1, 3], [0, 1]][i % 4]
             if clicks:
                 assert await clicked(engine, row, clicks) == PENDING
-            assert placement.tallies.get("all", Tally(3)).duels == len(
+            assert placement.tallies.get("all", DuelTally(3)).duels == len(
                 [duel for duel in duels if duel[0] != duel[1]]
             )
             engine.clock.now += WINDOW
-            left, right = placement.shown(row)
-            chance = credited(interleaved, clicks).chance
+            left, right = placement.get_shown_arms(row)
+            chance = credit_clicks(interleaved, clicks).chance
             duels.append((left, right, chance))
-            decision = placement.decision_of(row, row.epoch)
-            expected.recall([decision])
+            decision = placement.restore_decision(row, row.epoch)
+            expected.observe_decisions([decision])
             told = worth if chance == 0.5 else chance
             if told is not None:
                 expected.learn(decision, told)
@@ -191,12 +191,12 @@ async def test_unclicked_lists_can_be_nothing(tmp_path):
 async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
     async with served(tmp_path / "s.db", configured(aggregation=aggregation, ties="keep")) as engine:
         row = await dueled(engine)
-        assert await clicked(engine, row, items=[shown_list(row)["items"][2]]) == outcomes[0]
+        assert await clicked(engine, row, items=[parse_interleaved(row)["items"][2]]) == outcomes[0]
         assert await clicked(engine, row, [0]) == outcomes[1]
         engine.clock.now += WINDOW
         await dueled(engine)
-        left, right = engine.placements["search"].shown(row)
-        chance = credited(Interleaved.from_dict(shown_list(row)), clicks).chance
+        left, right = engine.placements["search"].get_shown_arms(row)
+        chance = credit_clicks(Interleaved.from_dict(parse_interleaved(row)), clicks).chance
         _, report = engine.placements["search"].report()
         pair = RANKERS.index(left), RANKERS.index(right)
         assert report.scores[pair] == chance
@@ -205,10 +205,10 @@ async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, click
 async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
     async with served(tmp_path / "s.db", configured(ties="again")) as engine:
         row = await dueled(engine, rankings=None)
-        assert shown_list(row) is None
+        assert parse_interleaved(row) is None
         assert await engine.feedback("search", row.id, 1.0) == LEARNED
         assert await engine.feedback("search", row.id, 0.0) == "repeated"
-        left, right = engine.placements["search"].shown(row)
+        left, right = engine.placements["search"].get_shown_arms(row)
         _, report = engine.placements["search"].report()
         assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
         tie = await dueled(engine, rankings=None)
@@ -218,7 +218,7 @@ async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
 async def test_examined_lists_only(tmp_path):
     async with served(tmp_path / "s.db", configured(seen="examined")) as engine:
         seen, _ = await dueled(engine), await dueled(engine)
-        await engine.examined("search", seen.id)
+        await engine.record_examination("search", seen.id)
         engine.clock.now += WINDOW
         await dueled(engine)
         assert engine.placements["search"].tallies["all"].unclicked == 1
@@ -233,7 +233,7 @@ async def test_modes(tmp_path):
         await clicked(engine, row, [0])
         engine.clock.now += WINDOW
         await engine.ask("search", ModeOf("frozen"))
-        shadow = engine.placements["search"].second.learner
+        shadow = engine.placements["search"].secondary.learner
         assert shadow.state.bounds.wins[0].sum() == 1.0
         before = learned(engine)[1]
         frozen = await dueled(engine)
@@ -256,7 +256,7 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         await traffic(engine, 20)
         live = learned(engine)
         crashed = as_after_a_crash(path)
-    assert engine.placements["search"].counts(), "there were duels"
+    assert engine.placements["search"].export_counts(), "there were duels"
     with harness.recovered(crashed, configured(policy=policy)) as again:
         assert 0 < again.store.snapshot(1).seq < again.store.end().seq
         assert learned(again) == live
@@ -276,7 +276,7 @@ def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
         store.close()
         assert counts["clicks"] == 0, "duels are no clicks on one arm"
         there = store_at(tmp_path / "there.db")
-        take_in(there, tmp_path / "out")
+        import_log(there, tmp_path / "out")
         assert verify(configured(), there) == []
         there.close()
         async with served(tmp_path / "there.db", configured()) as engine:
@@ -409,12 +409,12 @@ def test_duels_survive_kill_9(tmp_path):
     events = list(store.events(0))
     rows = {row.id: row for row in events if isinstance(row, DecisionRow)}
     feedback = {row.decision: row for row in events if isinstance(row, FeedbackRow)}
-    assert {id: shown_list(rows[id])["items"] for id in shown} == shown
+    assert {id: parse_interleaved(rows[id])["items"] for id in shown} == shown
     assert {id: json.loads(feedback[rows[id].seq].clicks) for id in told} == told
     assert store.snapshot(1) is not None, "no snapshot took part"
     config = load_config(tmp_path / "tacit.toml")
     assert verify(config, store) == []
-    counts = Engine(config, store).placements["search"].counts()
+    counts = Engine(config, store).placements["search"].export_counts()
     assert sum(sum(map(sum, tally[0])) for tally in counts.values()) > 0
     store.close()
 
@@ -429,7 +429,7 @@ def address(tmp_path_factory):
     config = configured(folder / "s.db", attribution_window=600.0, ties="keep")
     config.placements.update(configured(name="race", attribution_window=1.0, ties="keep").placements)
     config.placements["home"] = load_config().placements["default"]
-    with running(config) as address:
+    with run_in_thread(config) as address:
         yield address
 
 
@@ -598,7 +598,7 @@ def test_duel_policies_are_for_duels():
 async def test_every_method_can_be_configured(tmp_path, name, method):
     async with served(tmp_path / "s.db", configured(interleaving=name)) as engine:
         row = await dueled(engine)
-        assert shown_list(row)["method"] == method
+        assert parse_interleaved(row)["method"] == method
         await clicked(engine, row, [0, 1])
         engine.clock.now += WINDOW
         await dueled(engine)

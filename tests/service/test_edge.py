@@ -23,7 +23,7 @@ from tacit.errors import ConfigError
 from tacit.service.app import routes as openapi
 from tacit.service.app.logging_setup import JsonLines, TextLines
 from tacit.service.app.routes import APIS
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tests.service.test_guard import metrics
 from tests.service.test_http import Client
 
@@ -47,7 +47,7 @@ TOO_DEEP = [
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    with running(of_all_kinds(tmp_path_factory.mktemp("edge"))) as address:
+    with run_in_thread(of_all_kinds(tmp_path_factory.mktemp("edge"))) as address:
         yield address
 
 
@@ -156,7 +156,7 @@ def test_the_page_itself_and_clients_that_are_no_browsers_are_answered(client):
 
 
 def test_pages_of_origins_that_are_allowed_may_ask_and_read(tmp_path):
-    with running(of_all_kinds(tmp_path, **{"server.allow_origins": [FRIEND]})) as address:
+    with run_in_thread(of_all_kinds(tmp_path, **{"server.allow_origins": [FRIEND]})) as address:
         client = Client(address)
         there = {"Origin": FRIEND, "Sec-Fetch-Site": "cross-site"}
         asked = {"Access-Control-Request-Method": "POST"}
@@ -261,7 +261,7 @@ def test_a_form_of_elsewhere_changes_nothing(client, address, browser, elsewhere
 
 def test_in_a_browser_a_page_that_is_allowed_asks_and_reads(tmp_path, browser, elsewhere):
     origin = f"http://localhost:{elsewhere}"
-    with running(of_all_kinds(tmp_path, **{"server.allow_origins": [origin]})) as address:
+    with run_in_thread(of_all_kinds(tmp_path, **{"server.allow_origins": [origin]})) as address:
         page = browser.new_page()
         page.goto(origin)
         told = page.evaluate(
@@ -389,6 +389,6 @@ def test_every_refusal_of_the_edge_is_in_the_document():
 
 
 def test_a_body_of_the_other_api_that_is_too_large_is_refused_and_ends_the_connection(tmp_path):
-    with running(of_all_kinds(tmp_path, **{"server.body_limit": 1000})) as address:
+    with run_in_thread(of_all_kinds(tmp_path, **{"server.body_limit": 1000})) as address:
         status, headers, _ = Client(address).ask("POST", FLAG[1], b"x" * 1001)
     assert (status, headers["connection"]) == (413, "close")

@@ -25,9 +25,9 @@ from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import NotDurable, RepeatedFeedback, StoreError, UnknownDecision
-from tacit.service.log.ids import Draws, decision_id
+from tacit.service.log.ids import Draws, create_decision_id
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import VERSION, SqliteStore
@@ -258,9 +258,11 @@ async def test_what_a_buffer_answers_does_not_wait_for_what_only_a_failing_store
     config.placements["other"] = PlacementConfig(tacit.UCB1(2), 7, durability="buffered")
     async with served(tmp_path / "s.db", config, wrap=Blind) as engine:
         # Nothing is answered while placements are copied, so that both are of one group.
-        copying = asyncio.create_task(engine.writer.between_groups(partial(engine.writer.frozen, copy)))
+        copying = asyncio.create_task(
+            engine.writer.run_between_groups(partial(engine.writer.read_frozen, copy))
+        )
         await harness.reached(begun.is_set)
-        named = engine.placements["home"].checked(DecisionRequest("a", id="client-1"))
+        named = engine.placements["home"].check_request(DecisionRequest("a", id="client-1"))
         asked = asyncio.create_task(engine.decide_many("home", [named]))
         buffered = asyncio.create_task(engine.decide("other", "b"))
         await harness.reached(lambda: engine.waiting == 2)
@@ -439,12 +441,12 @@ def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
     assert policy == began != now
     store = SqliteStore(path)
     assert not verify(with_policy(now), store)
-    anew = opened("home", with_policy(now).placements["home"], store, 0, snapshot=False)
+    anew = load_placement("home", with_policy(now).placements["home"], store, 0, snapshot=False)
     fold({anew.id: anew}, store)
     assert {f: a[:1].tobytes() for f, a in leaves(anew.learner.state)} == there[1]
     other = with_policy(around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
     with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
-        opened("home", other, store, 0)
+        load_placement("home", other, store, 0)
     store.close()
 
 
@@ -502,15 +504,15 @@ async def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):
 def test_series_keep_every_sum_when_buckets_merge():
     series = Series(arms=2)
     for second in range(1000):
-        series.decided(second * 1_000_000, second % 2, 0.25 + second % 2 * 0.5, offered=2)
-        series.rewarded(second * 1_000_000, 0.25 + second % 2 * 0.5, 2, float(second % 2))
+        series.count_decision(second * 1_000_000, second % 2, 0.25 + second % 2 * 0.5, offered=2)
+        series.count_reward(second * 1_000_000, 0.25 + second % 2 * 0.5, 2, float(second % 2))
     assert series.width == 8_000_000
     assert series.impressions == 1000
     # Weights 2 and 2/3; half of the impressions had the reward 1.
     assert series.rewards == 500
     estimate = uniform_estimate(series.table.sum(axis=0))
     assert estimate.value == pytest.approx((2 / 3) / (2 + 2 / 3))
-    ends, sums = series.points(50)
+    ends, sums = series.resample(50)
     assert len(ends) <= 50
     assert sums[:, ARMS:].sum() == 1000
     again = Series.from_bytes(series.to_bytes())
@@ -525,9 +527,9 @@ def test_uniform_exploration_is_estimated_without_bias():
     for i in range(20_000):
         slot = int(rng.random() < 0.8)
         propensity = (0.2, 0.8)[slot]
-        series.decided(i, slot, propensity, 2)
+        series.count_decision(i, slot, propensity, 2)
         if rng.random() < clicks[slot]:
-            series.rewarded(i, propensity, 2, 1.0)
+            series.count_reward(i, propensity, 2, 1.0)
     estimate = uniform_estimate(series.table.sum(axis=0))
     assert abs(estimate.value - 0.35) < 2 * estimate.margin
     assert estimate.margin < 0.01
@@ -536,14 +538,14 @@ def test_uniform_exploration_is_estimated_without_bias():
 def test_uniform_exploration_is_not_estimated_from_nothing():
     series = Series(arms=2)
     for i in range(100):
-        series.decided(i, 0, None, 2)
+        series.count_decision(i, 0, None, 2)
     assert uniform_estimate(series.table.sum(axis=0)) is None
 
 
 def test_ids_are_unique_and_sort_by_time():
-    ids = [decision_id(1_700_000_000_000_000 + i) for i in range(0, 10_000, 2)]
+    ids = [create_decision_id(1_700_000_000_000_000 + i) for i in range(0, 10_000, 2)]
     assert ids == sorted(ids)
-    assert len({decision_id(0) for _ in range(1000)}) == 1000
+    assert len({create_decision_id(0) for _ in range(1000)}) == 1000
     assert all(id[14] == "7" and id[19] in "89ab" for id in ids)
 
 

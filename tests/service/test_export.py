@@ -13,11 +13,11 @@ from stores import store_at
 
 from tacit.client import Client
 from tacit.errors import ConfigError, LogError
-from tacit.feed.kafka_topics import address_of
-from tacit.service.app.server import check_export, running
+from tacit.feed.kafka_topics import parse_address
+from tacit.service.app.server import check_export, run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import ExportConfig
-from tacit.service.maintenance.kafka_export import Outgoing
+from tacit.service.maintenance.kafka_export import TopicWriter
 from tacit.service.maintenance.log_export import LogLine
 from tests.feed.test_feed_kafka import cluster, kafka, tansu  # noqa: F401
 from tests.service.test_stream import some
@@ -93,7 +93,7 @@ def test_the_log_goes_to_a_topic_and_on_from_there(broker, request, tmp_path):
     config = load_config(configured(tmp_path, brokers, topic))
     with read(brokers, topic) as until:
         for run in (1, 2):
-            with running(config) as url, Client(url) as client:
+            with run_in_thread(config) as url, Client(url) as client:
                 some(client, 300)
                 until(600 * run)
         found = until(end_of(tmp_path))
@@ -119,13 +119,13 @@ def test_every_row_comes_whoever_is_killed(cluster, tmp_path):  # noqa: F811
 def test_the_topic_knows_which_row_was_sent_last(cluster, tmp_path):  # noqa: F811
     made(cluster, "by-hand")
     lines = [LogLine(seq, seq if seq % 2 else seq - 1, json.dumps({"seq": seq})) for seq in range(1, 41)]
-    with contextlib.closing(Outgoing(address_of(f"kafka://{cluster}/by-hand?group=g"), {})) as outgoing:
-        assert outgoing.sent_before() == 0
+    with contextlib.closing(TopicWriter(parse_address(f"kafka://{cluster}/by-hand?group=g"), {})) as outgoing:
+        assert outgoing.find_last_sent() == 0
         outgoing.send(lines)
-        assert outgoing.sent_before() == 40
+        assert outgoing.find_last_sent() == 40
     for url, sent_before in ((f"kafka://{cluster}/by-hand?group=g", 40), (f"kafka://{cluster}/by-hand", 0)):
-        with contextlib.closing(Outgoing(address_of(url), {})) as outgoing:
-            assert outgoing.sent_before() == sent_before
+        with contextlib.closing(TopicWriter(parse_address(url), {})) as outgoing:
+            assert outgoing.find_last_sent() == sent_before
 
 
 HANGING = """
@@ -159,14 +159,14 @@ def test_what_cannot_be_exported_is_said(cluster, tmp_path, monkeypatch, caplog)
         check_export(ExportConfig("kafka://a/t?groop=g"), shards=False)
     monkeypatch.setattr("tacit.service.maintenance.kafka_export.PATIENCE", 0.5)
     with (
-        contextlib.closing(Outgoing(address_of("kafka://127.0.0.1:1/t"), {})) as outgoing,
+        contextlib.closing(TopicWriter(parse_address("kafka://127.0.0.1:1/t"), {})) as outgoing,
         pytest.raises(LogError, match="cannot be written to"),
     ):
-        outgoing.sent_before()
+        outgoing.find_last_sent()
     # The service goes on, and says why nothing is sent.
     config = load_config(configured(tmp_path, cluster, "t"))
     (tmp_path / "client.properties").write_text("wrong.property=1\n")
-    with running(config) as url, Client(url) as client:
+    with run_in_thread(config) as url, Client(url) as client:
         some(client, 1)
         eventually(lambda: 'No such configuration property: "wrong.property"' in caplog.text)
         assert "Fatal" not in caplog.text

@@ -12,7 +12,7 @@ from harness import START, as_after_a_crash, everything, learned, recovered, ser
 
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
@@ -74,7 +74,7 @@ async def test_it_learns_what_the_learner_learns(tmp_path):
         rng = np.random.default_rng(3)
         for i in range(20):
             relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
-            told = placement.checked(
+            told = placement.check_request(
                 DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
             )
             (row,) = await engine.decide_many("home", [told])
@@ -93,7 +93,7 @@ async def test_a_policy_with_fixed_arms_and_features(tmp_path):
     config = configured(policy=policy, arms=["a", "b", "c"])
     async with served(tmp_path / "s.db", config) as engine:
         placement = engine.placements["home"]
-        told = placement.checked(
+        told = placement.check_request(
             DecisionRequest("k", ["c", "a"], relevance=[[1], [2]], examination=[[0], [1]])
         )
         (row,) = await engine.decide_many("home", [told])
@@ -109,7 +109,7 @@ async def test_a_policy_with_fixed_arms_and_features(tmp_path):
 def address(tmp_path_factory):
     config = configured(tmp_path_factory.mktemp("features") / "s.db", shadow=POLICIES["ec"])
     config.placements["plain"] = load_config().placements["default"]
-    with running(config) as address:
+    with run_in_thread(config) as address:
         yield address
 
 
@@ -219,7 +219,7 @@ async def test_items_known_by_embeddings_are_shown_to_a_user_who_is_known(tmp_pa
             names = [f"item {j}" for j in rng.permutation(9)[:5]]
             said = {"age": float(rng.uniform(18, 80)), "new": None if i % 3 else True}
             request = DecisionRequest("all", names, said, relevance=rng.normal(size=(5, 40)).tolist())
-            (row,) = await engine.decide_many("home", [engine.placements["home"].checked(request)])
+            (row,) = await engine.decide_many("home", [engine.placements["home"].check_request(request)])
             assert row.arm in names
             await engine.feedback("home", row.id, float(rng.random() < 0.5))
         live, crashed = learned(engine), as_after_a_crash(tmp_path / "s.db")

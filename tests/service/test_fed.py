@@ -11,14 +11,14 @@ from harness import START, Clock, everything, is_the_fold, served, with_home
 from stores import store_at
 
 from tacit.client import Client, Denied
-from tacit.cluster.shard import sharded_view, snapshot_of
+from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import InvalidValue
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import new_key
 from tacit.service.engine import upkeep
 from tacit.service.maintenance.doctor import verify
 from tacit.service.placements.aspects import client_decisions
-from tacit.service.placements.aspects.client_decisions import together
+from tacit.service.placements.aspects.client_decisions import merge_offsets
 from tacit.wire.site import FedOf
 from tests.feed.test_feed import MAP, decided, events_of, served_home
 from tests.feed.test_feed_kafka import cluster, fed, sent  # noqa: F401
@@ -43,7 +43,7 @@ async def test_offsets_are_a_fold_of_the_log(tmp_path, every):
             await harness.quiet(engine)
         await engine.ask("home", FedOf("clicks", {"1": 1}))
         live = goes_on(engine.placements["home"])
-        end = engine.placements["home"].fed.of
+        end = engine.placements["home"].feed_offsets.offsets
     assert end == {"clicks": {"0": 12, "1": 1}, "views": {"3": 24}}
     is_the_fold(config, path, live, goes_on)
     with contextlib.closing(store_at(path)) as store:
@@ -82,14 +82,14 @@ def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
 
     async def then():
         async with served(path, config, Clock(START + 5 * DAY)) as engine:
-            assert together("clicks", [engine.placements["home"].fed]) == {"0": 5}
+            assert merge_offsets("clicks", [engine.placements["home"].feed_offsets]) == {"0": 5}
 
     asyncio.run(then())
 
 
 async def test_of_more_feeds_than_are_remembered_the_latest_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(client_decisions, "MOST_FEEDS", 2)
-    monkeypatch.setattr(client_decisions, "MOST_PARTS", 2)
+    monkeypatch.setattr(client_decisions, "MAX_FEEDS", 2)
+    monkeypatch.setattr(client_decisions, "MAX_PARTS", 2)
     path, config = tmp_path / "s.db", with_home(tmp_path / "s.db", arms=2)
     async with served(path, config) as engine:
         for feed, part in ("a", "0"), ("b", "0"), ("a", "1"), ("c", "0"), ("a", "2"):
@@ -104,14 +104,14 @@ async def test_of_shards_the_one_that_is_least_far_says_it(tmp_path):
     for number, said in enumerate(({"0": 7, "1": 4}, {"0": 5, "1": 6}, {"0": 9, "1": 9, "2": 9})):
         async with served(tmp_path / f"{number}.db", config) as engine:
             await engine.ask("home", FedOf("clicks", said))
-            parts.append(snapshot_of(engine.placements["home"]))
-    whole = sharded_view("home", config.placements["home"])
+            parts.append(take_snapshot(engine.placements["home"]))
+    whole = make_sharded_view("home", config.placements["home"])
     whole.show(parts)
-    assert whole.fed.of == {"clicks": {"0": 5, "1": 4}}
+    assert whole.feed_offsets.offsets == {"clicks": {"0": 5, "1": 4}}
     # A shard may not have taken over yet what the configuration says.
-    del parts[1].aspects["fed"]
+    del parts[1].aspects["feed_offsets"]
     whole.show(parts)
-    assert whole.fed.of == {"clicks": {"0": 5, "1": 4}}
+    assert whole.feed_offsets.offsets == {"clicks": {"0": 5, "1": 4}}
 
 
 def test_who_may_feed_may_log_how_far_and_reads_what_the_same_key_said(tmp_path):
@@ -121,26 +121,29 @@ def test_who_may_feed_may_log_how_far_and_reads_what_the_same_key_said(tmp_path)
     keys["other"]["placements"] = ["shelf"]
     values = {"keys": keys, "placements.shelf.arms": 2}
     with contextlib.ExitStack() as stack:
-        url = stack.enter_context(running(with_home(tmp_path / "s.db", arms=2, values=values)))
+        url = stack.enter_context(run_in_thread(with_home(tmp_path / "s.db", arms=2, values=values)))
         feeder, reader, other = (stack.enter_context(Client(url, made[name][0])) for name in scopes)
-        assert feeder.fed_now("a topic: clicks").offsets == {}
-        feeder.fed("home", "a topic: clicks", {"0": 7, "1": 1})
-        feeder.fed("shelf", "a topic: clicks", {"0": 5, "2": 3})
-        assert feeder.fed_now("a topic: clicks").offsets == {"0": 7, "1": 1, "2": 3}
+        assert feeder.read_feed_offsets("a topic: clicks").offsets == {}
+        feeder.log_feed_offsets("home", "a topic: clicks", {"0": 7, "1": 1})
+        feeder.log_feed_offsets("shelf", "a topic: clicks", {"0": 5, "2": 3})
+        assert feeder.read_feed_offsets("a topic: clicks").offsets == {"0": 7, "1": 1, "2": 3}
         # What another key says moves nobody on: else it could make a feed skip events.
-        assert other.fed_now("a topic: clicks").offsets == {}
-        other.fed("shelf", "a topic: clicks", {"0": 10**9, "1": 10**9, "7": 1})
-        assert feeder.fed_now("a topic: clicks").offsets == {"0": 7, "1": 1, "2": 3}
-        assert other.fed_now("a topic: clicks").offsets == {"0": 10**9, "1": 10**9, "7": 1}
-        for denied in (lambda: reader.fed("home", "c", {"0": 1}), lambda: other.fed("home", "c", {"0": 1})):
+        assert other.read_feed_offsets("a topic: clicks").offsets == {}
+        other.log_feed_offsets("shelf", "a topic: clicks", {"0": 10**9, "1": 10**9, "7": 1})
+        assert feeder.read_feed_offsets("a topic: clicks").offsets == {"0": 7, "1": 1, "2": 3}
+        assert other.read_feed_offsets("a topic: clicks").offsets == {"0": 10**9, "1": 10**9, "7": 1}
+        for denied in (
+            lambda: reader.log_feed_offsets("home", "c", {"0": 1}),
+            lambda: other.log_feed_offsets("home", "c", {"0": 1}),
+        ):
             with pytest.raises(Denied):
                 denied()
         for wrong in ({"0": -1}, {}, {"0" * 65: 1}):
             with pytest.raises((InvalidValue, ValueError), match="offsets"):
-                feeder.fed("home", "c", wrong)
+                feeder.log_feed_offsets("home", "c", wrong)
         # Nor under a name that looks like that of another key and a feed.
         with pytest.raises(ValueError, match="printable"):
-            other.fed("shelf", "feeder\na topic: clicks", {"0": 9})
+            other.log_feed_offsets("shelf", "feeder\na topic: clicks", {"0": 9})
 
 
 def test_a_feed_of_before_keys_had_offsets_of_their_own_goes_on_where_it_was(tmp_path):
@@ -153,11 +156,11 @@ def test_a_feed_of_before_keys_had_offsets_of_their_own_goes_on_where_it_was(tmp
             await engine.ask("home", FedOf("clicks", {"0": 7, "1": 1}), "feeder")
 
     asyncio.run(before())
-    with running(config) as url, Client(url, key) as client:
-        assert client.fed_now("clicks").offsets == {"0": 7, "1": 1}
+    with run_in_thread(config) as url, Client(url, key) as client:
+        assert client.read_feed_offsets("clicks").offsets == {"0": 7, "1": 1}
         # It may go back, as where a topic was made again.
-        client.fed("home", "clicks", {"0": 5})
-        assert client.fed_now("clicks").offsets == {"0": 5, "1": 1}
+        client.log_feed_offsets("home", "clicks", {"0": 5})
+        assert client.read_feed_offsets("clicks").offsets == {"0": 5, "1": 1}
 
 
 # Of a topic ----------------------------------------------------------------------------------
@@ -202,4 +205,4 @@ def test_a_group_that_is_lost_goes_on_where_the_log_is(cluster, tmp_path):  # no
             group.commit(offsets=[TopicPartition("lost", i, 0) for i in range(4)], asynchronous=False)
         sent(cluster, "lost", events[40:])
         assert taken_in(fed(url, cluster, "lost", "--once", folder=tmp_path)[1]) == 10
-        assert msgspec.json.encode(client.fed_now("none").offsets) == b"{}"
+        assert msgspec.json.encode(client.read_feed_offsets("none").offsets) == b"{}"

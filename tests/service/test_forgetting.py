@@ -19,12 +19,12 @@ from stores import store_at
 
 from tacit.cli import cli
 from tacit.cli.service import StoreOptions
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.errors import InUse
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
-from tacit.service.log.search_records import AskedSearch, Subject
+from tacit.service.log.search_records import SearchFields, Subject
 from tacit.service.log.sqlite import SqliteStore
 from tests.cli.test_cli import tacit as tacit_command
 from tests.logs.test_ubi import event, query
@@ -49,7 +49,7 @@ async def searched(engine, user, count=1, first=0):
 
 
 def units(store):
-    return [AskedSearch.read(row.asked).unit for row in store.events(0) if isinstance(row, DecisionRow)]
+    return [SearchFields.read(row.asked).unit for row in store.events(0) if isinstance(row, DecisionRow)]
 
 
 def test_a_user_is_forgotten_and_what_was_learned_stays(kind, tmp_path):
@@ -88,7 +88,7 @@ def test_a_user_is_forgotten_and_what_was_learned_stays(kind, tmp_path):
 
 def test_the_salt_is_told_to_nobody_and_is_the_stores_own(tmp_path):
     path = tmp_path / "s.db"
-    with running(configured(path)) as address:
+    with run_in_thread(configured(path)) as address:
         client = Client(address)
         for _ in range(2):
             asked = {"key": "all", "rankings": LISTS, "user": NAME}
@@ -99,7 +99,7 @@ def test_the_salt_is_told_to_nobody_and_is_the_stores_own(tmp_path):
         assert len(salt) == 32
         ((asked,),) = store.execute("SELECT DISTINCT asked FROM decisions WHERE asked NOT NULL")
         store.close()
-        assert AskedSearch.read(asked).unit is not None
+        assert SearchFields.read(asked).unit is not None
         told = [
             client.ask("GET", where)[2]
             for where in ("/v1/placements", "/v1/placements/search/history", "/openapi.json")
@@ -110,7 +110,7 @@ def test_the_salt_is_told_to_nobody_and_is_the_stores_own(tmp_path):
 
 def test_records_of_a_client_are_blanked_and_the_name_is_in_no_file(tmp_path):
     path = tmp_path / "s.db"
-    with running(configured(path)):
+    with run_in_thread(configured(path)):
         pass
     named = {"client_id": NAME, "user_query": f"letters of {NAME}", "session_id": "s 1"}
     queries = [query("q 1", **named), query("q 2", client_id="bob")]
@@ -118,7 +118,7 @@ def test_records_of_a_client_are_blanked_and_the_name_is_in_no_file(tmp_path):
     with contextlib.closing(SqliteStore(path)) as store:
         keep_records(store, "home", queries, events)
     assert NAME.encode() in path.read_bytes()
-    with running(configured(path)) as address:
+    with run_in_thread(configured(path)) as address:
         client = Client(address)
         status, _, answer = client.ask("DELETE", f"/v1/subjects/client/{NAME}")
         assert (status, answer) == (200, {"placements": {"home": {"decisions": 0, "records": 2}}})

@@ -16,9 +16,9 @@ from tacit.errors import UnknownName
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.engine.fold import fold
 from tacit.service.errors import InConflict, UnknownDecision
-from tacit.service.log.ids import decision_id, decision_ids
+from tacit.service.log.ids import create_decision_id, create_decision_ids
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import FeedbackRow, MarkRow, in_order
+from tacit.service.log.rows import ChangeRow, FeedbackRow, merge_rows
 from tacit.service.placements.attribution import DUPLICATE, LEARNED, REPEATED
 
 WINDOW = 30_000_000
@@ -34,7 +34,7 @@ class Counting:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def saving(self, *told):
+    def save_in_steps(self, *told):
         self.snapshots += 1
         return self._store.saving(*told)
 
@@ -117,7 +117,7 @@ async def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
     async with served(tmp_path / "s.db", configured(snapshot_every=10), wrap=Counting) as engine:
         home = engine.placement("home")
         for first in range(0, 400, 10):
-            asked = [home.checked(DecisionRequest(f"key {first + i}")) for i in range(10)]
+            asked = [home.check_request(DecisionRequest(f"key {first + i}")) for i in range(10)]
             await engine.decide_many("home", asked)
             await quiet(engine)
             engine.clock.now += WINDOW
@@ -129,15 +129,15 @@ async def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
 @given(st.lists(st.booleans(), max_size=60))
 def test_the_log_is_read_in_order(kinds):
     feedback = [FeedbackRow(i, 1, 1, None, 0, "reward", 1.0) for i, k in enumerate(kinds) if k]
-    marks = [MarkRow(i, None, 0, "tick", "") for i, k in enumerate(kinds) if not k]
-    merged = in_order([iter(feedback), iter(()), iter(marks)])
+    marks = [ChangeRow(i, None, 0, "tick", "") for i, k in enumerate(kinds) if not k]
+    merged = merge_rows([iter(feedback), iter(()), iter(marks)])
     assert [row.seq for row in merged] == list(range(len(kinds)))
 
 
 def test_ids_of_a_group_are_uuids_of_version_7():
-    ids = decision_ids(START, 1000)
+    ids = create_decision_ids(START, 1000)
     assert len(set(ids)) == 1000
-    for id in (decision_id(START), *ids):
+    for id in (create_decision_id(START), *ids):
         assert id[:18] == "018bcfe5-6800-7000"
         assert len(id) == 36
         assert id[19] in "89ab"

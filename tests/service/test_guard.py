@@ -17,9 +17,9 @@ from harness import PATIENCE, Client, configured, eventually
 
 from tacit.cli import cli
 from tacit.errors import ConfigError
-from tacit.service.app.guard import Rates
+from tacit.service.app.guard import RateLimits
 from tacit.service.app.logging_setup import JsonLines
-from tacit.service.app.server import running, serve
+from tacit.service.app.server import run_in_thread, serve
 from tacit.service.config.keys import KeyConfig, Keys, new_key
 
 NAMES = {"decide": "page", "feedback": "tracker", "read": "people", "admin": "operator"}
@@ -38,7 +38,7 @@ def locked(tmp_path_factory):
     values = {
         "keys": {NAMES[scope]: {"sha256": sha256, "scopes": [scope]} for scope, (_, sha256) in MADE.items()}
     }
-    with running(configured(tmp_path_factory.mktemp("keys") / "s.db", **values)) as address:
+    with run_in_thread(configured(tmp_path_factory.mktemp("keys") / "s.db", **values)) as address:
         yield Client(address)
 
 
@@ -125,7 +125,7 @@ def test_a_wrong_key_refuses_to_start(tmp_path, key):
 @pytest.fixture(scope="module")
 def open_(tmp_path_factory):
     config = configured(tmp_path_factory.mktemp("open") / "s.db", **{"server.access_log": True})
-    with running(config) as address:
+    with run_in_thread(config) as address:
         yield Client(address)
 
 
@@ -202,7 +202,7 @@ def test_metrics_count(open_):
 
 
 def test_more_requests_than_allowed_are_refused(tmp_path):
-    with running(configured(tmp_path / "s.db", **{"server.rate": 2.0})) as address:
+    with run_in_thread(configured(tmp_path / "s.db", **{"server.rate": 2.0})) as address:
         client = Client(address)
         answers = [client.ask(*DECIDE) for _ in range(12)]
         assert [status for status, *_ in answers[:4]] == [200] * 4
@@ -213,7 +213,7 @@ def test_more_requests_than_allowed_are_refused(tmp_path):
 
 
 def test_clients_that_are_forgotten_start_anew():
-    rates = Rates(1.0, lambda: 0.0)
+    rates = RateLimits(1.0, lambda: 0.0)
     assert [rates.allow("a") for _ in range(3)] == [True, True, False]
     for remembered in (9_999, 10_000):
         assert not rates.allow("a")

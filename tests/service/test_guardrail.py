@@ -14,16 +14,16 @@ from tacit import Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.logs import read_log
 from tacit.service.log.ids import as_text
-from tacit.service.log.requests import DecisionRequest, Made, Record, as_content
+from tacit.service.log.requests import ClientDecision, DecisionRequest, Record, encode_metrics
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.maintenance.log_export import export
-from tacit.service.page.overview import complaints, guarded_words
+from tacit.service.page.overview import describe_guardrail, list_problems
 from tacit.service.page.pages import Pages
-from tacit.service.page.timeline import words
-from tacit.service.placements.lift_report import lift_report
-from tacit.service.placements.placement import changes_of
+from tacit.service.page.timeline import describe_change
+from tacit.service.placements.lift_report import make_lift_report
+from tacit.service.placements.placement import list_changes
 from tacit.uplift import ALARM
-from tacit.uplift.metric_degradation import HarmSums, comparisons_of
+from tacit.uplift.metric_degradation import DegradationSums, count_comparisons
 from tacit.wire.control import ArmsOf, EndHoldout, ModeOf, PinOf, Unpin
 
 ARMS = ["a", "b", "c"]
@@ -56,14 +56,14 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
             Told(
                 row.id,
                 reward=float(click < 0.2),
-                metrics=as_content({"returns": float(back < returns[row.arm])}),
+                metrics=encode_metrics({"returns": float(back < returns[row.arm])}),
             )
             for row, (click, back) in zip(made, chances, strict=True)
         ]
         await engine.record_many("home", told)
         rows += made
     engine.clock.now += 40 * SECOND
-    await engine.logged_by_now(["home"])
+    await engine.wait_until_durable(["home"])
     return rows
 
 
@@ -74,9 +74,11 @@ def seen(placement):
 
 async def history(engine):
     """Return the changes that a placement's log tells, after those of the configuration."""
-    marks = await engine.writer.of_store(engine.store.changes, engine.placements["home"].id)
+    marks = await engine.writer.call_store(engine.store.changes, engine.placements["home"].id)
     return [
-        (change.who, words(change)) for change in changes_of(marks, ARMS) if change.what != "configuration"
+        (change.who, describe_change(change))
+        for change in list_changes(marks, ARMS)
+        if change.what != "configuration"
     ]
 
 
@@ -88,24 +90,24 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
         assert home.offer.arms == ["a", "c"]
         assert {row.arm for row in rows[:256]} == set(ARMS)
         assert "b" not in {row.arm for row in rows[-256:]}
-        (harm,) = home.guardrail.harms
+        (harm,) = home.guardrail.degradations
         assert (harm.arm, harm.then, harm.metric) == ("b", "retire", "returns")
         assert 0.02 < harm.low < 0.28 < harm.high
         assert await history(engine) == [
             ("guardrail", "returns harmed by b: retire"),
             ("guardrail", "arm retired: b"),
         ]
-        assert "b was retired." in guarded_words(home)[1]
+        assert "b was retired." in describe_guardrail(home)[1]
         # Nobody has to look: it is shown no more.
-        assert complaints(home, engine.clock()) == []
+        assert list_problems(home, engine.clock()) == []
         live = seen(home)
         crashed = as_after_a_crash(path)
         # Who brings it back knows better: it is not retired twice.
         await engine.ask("home", ArmsOf((), (), ["b"]))
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=10)
         assert home.offer.arms == ARMS
-        assert len(home.guardrail.harms) == 1
-        assert "b was retired." in complaints(home, engine.clock())[0]
+        assert len(home.guardrail.degradations) == 1
+        assert "b was retired." in list_problems(home, engine.clock())[0]
         after = seen(home)
     is_the_fold(config, crashed, live, seen)
     is_the_fold(config, path, after, seen)
@@ -120,17 +122,19 @@ async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_p
     async with served(path, config) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=1)
-        wrong = home.checked(DecisionRequest("key 0", id="wrong"))._replace(given=Made("b", 1e-300))
-        large = home.checked(DecisionRequest("key 0", id="large"))
+        wrong = home.check_request(DecisionRequest("key 0", id="wrong"))._replace(
+            given=ClientDecision("b", 1e-300)
+        )
+        large = home.check_request(DecisionRequest("key 0", id="large"))
         await engine.decide_many("home", [wrong, large])
-        told = [Told(id, reward=1.0, metrics=as_content({"returns": 1e308})) for id in ("wrong", "large")]
+        told = [Told(id, reward=1.0, metrics=encode_metrics({"returns": 1e308})) for id in ("wrong", "large")]
         # Past the checks of today.
         await engine.writer.ask(Record("home", told))
         engine.clock.now += 40 * SECOND
-        await engine.logged_by_now(["home"])
+        await engine.wait_until_durable(["home"])
         home.guardrail.settle(home)
         home.lift.settle()
-        for saved in (home.guardrail.saved(home), home.lift.saved()):
+        for saved in (home.guardrail.save_state(home), home.lift.save_state()):
             assert math.isfinite(sum(numbers(saved)))
         live = seen(home)
     is_the_fold(config, path, live, seen)
@@ -150,7 +154,7 @@ async def test_an_amount_that_no_sum_can_hold_is_refused(tmp_path):
         row = await engine.decide("home", "key")
         with pytest.raises(InvalidValue, match=r"^metrics\.returns: 1e\+101 .*1e\+100"):
             await engine.record_many(
-                "home", [Told(row.id, reward=1.0, metrics=as_content({"returns": 1e101}))]
+                "home", [Told(row.id, reward=1.0, metrics=encode_metrics({"returns": 1e101}))]
             )
 
 
@@ -160,7 +164,7 @@ async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
         assert home.offer.arms == ARMS
         assert await history(engine) == [("guardrail", "returns harmed by b: tell")]
-        assert "Nothing was done" in complaints(home, engine.clock())[0]
+        assert "Nothing was done" in list_problems(home, engine.clock())[0]
         *_, change = await engine.history("home")
         assert change.detail["at"] == as_text(change.time)
 
@@ -186,7 +190,7 @@ async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_
         await traffic(engine, {"a": 0.02, "c": 0.02}, arms=["a", "c"], rounds=10)
         # Seldom on offer, where everything is returned more often: that is no harm of its own.
         await traffic(engine, {"a": 0.3, "b": 0.3}, arms=["b", "a"], rounds=10)
-        assert engine.placements["home"].guardrail.harms == []
+        assert engine.placements["home"].guardrail.degradations == []
 
 
 async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_afterwards(tmp_path):
@@ -198,7 +202,7 @@ async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_aft
         rows = await traffic(engine, returns, rounds=10)
         assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
         # Nothing was shown to compare it with.
-        assert (home.guardrail.harms, home.offer.arms) == ([], ARMS)
+        assert (home.guardrail.degradations, home.offer.arms) == ([], ARMS)
         await engine.ask("home", Unpin())
         await traffic(engine, returns)
         assert home.offer.arms == ["a", "c"]
@@ -218,20 +222,20 @@ async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_
         home, rng = engine.placements["home"], np.random.default_rng(1)
         made = []
         for i in range(12):
-            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
+            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
             made += list(await engine.decide_many("home", asked))
         # All windows are open yet: what harms is not known, and is pinned.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 10_000 * SECOND)))
         returned = [float(row.arm == "b" and rng.random() < 0.5) for row in made]
         told = [
-            Told(row.id, reward=0.0, metrics=as_content({"returns": amount}))
+            Told(row.id, reward=0.0, metrics=encode_metrics({"returns": amount}))
             for row, amount in zip(made, returned, strict=True)
         ]
         await engine.record_many("home", told)
         engine.clock.now += 4000 * SECOND
-        await engine.logged_by_now(["home"])
+        await engine.wait_until_durable(["home"])
         assert home.offer.arms == ["a", "c"]
-        asked = [home.checked(DecisionRequest("k", id=f"later {j}")) for j in range(50)]
+        asked = [home.check_request(DecisionRequest("k", id=f"later {j}")) for j in range(50)]
         rows = await engine.decide_many("home", asked)
         assert {row.arm for row in rows} <= {"a", "c"}
         assert {row.mode for row in rows} == {"online"}
@@ -263,7 +267,7 @@ async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
         home = engine.placements["home"]
         rows = await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.5})
         assert min(row.propensity for row in rows if row.arm == "b") >= 0.5 * 0.3
-        assert len(home.guardrail.harms) == 1
+        assert len(home.guardrail.degradations) == 1
         assert home.mode == "control"
         rows = await traffic(engine, {"a": 0.02}, rounds=2)
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
@@ -298,7 +302,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
             for x in (1.0, -1.0):
                 await traffic(engine, returns, rounds=rounds, context=[x])
                 names = [f"{engine.clock.now} {j}" for j in range(100)]
-                asked = [home.checked(DecisionRequest("key 1", id=name, context=[x])) for name in names]
+                asked = [home.check_request(DecisionRequest("key 1", id=name, context=[x])) for name in names]
                 made = list(await engine.decide_many("home", asked))
                 for row, chance in zip(made, chances(x, made), strict=True):
                     assert row.propensity == pytest.approx(chance, rel=1e-12)
@@ -307,7 +311,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
 
         def chances(x, rows):
             """Return f + (1 − F)·p of what was shown, by enumeration of the policy's own p."""
-            offer = [home.living.slots[arm] for arm in home.offer.arms]
+            offer = [home.lifecycle.arm_indices[arm] for arm in home.offer.arms]
             learner, own = home.learner, home.config.policy.policy
             impression, lane = Impression(np.array(offer), np.array([x])), learner.keys.index("key 1")
             kept = sum(promised.get(arm, 0.0) for arm in home.offer.arms)
@@ -320,17 +324,17 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
             return [found[row.arm] for row in rows]
 
         assert {row.arm for row in await both(fine)} == set(ARMS)
-        assert home.guardrail.harms == []
+        assert home.guardrail.degradations == []
         # A pin stands above promises, and what is pinned is no evidence, however it harms.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         for x in (1.0, -1.0):
             rows = await traffic(engine, fine | {"b": 0.6}, rounds=3, context=[x])
             assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
-        assert home.guardrail.harms == []
+        assert home.guardrail.degradations == []
         await engine.ask("home", Unpin())
         # The other promised one does harm: it goes, its promise with it, and the first promise holds.
         assert {row.arm for row in await both(fine | {"c": 0.7}, rounds=8)} == {"a", "b"}
-        assert [harm.arm for harm in home.guardrail.harms] == ["c"]
+        assert [harm.arm for harm in home.guardrail.degradations] == ["c"]
         # Another policy keeps promises and who was retired.
         await engine.rebuild("home", AskingArm(ARMS))
         home = engine.placements["home"]
@@ -340,7 +344,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
         assert {row.arm for row in await both(fine | {"b": 0.7, "a": 0.1}, rounds=10)} == {"a"}
         rows = await traffic(engine, {"a": 0.9}, rounds=3, context=[1.0])
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
-        assert (home.offer.arms, [harm.arm for harm in home.guardrail.harms]) == (["a"], ["c", "b"])
+        assert (home.offer.arms, [harm.arm for harm in home.guardrail.degradations]) == (["a"], ["c", "b"])
         pages = Pages(engine)
         page, overview = await pages.placement("home", {}), await pages.overview()
         assert all(f"arm retired: {arm}" in page for arm in "bc")
@@ -366,7 +370,7 @@ async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_a
         for i in range(6):
             for x, returns in ((1.0, 0.3), (-1.0, 0.02)):
                 await traffic(engine, dict.fromkeys(ARMS, returns), rounds=2, context=[x])
-            assert home.guardrail.harms == [], i
+            assert home.guardrail.degradations == [], i
         # To one of two contexts b does harm.
         for _ in range(8):
             for x, more in ((1.0, 0.5), (-1.0, 0.0)):
@@ -388,13 +392,15 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         for i in range(30):
             rng = np.random.default_rng(i)
             engine.clock.now += 40 * SECOND
-            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(128)]
+            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}")) for j in range(128)]
             rows = await engine.decide_many("home", asked)
             told = [
                 Told(
                     row.id,
                     reward=float(row.arm == "b"),
-                    metrics=as_content({"returns": float(rng.random() < (0.5 if row.arm == "b" else 0.02))}),
+                    metrics=encode_metrics(
+                        {"returns": float(rng.random() < (0.5 if row.arm == "b" else 0.02))}
+                    ),
                 )
                 for row in rows
             ]
@@ -406,14 +412,14 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
             ("guardrail", "returns harmed by the policy: retire"),
             ("guardrail", "mode: control"),
         ]
-        assert "the control decides everything" in complaints(home, engine.clock())[0]
+        assert "the control decides everything" in list_problems(home, engine.clock())[0]
         chance = 1.0 if control == {"arm": "a"} else 1 / 3
         rows = await traffic(engine, returns, rounds=4)
         assert {row.mode for row in rows} == {"control"}
         assert {row.arm for row in rows} == ({"a"} if chance == 1.0 else set(ARMS))
         assert [row.propensity for row in rows] == pytest.approx([chance] * len(rows))
         # Shares of the coin are those of before.
-        found = lift_report(home, engine.clock())
+        found = make_lift_report(home, engine.clock())
         assert not any(one.evidence > ALARM for one in found.srm)
         with pytest.raises(InvalidValue, match=r"its control decides everything|a control's own policy"):
             await engine.ask("home", EndHoldout())
@@ -425,7 +431,7 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         await engine.ask("home", ModeOf("online"))
         await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.02}, rounds=6)
         assert home.mode == "online"
-        assert len(home.guardrail.harms) == 1
+        assert len(home.guardrail.degradations) == 1
         after = seen(home)
     is_the_fold(config, crashed, live, seen)
     is_the_fold(config, path, after, seen)
@@ -435,12 +441,12 @@ async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
     path = tmp_path / "s.db"
     async with served(path, guarded(RETIRE | {"then": "tell"})) as engine:
         await traffic(engine, {"a": 0.02, "b": 0.4, "c": 0.02})
-        told = engine.placements["home"].guardrail.harms
+        told = engine.placements["home"].guardrail.degradations
         assert [harm.arm for harm in told] == ["b"]
     async with served(path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock) as engine:
-        assert engine.placements["home"].guardrail.harms == told
+        assert engine.placements["home"].guardrail.degradations == told
         await engine.reload(guarded())
-        assert engine.placements["home"].guardrail.harms == []
+        assert engine.placements["home"].guardrail.degradations == []
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=40)
         assert engine.placements["home"].offer.arms == ["a", "c"]
         live = seen(engine.placements["home"])
@@ -504,15 +510,15 @@ async def test_a_control_that_decides_everything_shows_what_it_always_showed(
         home = engine.placements["home"]
         await engine.ask("home", ModeOf("control"))
         for i in range(3):
-            asked = [home.checked(DecisionRequest("k", id=f"{i} {j}", **request_of)) for j in range(10)]
+            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}", **request_of)) for j in range(10)]
             rows = await engine.decide_many("home", asked)
-            assert {home.shown(row) for row in rows} == {shown}
+            assert {home.get_shown_arms(row) for row in rows} == {shown}
             assert {(row.mode, row.propensity, row.control) for row in rows} == {("control", 1.0, 1)}
             engine.clock.now += 40 * SECOND
-        await engine.logged_by_now(["home"])
+        await engine.wait_until_durable(["home"])
         # Nobody was held out: the coin was not asked.
         assert not home.lift.reward.counts.any()
-        assert not home.lift.decided.any()
+        assert not home.lift.decided_counts.any()
         live = everything(home)
     is_the_fold(config, path, live)
 
@@ -530,17 +536,17 @@ def test_sums_of_harm_are_the_same_however_decisions_are_parted():
     offered = rng.random((n, arms)) < 0.8
     offered[np.arange(n), shown] = True
     buckets = rng.integers(3, size=n)
-    whole, parts = HarmSums(arms), HarmSums(arms)
+    whole, parts = DegradationSums(arms), DegradationSums(arms)
     whole.add(shown, amounts, q, offered, 1, buckets)
     for cut in np.split(np.arange(n), [1, 7, 200, 201, 300]):
         parts.add(shown[cut], amounts[cut], q[cut], offered[cut], 1, buckets[cut])
-        parts = HarmSums.restored(parts.saved())
-    assert parts.saved() == whole.saved()
+        parts = DegradationSums.from_dict(parts.as_dict())
+    assert parts.as_dict() == whole.as_dict()
     assert not whole.sums[:, 1].any()
 
 
 def test_the_first_decision_of_a_key_weighs_arms_alike_and_the_next_one_by_what_was_shown():
-    sums, both = HarmSums(2), np.ones((2, 2), bool)
+    sums, both = DegradationSums(2), np.ones((2, 2), bool)
     sums.add([1, 0], [1.0, 0.0], [0.5, 0.2], both, baseline=0)
     # 1/2 · 1/2 over 1, and so it is after arm 1 was shown with one half.
     n, total, _, weight, d, _, gg = sums.sums[:, 1]
@@ -555,19 +561,19 @@ def test_the_first_decision_of_a_key_weighs_arms_alike_and_the_next_one_by_what_
 def test_a_difference_between_keys_is_no_harm_of_an_arm():
     """Arm 1 is shown where more is returned, whatever is shown there."""
     rng = np.random.default_rng(11)
-    sums, n = HarmSums(2), 40_000
+    sums, n = DegradationSums(2), 40_000
     buckets = rng.integers(2, size=n)
     q = np.where(buckets == 1, 0.9, 0.1)
     shown = (rng.random(n) < q).astype(int)
     returned = rng.random(n) < np.where(buckets == 1, 0.5, 0.1)
     sums.add(shown, returned, np.where(shown == 1, q, 1 - q), np.ones((n, 2), bool), 0, buckets)
     assert returned[shown == 1].mean() > returned[shown == 0].mean() + 0.2
-    assert sums.harms(0.0, "less", [2, 2]) == {}
+    assert sums.find_degradations(0.0, "less", [2, 2]) == {}
     assert abs(sums.sums[4, 1] / sums.sums[3, 1]) < 0.03
 
 
 @pytest.mark.parametrize("begun", [1, 2, 3, 7])
 def test_all_arms_that_may_ever_come_share_one_error(begun):
-    shares = [1 / m for m in comparisons_of(5000, begun)[1:]]
+    shares = [1 / m for m in count_comparisons(5000, begun)[1:]]
     assert sum(shares) <= 1.0
     assert sum(shares) == pytest.approx(1.0, abs=1e-3)

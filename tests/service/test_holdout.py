@@ -15,19 +15,19 @@ from stores import store_at
 
 from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
-from tacit.learning.decisions import NOTHING, Decision
+from tacit.learning.decisions import NO_VALUES, Decision
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import EXAMINED, HOLDOUT, DecisionRow, MarkRow
+from tacit.service.log.rows import EXAMINED, HOLDOUT, ChangeRow, DecisionRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.control_group import Coin, Control
+from tacit.service.placements.aspects.control_group import Control, HoldoutAssigner
 from tacit.uplift.boundary import BUCKETS
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
@@ -38,24 +38,24 @@ from tests.cli.test_cli import tacit
 def test_the_coin_stays_with_its_unit_and_has_its_share():
     ids = [f"d{i}" for i in range(4000)]
     offers = [np.arange(4)] * len(ids)
-    coin = Coin(HoldoutConfig(share=0.1), seed=3, control=Control("uniform"))
-    tossed = coin.toss(ids, [None] * len(ids), offers)
-    assert coin.toss(ids, [None] * len(ids), offers).control == tossed.control
+    coin = HoldoutAssigner(HoldoutConfig(share=0.1), seed=3, control=Control("uniform"))
+    tossed = coin.assign(ids, [None] * len(ids), offers)
+    assert coin.assign(ids, [None] * len(ids), offers).in_control == tossed.in_control
     # Of 4,000 fair draws, further from 400 than 100 with a probability below 10⁻⁶.
-    assert abs(sum(tossed.control) - 400) < 100
-    assert set(tossed.bucket) == {None}
-    imposed = tossed.imposed[tossed.imposed >= 0]
-    assert len(imposed) == sum(tossed.control)
+    assert abs(sum(tossed.in_control) - 400) < 100
+    assert set(tossed.buckets) == {None}
+    imposed = tossed.forced_actions[tossed.forced_actions >= 0]
+    assert len(imposed) == sum(tossed.in_control)
     assert np.bincount(imposed, minlength=4).min() > 50
     users = [f"u{i % 400}" for i in range(4000)]
-    sticky = Coin(HoldoutConfig(share=0.1, unit="user"), seed=3, control=Control("uniform")).toss(
-        ids, users, offers
-    )
-    of_user = np.array(sticky.control).reshape(10, 400)
+    sticky = HoldoutAssigner(
+        HoldoutConfig(share=0.1, unit="user"), seed=3, control=Control("uniform")
+    ).assign(ids, users, offers)
+    of_user = np.array(sticky.in_control).reshape(10, 400)
     assert (of_user == of_user[0]).all()
     assert 0 < of_user[0].sum() < 100
-    assert (np.array(sticky.bucket).reshape(10, 400)[0] == sticky.bucket[:400]).all()
-    assert {*sticky.bucket} <= set(range(BUCKETS))
+    assert (np.array(sticky.buckets).reshape(10, 400)[0] == sticky.buckets[:400]).all()
+    assert {*sticky.buckets} <= set(range(BUCKETS))
 
 
 def test_more_share_keeps_whoever_was_held_out():
@@ -63,9 +63,9 @@ def test_more_share_keeps_whoever_was_held_out():
     offers = [np.arange(2)] * len(ids)
     few, many = (
         np.array(
-            Coin(HoldoutConfig(share=share), seed=3, control=Control("uniform"))
-            .toss(ids, ids, offers)
-            .control
+            HoldoutAssigner(HoldoutConfig(share=share), seed=3, control=Control("uniform"))
+            .assign(ids, ids, offers)
+            .in_control
         )
         for share in (0.1, 0.3)
     )
@@ -77,14 +77,14 @@ def test_more_share_keeps_whoever_was_held_out():
     [("uniform", None, [1 / 3, 1 / 3, 1 / 2]), ("baseline", None, [0, 1, 1]), ("arm c", 2, [0, 1, 0])],
 )
 def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
-    coin = Coin(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
+    coin = HoldoutAssigner(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
     offers = [np.array([0, 1, 2]), np.array([2, 1, 0]), np.array([1, 0])]
     policy, shown = np.array([0.9, 0.5, np.nan]), np.array([1, 2, 1])
-    own = coin.control.chances(shown[:, None], offers)
-    mixed = coin.mixed(policy, own)
+    own = coin.control.compute_probabilities(shown[:, None], offers)
+    mixed = coin.mix_propensities(policy, own)
     expected = 0.8 * policy + 0.2 * np.array(chances)
     np.testing.assert_allclose(mixed, expected)
-    np.testing.assert_allclose(coin.unmixed(mixed, own), policy, atol=1e-12)
+    np.testing.assert_allclose(coin.unmix_propensities(mixed, own), policy, atol=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
@@ -116,8 +116,10 @@ def alone(policy, rows, rewards):
     for row in rows:
         learner.lanes.admit([row.key])
         slots = np.array([ARMS.index(row.arm)])
-        made = Decision(0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NOTHING)
-        learner.recall([made])
+        made = Decision(
+            0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NO_VALUES
+        )
+        learner.observe_decisions([made])
         learner.learn(made, rewards.get(row.id, 0.0))
     return by_key(learner)
 
@@ -152,7 +154,7 @@ def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, contr
 
     config, home, rows = asyncio.run(session())
     assert {row.control for row in rows} == {0, 1}
-    for held, learner, of in ((1, home.second.learner, config.shadow), (0, home.learner, config.policy)):
+    for held, learner, of in ((1, home.secondary.learner, config.shadow), (0, home.learner, config.policy)):
         told = by_key(learner)
         assert told == alone(of, [row for row in rows if row.control == held], {})
     assert home.lift.reward.counts.sum() == len(rows)
@@ -218,7 +220,7 @@ def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
             home = engine.placements["home"]
             for _ in range(60):
                 engine.clock.now += SECOND
-                told = home.checked(
+                told = home.check_request(
                     DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
                 )
                 (row,) = await engine.decide_many("home", [told])
@@ -227,7 +229,7 @@ def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
             again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
             anew = again.placements["home"]
             assert everything(anew) == everything(home)
-            assert arrays(anew.second.learner) == arrays(home.second.learner) != arrays(home.learner)
+            assert arrays(anew.secondary.learner) == arrays(home.secondary.learner) != arrays(home.learner)
             again.store.close()
             return report(engine)
 
@@ -255,7 +257,7 @@ def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
 
     home = asyncio.run(session())
     assert home.lift.reward.counts.sum() == 11 * 40
-    assert home.lift.decided.sum() == 12 * 40
+    assert home.lift.decided_counts.sum() == 12 * 40
     assert home.lift.scores.overall[0] == 11 * 40
     assert (home.lift.reward.buckets is not None) == (unit == "user")
 
@@ -272,7 +274,7 @@ async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
         assert await engine.feedback("home", second.id, 1.0) == "late"
         assert home.lift.reward.counts.sum() == 2
         assert home.lift.reward.totals.sum() == 1
-        assert home.lift.answered.sum() == 1
+        assert home.lift.answered_counts.sum() == 1
 
 
 async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
@@ -286,12 +288,12 @@ async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_o
         await traffic(engine, 2, size=10)
         # Of the coin, the mode knows nothing; what was open was decided before.
         assert home.lift.reward.counts.sum() == 40
-        parts = [(part.what, part.sums.counts.sum()) for part in home.lift.parts]
+        parts = [(part.change, part.sums.counts.sum()) for part in home.lift.subperiods]
         assert parts == [("", 30), ("mode frozen", 10)]
         await engine.reload(configured(holdout={"share": 0.25}))
         home = engine.placements["home"]
         assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
-        assert [one.reward.counts.sum() for one in home.lift.past] == [40]
+        assert [one.reward.counts.sum() for one in home.lift.past_periods] == [40]
         await traffic(engine, 2, size=10)
         assert home.lift.reward.counts.sum() == 10
         await engine.reload(configured(holdout={"share": 0.25}))
@@ -299,10 +301,10 @@ async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_o
         await engine.reload(configured(holdout=None))
         assert engine.placements["home"].lift.terms == "null"
         rows = list(engine.store.events(0))
-    marks = [row.value for row in rows if isinstance(row, MarkRow) and row.kind == HOLDOUT]
+    marks = [row.value for row in rows if isinstance(row, ChangeRow) and row.kind == HOLDOUT]
     assert len(marks) == 3
     async with served(path, configured(holdout=None)) as engine:
-        assert [row for row in engine.store.events(0) if isinstance(row, MarkRow)][-1].seq <= (rows[-1].seq)
+        assert [row for row in engine.store.events(0) if isinstance(row, ChangeRow)][-1].seq <= (rows[-1].seq)
 
 
 def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
@@ -320,7 +322,7 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
             again = store_at(store)
             assert verify(config, again) == []
             for snapshot in (True, False):
-                home = opened("home", config.placements["home"], again, 0, snapshot=snapshot)
+                home = load_placement("home", config.placements["home"], again, 0, snapshot=snapshot)
                 fold({home.id: home}, again)
                 assert (home.lift.terms, home.holdout) == (terms, held)
                 assert everything(home) == live or store is path
@@ -358,7 +360,9 @@ def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
         config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
-            asked = [home.checked(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)]
+            asked = [
+                home.check_request(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)
+            ]
             # What was checked before does not know of the control's arm.
             await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
             return list(await engine.decide_many("home", asked))
@@ -428,7 +432,7 @@ async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path)
         with pytest.warns(
             AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
         ):
-            await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d1"))])
+            await engine.decide_many("home", [home.check_request(DecisionRequest("k", id="d1"))])
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -437,7 +441,7 @@ async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
     async with served(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
         asked = [DecisionRequest("k", user=str(told and i)) for i in range(150)]
-        rows = await engine.decide_many("home", list(map(home.checked, asked)))
+        rows = await engine.decide_many("home", list(map(home.check_request, asked)))
         if told:
             await engine.record_many("home", [FeedbackRequest(rows[0].id, EXAMINED)])
         await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[1:]])
@@ -451,7 +455,7 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
         home = engine.placements["home"]
         for i in range(20):
-            told = home.checked(DecisionRequest("k", id=f"d{i}", user="ann"))
+            told = home.check_request(DecisionRequest("k", id=f"d{i}", user="ann"))
             (first,) = await engine.decide_many("home", [told])
             (again,) = await engine.decide_many("home", [told])
             assert first == again
@@ -460,10 +464,14 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for other in ("bob", None):
             with pytest.raises(InConflict, match="decision_id: 'd0'"):
-                await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d0", user=other))])
+                await engine.decide_many(
+                    "home", [home.check_request(DecisionRequest("k", id="d0", user=other))]
+                )
     # What was decided before the holdout had other units cannot be held against these.
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
-        asked = engine.placements["home"].checked(DecisionRequest("k", id="d0", user="ann", session="s"))
+        asked = engine.placements["home"].check_request(
+            DecisionRequest("k", id="d0", user="ann", session="s")
+        )
         assert await engine.decide_many("home", [asked]) == [rows[0]]
 
 
@@ -473,25 +481,25 @@ async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
     path, held = tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
     async with served(path, configured(holdout=None)) as engine:
         with pytest.raises(InvalidValue, match="session"):
-            engine.placements["home"].checked(DecisionRequest("k", session="s"))
+            engine.placements["home"].check_request(DecisionRequest("k", session="s"))
         await engine.reload(held)
-        asked = engine.placements["home"].checked(DecisionRequest("k", id="d0", session="s"))
+        asked = engine.placements["home"].check_request(DecisionRequest("k", id="d0", session="s"))
         (before,) = await engine.decide_many("home", [asked])
         if by == "verb":
             await engine.ask("home", EndHoldout())
         else:
             await engine.reload(configured(holdout=None))
         for session in ("s", "t"):
-            asked = engine.placements["home"].checked(DecisionRequest("k", session=session))
+            asked = engine.placements["home"].check_request(DecisionRequest("k", session=session))
             await engine.decide_many("home", [asked])
-        again = engine.placements["home"].checked(DecisionRequest("k", id="d0", session="s"))
+        again = engine.placements["home"].check_request(DecisionRequest("k", id="d0", session="s"))
         assert await engine.decide_many("home", [again]) == [before]
     async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
         home = engine.placements["home"]
         assert home.holdout is None
-        assert home.unit_of(home.checked(DecisionRequest("k", session="s"))) is None
+        assert home.get_unit(home.check_request(DecisionRequest("k", session="s"))) is None
         with pytest.raises(InvalidValue, match="session"):
-            home.checked(DecisionRequest("k", session=""))
+            home.check_request(DecisionRequest("k", session=""))
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
@@ -503,7 +511,7 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
     def noting(loop, params):
         # What is found compiled from then on takes no time.
         first.setdefault((type(params).__qualname__, loop.__name__), threading.current_thread().name)
-        return compiled(loop, params)
+        return compile_loop(loop, params)
 
     async with served(
         tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)
@@ -514,7 +522,7 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
         await engine.rebuild("home", "ucb1")
         await traffic(engine, 1)
     # Neither in the loop of events nor in the thread of the store.
-    ((of_control, thread),) = ((loop, name) for loop, name in first.items() if loop[1] == "impose_rows")
+    ((of_control, thread),) = ((loop, name) for loop, name in first.items() if loop[1] == "force_rows")
     assert of_control[0].startswith("UCB1")
     assert thread.startswith("asyncio_")
 
@@ -528,19 +536,21 @@ async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_grou
         await engine.reload(configured(holdout={"unit": "session"}))
         await engine.reload(configured(holdout=None))
         request = DecisionRequest("k", **{unit: "ann"})
-        asked = [engine.placements["home"].checked(request._replace(id=f"d{i}")) for i in range(20)]
+        asked = [engine.placements["home"].check_request(request._replace(id=f"d{i}")) for i in range(20)]
         await engine.reload(sticky)
         rows = await engine.decide_many("home", asked)
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for row in rows:
-            again = engine.placements["home"].checked(request._replace(id=row.id))
+            again = engine.placements["home"].check_request(request._replace(id=row.id))
             assert await engine.decide_many("home", [again]) == [row]
 
 
 async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decision(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
         home = engine.placements["home"]
-        asked = [home.checked(DecisionRequest("k", id="d0", user=user)) for user in ("ann", "bob", None)]
+        asked = [
+            home.check_request(DecisionRequest("k", id="d0", user=user)) for user in ("ann", "bob", None)
+        ]
         first, *others = await engine.decide_many("home", asked)
         assert others == [first, first]
 
@@ -552,7 +562,7 @@ def test_features_have_a_holdout(tmp_path):
             home = engine.placements["home"]
             for i in range(200):
                 engine.clock.now += SECOND
-                told = home.checked(
+                told = home.check_request(
                     DecisionRequest(
                         "k",
                         ["a", "b", "c"][: 2 + i % 2],
@@ -613,9 +623,9 @@ async def test_requests_that_do_not_fit_are_refused(tmp_path):
     config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
     async with served(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
-        assert home.unit_of(home.checked(DecisionRequest("k", session="s1"))) == "s1"
-        assert home.unit_of(home.checked(DecisionRequest("k", user="u1"))) is None
+        assert home.get_unit(home.check_request(DecisionRequest("k", session="s1"))) == "s1"
+        assert home.get_unit(home.check_request(DecisionRequest("k", user="u1"))) is None
         with pytest.raises(InvalidValue, match="film"):
-            home.checked(DecisionRequest("k", ["recipe"]))
+            home.check_request(DecisionRequest("k", ["recipe"]))
         with pytest.raises(InvalidValue, match="user"):
-            home.checked(DecisionRequest("k", user="\n"))
+            home.check_request(DecisionRequest("k", user="\n"))

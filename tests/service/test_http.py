@@ -19,7 +19,7 @@ from harness import PATIENCE, Client, configured, eventually
 
 from tacit.cli import cli
 from tacit.errors import ConfigError, MissingExtra
-from tacit.service.app.server import running, serve
+from tacit.service.app.server import run_in_thread, serve
 from tacit.service.errors import StoreError
 from tacit.service.maintenance import doctor
 
@@ -45,7 +45,7 @@ def address(tmp_path_factory):
         "placements.plain.arms": 3,
         "placements.plain.policy": "ucb1",
     }
-    with running(configured(tmp_path_factory.mktemp("http") / "s.db", **values)) as address:
+    with run_in_thread(configured(tmp_path_factory.mktemp("http") / "s.db", **values)) as address:
         yield address
 
 
@@ -372,7 +372,7 @@ def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path, number):
     assert process.stdout.read() == "stopped cleanly\n"
     process.stdout.close()
     assert not os.path.exists(f"{path}-wal")
-    with running(configured(path)) as address:
+    with run_in_thread(configured(path)) as address:
         told = {"decision_id": decision["decision_id"], "reward": 1}
         assert Client(address).post("default/feedback", told)[2]["learned"] is True
 
@@ -390,7 +390,7 @@ def test_a_taken_port_is_named(tmp_path):
 
 def test_a_store_in_use_is_named(tmp_path):
     config = configured(tmp_path / "s.db")
-    with running(config), pytest.raises(StoreError, match="in use"):
+    with run_in_thread(config), pytest.raises(StoreError, match="in use"):
         serve(config)
 
 
@@ -432,7 +432,7 @@ def test_the_doctor_looks_at_a_configuration(tmp_path):
 
 def test_readiness_follows_the_store(tmp_path):
     config = configured(tmp_path / "s.db")
-    with running(config) as address:
+    with run_in_thread(config) as address:
         client = Client(address)
         client.post("default/decide", {"key": "a"})
         # A second writer that holds the file makes commits fail, as a full disk would.
@@ -459,7 +459,7 @@ def test_the_stream_tells_what_is_new_and_ends_with_the_service(tmp_path, monkey
     monkeypatch.setattr("tacit.service.app.server.DRAIN_SECONDS", round(2 * PATIENCE))
     config = configured(tmp_path / "s.db")
     with contextlib.ExitStack() as service:
-        client = Client(service.enter_context(running(config)))
+        client = Client(service.enter_context(run_in_thread(config)))
         with client.opened("GET", "/live") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
             assert told(stream) == 0

@@ -43,7 +43,7 @@ from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import slate_of
+from tacit.service.log.rows import decode_list
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
@@ -104,7 +104,7 @@ async def traffic(engine, rounds, seed=0, kinds=6):
         told = [home.checked(asked[(i + j) % kinds]) for j in range(1 + i % 4)]
         for row in await engine.decide_many("home", told):
             if rng.random() < 0.7:
-                places = rng.permutation(len(slate_of(row.shown).arms))[: rng.integers(3)]
+                places = rng.permutation(len(decode_list(row.shown).arms))[: rng.integers(3)]
                 await clicked(engine, row, sorted(places.tolist()))
 
 
@@ -121,20 +121,20 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, mode):
     with recovered(crashed, config) as again:
         assert 0 < again.store.snapshot(1).seq < again.store.end().seq
         assert learned(again) == live
-        assert again.placements["home"].counts()[0][0] > 10 or mode == "frozen"
+        assert again.placements["home"].export_counts()[0][0] > 10 or mode == "frozen"
     is_the_fold(config, crashed, live)
 
 
 @pytest.mark.parametrize("kind", ["slates", "features"])
 async def test_many_decisions_among_many_items_are_made_in_pieces(tmp_path, monkeypatch, kind):
     """Their vectors at once, a thousand times ten thousand, would take the memory of the machine."""
-    monkeypatch.setattr(decisions, "LAID_OUT", 40 * DIM)
+    monkeypatch.setattr(decisions, "MAX_NUMBERS", 40 * DIM)
     policy = "item-list-mix(epsilon=0.1)" if kind == "slates" else "embedding-mixture"
     config = configured(kind=kind, policy=policy)
     async with served(tmp_path / "s.db", config) as engine:
         await put(engine)
         home = engine.placements["home"]
-        told = [home.checked(DecisionRequest(f"key {i}", None, {})) for i in range(50)]
+        told = [home.check_request(DecisionRequest(f"key {i}", None, {})) for i in range(50)]
         rows = await engine.decide_many("home", told)
         assert [row.key for row in rows] == [f"key {i}" for i in range(50)]
         assert len({row.id for row in rows}) == 50
@@ -157,7 +157,7 @@ async def test_a_policy_that_reads_two_blocks_of_features_is_served_too(tmp_path
                 "examination": vectors(4, i)[:, 2:3].tolist(),
             }
             (row,) = await engine.decide_many(
-                "home", [home.checked(DecisionRequest("k", list("abcd"), **given))]
+                "home", [home.check_request(DecisionRequest("k", list("abcd"), **given))]
             )
             await clicked(engine, row, [i % 2])
         live = learned(engine)
@@ -165,10 +165,10 @@ async def test_a_policy_that_reads_two_blocks_of_features_is_served_too(tmp_path
     is_the_fold(config, crashed, live)
 
 
-@pytest.mark.parametrize("laid_out", [decisions.LAID_OUT, 10 * DIM])
+@pytest.mark.parametrize("laid_out", [decisions.MAX_NUMBERS, 10 * DIM])
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path, laid_out, monkeypatch):
     """Also where many windows close at once, and are learned from in pieces."""
-    monkeypatch.setattr(decisions, "LAID_OUT", laid_out)
+    monkeypatch.setattr(decisions, "MAX_NUMBERS", laid_out)
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         home = engine.placements["home"]
@@ -177,13 +177,15 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path,
         for i in range(20):
             offer, said = rng.permutation(12)[: 2 + i % 9], {"device": "ios"} if i % 2 else {}
             request = DecisionRequest("k", [f"doc-{j}" for j in offer], said, id=f"d{i}")
-            (row,) = await engine.decide_many("home", [home.checked(request)])
-            assert (await engine.decide_many("home", [home.checked(request)])) == [row]
+            (row,) = await engine.decide_many("home", [home.check_request(request)])
+            assert (await engine.decide_many("home", [home.check_request(request)])) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", said, request.arms, relevance=known[offer])
-            shown = slate_of(row.shown)
+            shown = decode_list(row.shown)
             assert (tuple(shown.arms), row.propensity) == (decision.slate, decision.propensity)
-            assert shown.places == decision.position_propensities[: len(decision.slate)].tolist()
+            assert (
+                shown.position_propensities == decision.position_propensities[: len(decision.slate)].tolist()
+            )
             clicks = [k for k in range(len(decision.slate)) if (i + k) % 3 == 0]
             # What it saw is what it teaches, whatever becomes of the item.
             await engine.ask("home", ItemsOf([NewItem(shown.arms[0], [9.0] * DIM)]))
@@ -191,7 +193,7 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path,
             await put(engine)
             made.append((decision, clicks))
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", [home.checked(DecisionRequest("k", None, {}))])
+        await engine.decide_many("home", [home.check_request(DecisionRequest("k", None, {}))])
         for decision, clicks in made:
             expected.learn(decision, [float(k in clicks) for k in range(3)])
         pairs = zip(leaves(home.learner.state), leaves(expected.state), strict=True)
@@ -282,10 +284,10 @@ async def test_what_is_pinned_is_listed_where_it_is_on_offer(tmp_path):
         await engine.ask("home", PinOf(["doc-3", "doc-1"], "2100-01-01"))
         home = engine.placements["home"]
         offers = [f"doc-{i}" for i in (1, 2, 3)], ["doc-3", "doc-5"], None
-        told = [home.checked(DecisionRequest("k", offer, {})) for offer in offers]
+        told = [home.check_request(DecisionRequest("k", offer, {})) for offer in offers]
         rows = await engine.decide_many("home", told)
         assert [row.mode for row in rows] == ["pinned", "online", "pinned"]
-        assert slate_of(rows[2].shown).arms == ["doc-3", "doc-1"]
+        assert decode_list(rows[2].shown).arms == ["doc-3", "doc-1"]
         await clicked(engine, rows[2], [1])
         engine.clock.now += 60 * SECOND
         await engine.decide_many("home", told[:1])
@@ -377,7 +379,7 @@ def test_lists_that_were_acknowledged_survive_kill_9(tmp_path):
         with contextlib.closing(store_at(tmp_path / "s.db")) as store:
             assert verify(load_config(path), store) == []
             rows = {row.id: row for row in store.events(0) if hasattr(row, "shown")}
-        assert {id: slate_of(rows[id].shown).arms for id in made} == made
+        assert {id: decode_list(rows[id].shown).arms for id in made} == made
 
 
 # Exported ------------------------------------------------------------------------------------
@@ -390,7 +392,7 @@ async def served_lists(path, config, kinds):
         await traffic(engine, 24, kinds=kinds)
         home = engine.placements["home"]
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", [home.checked(DecisionRequest("k", None, {}))])
+        await engine.decide_many("home", [home.check_request(DecisionRequest("k", None, {}))])
         return [array.copy() for _, array in leaves(home.learner.state)]
 
 

@@ -34,7 +34,7 @@ from tacit.client import Client, InvalidRequest, Unavailable
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.engine import batches, group, writer
 from tacit.service.engine.engine import Engine
@@ -44,7 +44,7 @@ from tacit.service.log.requests import Decide, DecisionRequest
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
-from tacit.service.placements.aspects.items import shown_of
+from tacit.service.placements.aspects.items import parse_shown_item
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 
@@ -125,11 +125,11 @@ async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_p
         home = engine.placements["home"]
         for id in (None, "d"):
             asked = DecisionRequest("k", ["doc-1", "doc-2"], id=id)
-            await engine.decide_many("home", [home.checked(asked)])
+            await engine.decide_many("home", [home.check_request(asked)])
         assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
         given = DecisionRequest("k", ["doc-1", "doc-2"], id="e", relevance=vectors(2).tolist())
         with pytest.warns(AssumptionWarning, match="relevance: 'doc-1' has a vector in items"):
-            await engine.decide_many("home", [home.checked(given)])
+            await engine.decide_many("home", [home.check_request(given)])
 
 
 @contextlib.asynccontextmanager
@@ -153,10 +153,10 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypatch, durability):
     async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, home, groups):
-        asked = [home.checked(DecisionRequest(f"k{i}", id="d" if i == 30 else None)) for i in range(40)]
+        asked = [home.check_request(DecisionRequest(f"k{i}", id="d" if i == 30 else None)) for i in range(40)]
         batch = asyncio.create_task(engine.decide_many("home", asked))
         await asyncio.sleep(0)
-        (row,) = await engine.decide_many("home", [home.checked(DecisionRequest("other"))])
+        (row,) = await engine.decide_many("home", [home.check_request(DecisionRequest("other"))])
         assert row.key == "other"
         assert not batch.done()
         rows = await batch
@@ -174,7 +174,7 @@ async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypat
 
 async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, monkeypatch):
     async with stepped(tmp_path, monkeypatch) as (engine, home, groups):
-        asked = [home.checked(DecisionRequest(f"k{i}")) for i in range(9)]
+        asked = [home.check_request(DecisionRequest(f"k{i}")) for i in range(9)]
         await asyncio.gather(*(engine.decide_many("home", [each]) for each in asked))
         assert sum(map(sum, groups)) == 9
         assert max(map(sum, groups)) <= 2
@@ -186,10 +186,10 @@ async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, 
 )
 async def test_what_is_decided_in_steps_is_checked_before_the_first(tmp_path, monkeypatch, last, error):
     async with stepped(tmp_path, monkeypatch) as (engine, home, _):
-        await engine.decide_many("home", [home.checked(DecisionRequest("k", id="d"))])
+        await engine.decide_many("home", [home.check_request(DecisionRequest("k", id="d"))])
         asked = [DecisionRequest("k") for _ in range(20)]
         with pytest.raises(error):
-            await engine.decide_many("home", list(map(home.checked, [*asked, last])))
+            await engine.decide_many("home", list(map(home.check_request, [*asked, last])))
         assert home.decisions == 1
 
 
@@ -198,7 +198,7 @@ async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
     async with served(tmp_path / "s.db", configured(values=limits)) as engine:
         await put(engine)
         home = engine.placements["home"]
-        asked = [home.checked(DecisionRequest("k")) for _ in range(9)]
+        asked = [home.check_request(DecisionRequest("k")) for _ in range(9)]
         with pytest.raises(
             InvalidValue, match=r"decisions: .*108 candidates.* server.batch_candidates .*100"
         ):
@@ -207,7 +207,7 @@ async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
         assert len(await engine.decide_many("home", asked[:8])) == 8
         # By id and of a segment there are fewer.
         few = DecisionRequest("k", ["doc-1"]), DecisionRequest("k", segment="news")
-        assert len(await engine.decide_many("home", [*asked[:7], *map(home.checked, few)])) == 9
+        assert len(await engine.decide_many("home", [*asked[:7], *map(home.check_request, few)])) == 9
 
 
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):
@@ -219,8 +219,8 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path)
         for i in range(20):
             offer = rng.permutation(12)[:4]
             request = DecisionRequest("k", [f"doc-{j}" for j in offer], id=f"d{i}")
-            (row,) = await engine.decide_many("home", [home.checked(request)])
-            assert (await engine.decide_many("home", [home.checked(request)])) == [row]
+            (row,) = await engine.decide_many("home", [home.check_request(request)])
+            assert (await engine.decide_many("home", [home.check_request(request)])) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", arms=request.arms, relevance=known[offer])
             assert (row.arm, row.propensity) == (decision.arm, decision.propensity)
@@ -238,7 +238,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         home = engine.placements["home"]
         with pytest.raises(InvalidValue, match=r"relevance: .* put items into the catalogue"):
-            await engine.decide_many("home", [home.checked(DecisionRequest("k"))])
+            await engine.decide_many("home", [home.check_request(DecisionRequest("k"))])
         await put(engine)
         for request, says in (
             (DecisionRequest("k", ["doc-1", "doc-99"]), "'doc-99'"),
@@ -252,8 +252,8 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
             (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
-                await engine.decide_many("home", [home.checked(request)])
-        skipped = home.checked(DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
+                await engine.decide_many("home", [home.check_request(request)])
+        skipped = home.check_request(DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
         (row,) = await engine.decide_many("home", [skipped])
         assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
         end = engine.store.end()
@@ -284,17 +284,17 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
             DecisionRequest("k", id="whole"),
         ]
         # The same question twice at once is one decision.
-        twice = [home.checked(request) for request in (*asked, *asked)]
+        twice = [home.check_request(request) for request in (*asked, *asked)]
         made = await engine.decide_many("home", twice)
         assert made[:4] == made[4:]
         await engine.ask("home", ItemsGone([f"doc-{i}" for i in range(12)]))
         for request, row in zip(asked, made, strict=False):
-            assert await engine.decide_many("home", [home.checked(request)]) == [row]
+            assert await engine.decide_many("home", [home.check_request(request)]) == [row]
         for other in (asked[0]._replace(arms=["doc-1", "doc-4"]), asked[2]._replace(segment="sport")):
             with pytest.raises(InConflict):
-                await engine.decide_many("home", [home.checked(other)])
+                await engine.decide_many("home", [home.check_request(other)])
         with pytest.raises(InvalidValue, match="0 candidates"):
-            await engine.decide_many("home", [home.checked(asked[3]._replace(id="new"))])
+            await engine.decide_many("home", [home.check_request(asked[3]._replace(id="new"))])
 
 
 async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it(tmp_path):
@@ -324,7 +324,7 @@ async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidat
         await traffic(engine, 30)
         home = engine.placements["home"]
         engine.clock.now += 60_000_000
-        await engine.decide_many("home", [home.checked(DecisionRequest("k"))])
+        await engine.decide_many("home", [home.check_request(DecisionRequest("k"))])
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
         counts = export(config, store, tmp_path / "log")
         export_ubi(store, tmp_path / "ubi")
@@ -342,14 +342,14 @@ async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidat
     for row, kept in zip(table, made, strict=True):
         at = held.rows(held.codes(pa.array([row["arm"]]), "log"), pa.array([row["timestamp"]]), "log")
         if kept.shown is not None:
-            assert held.vectors(at).tolist() == shown_of(kept.shown).relevance.tolist()
+            assert held.vectors(at).tolist() == parse_shown_item(kept.shown).relevance.tolist()
     assert Learner(config.placements["home"].policy, seed=0).fit_log(log, items=items, missing_reward=0.0)
 
 
 def test_the_catalogue_is_filled_over_http_and_from_a_file(tmp_path):
     table = {"id": [f"doc-{i}" for i in range(900)], "vector": list(vectors(900))}
     pq.write_table(pa.table(table | {"segment": ["news"] * 900}), tmp_path / "items.parquet")
-    with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
+    with run_in_thread(configured(tmp_path / "s.db")) as url, Client(url) as client:
         ran = CliRunner().invoke(
             cli, ["items", "load", "home", str(tmp_path / "items.parquet"), "--url", url]
         )
@@ -364,7 +364,7 @@ def test_the_catalogue_is_filled_over_http_and_from_a_file(tmp_path):
         with pytest.raises(InvalidRequest, match="'gone'"):
             client.decide("home", "k", arms=["gone", "doc-3"])
         assert client.remove_items("home", ["film"]).count == 900
-    with running(configured(tmp_path / "s.db")) as url, Client(url) as client:
+    with run_in_thread(configured(tmp_path / "s.db")) as url, Client(url) as client:
         assert client.items("home").count == 900
 
 

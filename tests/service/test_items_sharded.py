@@ -13,16 +13,16 @@ from harness import SECOND, START, Clock, served, with_home
 
 import tacit
 from tacit.cluster.ingress import Ingress
-from tacit.cluster.shard import snapshot_of
+from tacit.cluster.shard import take_snapshot
 from tacit.errors import InvalidValue, UnknownName
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
-from tacit.service.placements.aspects.items import items_now
+from tacit.service.placements.aspects.items import get_items_status
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 from tests.service.test_shards import shard_stores
@@ -49,7 +49,7 @@ class Beside:
         return await getattr(self._engine, verb)(*given)
 
     async def look(self):
-        self.snapshots = {name: snapshot_of(each) for name, each in self._engine.placements.items()}
+        self.snapshots = {name: take_snapshot(each) for name, each in self._engine.placements.items()}
 
 
 @contextlib.asynccontextmanager
@@ -80,7 +80,7 @@ async def test_every_shard_has_the_items_and_decides_among_them(tmp_path, table)
         home = ingress.placements["home"]
         assert (await ingress.ask("home", some(9))).count == 9
         assert (await ingress.ask("home", ItemsGone(["doc-8"]))).segments == {"news": 8}
-        assert items_now(home) == items_now(engines[1].placements["home"])
+        assert get_items_status(home) == get_items_status(engines[1].placements["home"])
         asked = [DecisionRequest(f"key {i}", ["doc-1", "doc-2", "doc-5"]) for i in range(8)]
         asked += [DecisionRequest(f"key {i}", segment="news", id=f"own {i}") for i in range(8)]
         rows = await decided(ingress, *asked)
@@ -102,7 +102,7 @@ async def test_no_item_changes_while_a_shard_is_down(tmp_path):
         ingress.links[1].up = False
         with pytest.raises(NotDurable, match="nothing was changed"):
             await ingress.ask("home", some(5))
-        assert [items_now(engine.placements["home"]).count for engine in engines] == [3, 3]
+        assert [get_items_status(engine.placements["home"]).count for engine in engines] == [3, 3]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ async def test_clicks_by_position_are_those_of_all_shards(tmp_path, table):
             engine.clock.now += 60 * SECOND
         await decided(ingress, *(DecisionRequest(f"key {i}") for i in range(30)))
         await ingress.ask("home", ModeOf("online"))
-        parts = [engine.placements["home"].counts() for engine in engines]
-        assert ingress.placements["home"].counts() == [[30] * 3, [10] * 3, [10] * 3]
+        parts = [engine.placements["home"].export_counts() for engine in engines]
+        assert ingress.placements["home"].export_counts() == [[30] * 3, [10] * 3, [10] * 3]
         assert all(np.sum(part) for part in parts)
 
 
@@ -166,9 +166,9 @@ def test_a_catalogue_is_dealt_out_once(schema):
                         await engine.ask("home", change)
             for engine in engines:
                 engine.clock.now += 60 * SECOND
-                told = engine.placements["home"].checked(DecisionRequest("k"))
+                told = engine.placements["home"].check_request(DecisionRequest("k"))
                 (row,) = await engine.decide_many("home", [told])
-                assert set(slate_of(row.shown).arms) < {f"doc-{i}" for i in (0, 3, 4, 5)}
+                assert set(decode_list(row.shown).arms) < {f"doc-{i}" for i in (0, 3, 4, 5)}
             for store in opened:
                 assert verify(config, store) == []
             return [engine.placements["home"].learner.items.ids() for engine in engines]

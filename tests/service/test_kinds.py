@@ -12,8 +12,8 @@ from harness import Client, with_home
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.app.server import running
-from tacit.service.kind import KINDS, kind_of
+from tacit.service.app.server import run_in_thread
+from tacit.service.kind import KINDS, get_kind
 
 COINS = {"kind": "coins", "coins": ["penny", "dime"], "policy": "ucb1", "seed": 7}
 SERVICE = Path(tacit.__file__).parent / "service"
@@ -29,7 +29,7 @@ def coins(monkeypatch, tmp_path):
 def test_a_kind_from_outside_is_configured_served_shown_and_recovered(coins):
     config = coins(stake=0.25)
     assert (config.placements["toss"].kind, config.placements["toss"].options) == ("coins", 0.25)
-    with running(config) as address:
+    with run_in_thread(config) as address:
         client = Client(address)
         decision = client.post("toss/decide", {"key": "k"})[2]
         assert decision["arm"].lower() in COINS["coins"]
@@ -39,7 +39,7 @@ def test_a_kind_from_outside_is_configured_served_shown_and_recovered(coins):
         page = client.ask("GET", "/placements/toss")[2].decode()
         assert "share of impressions of each coin over time" in page
         assert client.ask("GET", "/v1/placements")[2]["placements"][0]["kind"] == "coins"
-    with running(config) as address:
+    with run_in_thread(config) as address:
         client = Client(address)
         (placement,) = client.ask("GET", "/v1/placements")[2]["placements"]
         assert (placement["decisions"], placement["feedback"]) == (1, 1)
@@ -64,12 +64,12 @@ def test_its_table_is_as_strict_as_the_others(coins, change, told):
 
 def test_an_unknown_kind_is_named_with_those_there_are():
     with pytest.raises(InvalidValue, match="arms, features, duels, slates"):
-        kind_of("dice")
+        get_kind("dice")
 
 
 @pytest.mark.parametrize("name", list(KINDS))
 def test_a_record_says_its_own_name(name):
-    assert kind_of(name).name == name
+    assert get_kind(name).name == name
 
 
 def test_only_the_rooms_of_kinds_tell_them_apart():

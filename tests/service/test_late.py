@@ -35,7 +35,7 @@ from tacit.service.placements.attribution import (
     PENDING,
     Attribution,
 )
-from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ModeOf
 from tests.service.test_attribution import ARMS, configured, fold_of
 
@@ -120,20 +120,20 @@ def test_what_cannot_be_corrected_is_refused():
 def test_the_first_late_reward_corrects_the_default(story, outcomes):
     attribution = Attribution(Rule(window=30, late="correct", correction=100, default=0.25))
     row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None)
-    attribution.decided(Block.of(DecisionRow, [row]))
+    attribution.open_windows(Block.from_rows(DecisionRow, [row]))
     told, corrections = [], []
     for seq, (time, what, reward) in enumerate(story, 2):
         attribution.advance(time)
         row = FeedbackRow(seq, 1, 1, None, time, what, reward)
-        (outcome,), parts = attribution.take_in(Block.of(FeedbackRow, [row]))
+        (outcome,), parts = attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
         told.append(outcome)
         if outcome == CORRECTED:
-            corrections += [(one.before, *one.values) for one in parts]
+            corrections += [(one.previous, *one.values) for one in parts]
     assert told == outcomes
     assert len(corrections) == (CORRECTED in outcomes)
     assert all(before == 0.25 for before, _ in corrections)
     attribution.advance(1000)
-    assert list(attribution.saved_defaults(lambda slots: ())) == []
+    assert list(attribution.export_defaults(lambda slots: ())) == []
 
 
 def sums(engine):
@@ -195,7 +195,7 @@ def test_the_second_policy_is_corrected_too(tmp_path):
             row = await engine.decide("home", "k")
             engine.clock.now += 31 * SECOND
             await engine.feedback("home", row.id, 1.0)
-            shadow = engine.placements["home"].second.learner
+            shadow = engine.placements["home"].secondary.learner
             return shadow.state.plays.sum(), shadow.state.rewards.sum()
 
     assert asyncio.run(session()) == (1, 1)
@@ -314,11 +314,11 @@ async def test_what_came_after_the_window_is_in_no_lift_which_says_so(tmp_path):
     config = with_home(arms=ARMS, holdout={"share": 0.5}, **table)
     async with served(tmp_path / "s.db", config, Clock()) as engine:
         home = engine.placements["home"]
-        rows = await engine.decide_many("home", [home.checked(DecisionRequest("k"))] * 40)
+        rows = await engine.decide_many("home", [home.check_request(DecisionRequest("k"))] * 40)
         engine.clock.now += 31 * SECOND
         came = await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0) for row in rows[:7]])
         assert came == [CORRECTED] * 7
-        found = lift_report(home, engine.clock())
+        found = make_lift_report(home, engine.clock())
     assert sum(group.rewards for group in found.groups.values()) == 0
     left_out = "This leaves out rewards that came after the window: 7 so far; a longer attribution_window"
     assert left_out in found.verdict

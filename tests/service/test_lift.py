@@ -27,18 +27,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
-from tacit.cluster.shard import sharded_view, snapshot_of
+from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import InvalidValue
 from tacit.service.config.holdout import HoldoutConfig, MetricConfig
 from tacit.service.http.metrics import LiftMetrics
 from tacit.service.log.ids import as_text
-from tacit.service.log.requests import DecisionRequest, Made
+from tacit.service.log.requests import ClientDecision, DecisionRequest
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.client_decisions import checked_made
-from tacit.service.placements.aspects.lift_periods import Slices, terms_of
-from tacit.service.placements.aspects.reward_sums import Closed, LiftSums
-from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.aspects.client_decisions import check_client_decision
+from tacit.service.placements.aspects.lift_periods import TimeBins, encode_terms
+from tacit.service.placements.aspects.reward_sums import ClosedDecisions, LiftSums
+from tacit.service.placements.lift_report import make_lift_report
 from tacit.service.placements.placement import Placement
 from tacit.uplift import decisions_needed
 from tacit.wire.control import ArmsOf
@@ -239,7 +239,7 @@ def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, control):
             for i in range(30):
                 engine.clock.now += 40 * SECOND
                 asked = [DecisionRequest("k", id=f"{i} {j}", user=f"u{j % 10}") for j in range(50)]
-                rows = await engine.decide_many("home", list(map(home.checked, asked)))
+                rows = await engine.decide_many("home", list(map(home.check_request, asked)))
                 sent = [Told(row.id, reward=float(row.arm == "film")) for row in rows]
                 await engine.record_many("home", sent)
             await closed(engine)
@@ -359,18 +359,18 @@ async def test_sticky_holdouts_have_no_stretches(tmp_path):
 def test_slices_do_not_depend_on_how_decisions_are_parted(decisions, cut):
     times, groups, rewards = zip(*sorted(decisions), strict=True)
     columns = np.array(times), np.array(groups), np.array(rewards)
-    whole, parted, first, rest = Slices(), Slices(), Slices(), Slices()
+    whole, parted, first, rest = TimeBins(), TimeBins(), TimeBins(), TimeBins()
     whole.add(*columns)
     for slices, part in ((parted, slice(cut)), (parted, slice(cut, None)), (first, slice(cut)),
                          (rest, slice(cut, None))):  # fmt: skip
         if len(columns[0][part]):
             slices.add(*(column[part] for column in columns))
-    assert json.dumps(whole.saved()) == json.dumps(parted.saved())
-    merged = first.merged(rest)
-    everywhere = merged.between(0, 2**62).sums
+    assert json.dumps(whole.save_state()) == json.dumps(parted.save_state())
+    merged = first.merge(rest)
+    everywhere = merged.sum_range(0, 2**62).sums
     np.testing.assert_allclose(everywhere.counts.sum(), len(decisions), rtol=1e-12)
-    np.testing.assert_allclose(everywhere.totals, whole.between(0, 2**62).sums.totals, rtol=1e-12)
-    again = Slices.restored(json.loads(json.dumps(whole.saved())))
+    np.testing.assert_allclose(everywhere.totals, whole.sum_range(0, 2**62).sums.totals, rtol=1e-12)
+    again = TimeBins.from_state(json.loads(json.dumps(whole.save_state())))
     assert again.table.tobytes() == whole.table.tobytes()
 
 
@@ -383,7 +383,7 @@ def test_sums_do_not_depend_on_when_they_are_read():
         rows = int(rng.integers(1, 9))
         chances = rng.uniform(0.1, 1.0, rows)
         arms = rng.integers(0, 4, rows)
-        came = Closed(
+        came = ClosedDecisions(
             list(range(10 * time, 10 * time + rows)),
             [time * SECOND] * rows,
             rng.uniform(size=rows),
@@ -397,10 +397,10 @@ def test_sums_do_not_depend_on_when_they_are_read():
             {name: rng.uniform(size=rows) for name in metrics},
         )
         for sums in (read, unread):
-            sums.shown(arms, chances, [offer] * rows)
+            sums.count_shown(arms, chances, [offer] * rows)
             sums.add(came)
         read.settle()
-    assert read.saved() == unread.saved()
+    assert read.save_state() == unread.save_state()
     assert read.scores.overall[0] > 300
 
 
@@ -414,22 +414,22 @@ def test_shards_are_added_up(tmp_path):
         for number in range(2):
             async with served(tmp_path / f"{number}.db", config) as engine:
                 await traffic(engine, 4, size=30 + number)
-                parts.append(snapshot_of(engine.placements["home"]))
-        whole = sharded_view("home", config.placements["home"])
+                parts.append(take_snapshot(engine.placements["home"]))
+        whole = make_sharded_view("home", config.placements["home"])
         whole.show(parts)
         return whole, parts
 
     whole, parts = asyncio.run(session())
-    lifts = [part.aspects["earnings"] for part in parts]
+    lifts = [part.aspects["reward_sums"] for part in parts]
     assert whole.lift.reward.counts.sum() == 3 * 30 + 3 * 31
     expected = sum(lift.reward.totals for lift in lifts)
     np.testing.assert_allclose(whole.lift.reward.totals, expected, rtol=1e-12)
     assert whole.lift.time == min(lift.time for lift in lifts)
-    found = lift_report(whole, whole.lift.time + SECOND)
+    found = make_lift_report(whole, whole.lift.time + SECOND)
     assert found.groups["control"].decisions > 0
-    lifts[1].begin(terms_of(HoldoutConfig(0.1), {}), 1, whole.lift.time + 1)
+    lifts[1].begin(encode_terms(HoldoutConfig(0.1), {}), 1, whole.lift.time + 1)
     whole.show(parts)
-    told = lift_report(whole, whole.lift.time + SECOND)
+    told = make_lift_report(whole, whole.lift.time + SECOND)
     assert told.verdict.startswith("This leaves out 1 shard, which has not begun")
     # What it did before is of the chapter that the first shard is in.
     assert sum(group.decisions for group in told.groups.values()) == 3 * 30 + 3 * 31
@@ -452,14 +452,14 @@ def test_a_lift_over_uniform_is_not_claimed_from_what_was_never_shown(tmp_path, 
             for _ in range(60):
                 engine.clock.now += 40 * SECOND
                 users = rng.choice([-1.0, 1.0], 50)
-                asked = [home.checked(DecisionRequest("k", context=[user])) for user in users.tolist()]
+                asked = [home.check_request(DecisionRequest("k", context=[user])) for user in users.tolist()]
                 rows = await engine.decide_many("home", asked)
                 liked = [row.arm == (user > 0) for row, user in zip(rows, users, strict=True)]
                 clicks = [row for row, likes in zip(rows, liked, strict=True) if rng.random() < 0.9 * likes]
                 await engine.record_many("home", [Told(row.id, reward=1.0) for row in clicks])
                 earned += len(clicks)
             await closed(engine)
-            return lift_report(home, engine.clock()), earned / 3000
+            return make_lift_report(home, engine.clock()), earned / 3000
 
     found, mean = asyncio.run(session())
     assert (found.difference is not None) == told
@@ -548,7 +548,7 @@ async def elsewhere(engine, arms, propensity, rates=GAINED):
     engine.clock.now += 40 * SECOND
     asked = [DecisionRequest("k", id=f"{engine.clock.now} {i}") for i in range(len(arms))]
     pairs = zip(asked, arms, strict=True)
-    made = [checked_made(home, request, Made(arm, propensity)) for request, arm in pairs]
+    made = [check_client_decision(home, request, ClientDecision(arm, propensity)) for request, arm in pairs]
     rows = await engine.decide_many("home", made)
     clicks = [Told(row.id, reward=1.0) for row in rows if rng.random() < rates[row.arm]]
     await engine.record_many("home", clicks)
@@ -565,7 +565,7 @@ async def test_what_was_never_shown_stays_unknown_when_arms_change(tmp_path):
         await engine.ask("home", ArmsOf(retire=["song"]))
         assert [report(engine).verdict, before[:10]] == [before, "Not known:"]
         assert "hardly ever shown" in before
-        saved = engine.placements["home"].lift.saved()
+        saved = engine.placements["home"].lift.save_state()
         again = LiftSums(3, {})
         again.reach(3, 2)
         again.restore(json.loads(json.dumps(saved)))
@@ -579,7 +579,7 @@ async def test_snapshots_of_the_first_0_3_know_what_was_never_shown(tmp_path):
         async with served(tmp_path / f"{len(covered)}.db", config) as engine:
             await elsewhere(engine, arms, 1 / len(set(arms)))
             await closed(engine)
-            saved = json.loads(json.dumps(engine.placements["home"].lift.saved()))
+            saved = json.loads(json.dumps(engine.placements["home"].lift.save_state()))
         # They had no sum of the differences from the uniform control.
         del saved["scores"]["uniform"][3], saved["uniform"][6]
         sums = LiftSums(3, {})

@@ -27,13 +27,13 @@ from harness import (
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.log.requests import DecisionRequest, as_content
-from tacit.service.log.rows import slate_of
+from tacit.service.log.requests import DecisionRequest, encode_metrics
+from tacit.service.log.rows import decode_list
 from tacit.service.maintenance.log_export import export
 from tacit.service.placements.aspects.control_group import ListControl
 from tacit.service.placements.attribution import HELD_OUT
-from tacit.service.placements.duels import shown_list
-from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.duels import parse_interleaved
+from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import Impression as Wanted
 from tests.cli.test_cli import tacit
@@ -58,7 +58,7 @@ async def finished(engine, path, config):
     await engine.ask("home", ModeOf("online"))
     with recovered(as_after_a_crash(path), config) as again:
         assert learned(again) == learned(engine)
-    return lift_report(engine.placements["home"], engine.clock())
+    return make_lift_report(engine.placements["home"], engine.clock())
 
 
 # Lists ---------------------------------------------------------------------------------------
@@ -74,15 +74,18 @@ def test_what_a_control_lists_with_what_probability(named):
             [*some, *[-1] * (positions - count)] for some in permutations(offer.tolist(), count)
         ])  # fmt: skip
         offers = [offer] * len(lists)
-        chances = control.chances(lists, offers)
+        chances = control.compute_probabilities(lists, offers)
         assert math.isclose(chances.sum(), 1.0)
-        prefixes, places = control.prefixes(lists, offers), control.places(lists, offers)
+        prefixes, places = (
+            control.prefix_probabilities(lists, offers),
+            control.position_probabilities(lists, offers),
+        )
         for k in range(positions):
             begun = [chances[(lists[:, : k + 1] == one[: k + 1]).all(axis=1)].sum() for one in lists]
             there = [chances[lists[:, k] == one[k]].sum() for one in lists]
             np.testing.assert_allclose(prefixes[:, k], begun)
             np.testing.assert_allclose(places[:, k], there)
-        drawn = [control.shown(offer, draw).tolist() for draw in range(600)]
+        drawn = [control.choose_action(offer, draw).tolist() for draw in range(600)]
         for one, chance in zip(lists.tolist(), chances, strict=True):
             # Within 6 standard errors.
             assert abs(drawn.count(one) / 600 - chance) <= 6 * math.sqrt(chance / 600)
@@ -113,7 +116,7 @@ def test_lists_have_a_holdout(tmp_path, control, policy):
         of.setdefault(i % 30, set()).add((row.control, row.bucket))
     assert all(len(one) == 1 for one in of.values())
     if control == "baseline":
-        assert {tuple(slate_of(row.shown).arms) for row in rows if row.control} == {("a", "b")}
+        assert {tuple(decode_list(row.shown).arms) for row in rows if row.control} == {("a", "b")}
     assert (found.control, found.unit, found.winner) == (control, "user", None)
     assert sum(group.decisions for group in found.groups.values()) == len(rows)
     assert found.metrics[0].name == "revenue"
@@ -130,7 +133,7 @@ async def _clicked_lists(engine, rows, rng, path, config):
     for row in made:
         positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
         some += bool(positions)
-        await clicked(engine, row, positions, metrics=as_content({"revenue": 2.0}))
+        await clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
     before = home.lift.reward.totals.copy()
     assert before.sum() == 0
     found = await finished(engine, path, config)
@@ -147,7 +150,7 @@ async def _clicked_lists(engine, rows, rng, path, config):
 
 async def _refused(tmp_path, config):
     async with served(tmp_path / "refused.db", config) as engine:
-        lift_report(engine.placements["home"], engine.clock(), control="uniform")
+        make_lift_report(engine.placements["home"], engine.clock(), control="uniform")
 
 
 @pytest.mark.parametrize("control", ["uniform", "baseline"])
@@ -161,24 +164,24 @@ def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
             rows = []
             for i in range(20):
                 engine.clock.now += 40 * SECOND
-                asked = [home.checked(DecisionRequest("k")) for _ in range(100)]
+                asked = [home.check_request(DecisionRequest("k")) for _ in range(100)]
                 rows += await engine.decide_many("home", asked)
                 for row in rows[-100::3]:
                     await clicked(engine, row, [i % 2])
             return rows
 
     rows = asyncio.run(session())
-    slates = [slate_of(row.shown) for row in rows]
+    slates = [decode_list(row.shown) for row in rows]
     for slate, row in zip(slates, rows, strict=True):
-        assert math.isclose(slate.prefixes[-1], row.propensity)
-        assert slate.prefixes[0] == pytest.approx(slate.places[0])
+        assert math.isclose(slate.prefix_propensities[-1], row.propensity)
+        assert slate.prefix_propensities[0] == pytest.approx(slate.position_propensities[0])
     # Beside a fixed list, only that one can be shown always.
     always = [(0, 1)] if control == "baseline" else permutations(range(3), 2)
     q = np.array([row.propensity for row in rows])
     for one in always:
         _check_frequency(np.array([tuple(slate.arms) == one for slate in slates]), q)
     for k in range(2):
-        q = np.array([slate.places[k] for slate in slates])
+        q = np.array([slate.position_propensities[k] for slate in slates])
         for arm in [k] if control == "baseline" else range(3):
             _check_frequency(np.array([slate.arms[k] == arm for slate in slates]), q)
 
@@ -218,7 +221,7 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
                 assert (outcome == HELD_OUT) == bool(row.control)
                 rows.append(row)
             with pytest.raises(InvalidValue, match="rankings"):
-                home.checked(DecisionRequest("k"))
+                home.check_request(DecisionRequest("k"))
             found = await finished(engine, path, config)
             written = export(config, engine.store, tmp_path / "out")
             assert written["duels-home"] == sum(not row.control for row in rows)
@@ -232,7 +235,7 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
     for row in held:
         left, right = json.loads(row.shown)["pair"]
         assert left == right
-        assert shown_list(row)["items"] == RANKINGS[left][:3]
+        assert parse_interleaved(row)["items"] == RANKINGS[left][:3]
     others = [row for row in rows if not row.control]
     assert duels == sum(len(set(json.loads(row.shown)["pair"])) == 2 for row in others)
     assert counted == len(rows)
@@ -250,7 +253,7 @@ def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
             home, rows = engine.placements["home"], []
             for _ in range(20):
                 engine.clock.now += 40 * SECOND
-                asked = [home.checked(DecisionRequest("k", rankings=RANKINGS)) for _ in range(100)]
+                asked = [home.check_request(DecisionRequest("k", rankings=RANKINGS)) for _ in range(100)]
                 rows += await engine.decide_many("home", asked)
                 for row in rows[-100::2]:
                     await clicked(engine, row, [0])
@@ -272,7 +275,7 @@ def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
             await engine.ask("home", ModeOf(mode))
-            asked = [home.checked(DecisionRequest("k", rankings=RANKINGS)) for _ in range(40)]
+            asked = [home.check_request(DecisionRequest("k", rankings=RANKINGS)) for _ in range(40)]
             rows = await engine.decide_many("home", asked)
             held = [row for row in rows if row.control]
             assert held

@@ -17,14 +17,14 @@ import tacit
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate import Uniform
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import DecisionRequest, as_content
+from tacit.service.log.requests import DecisionRequest, encode_metrics
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.log_export import export
-from tacit.service.page.charts import written
+from tacit.service.page.charts import format_reward
 from tacit.service.page.pages import Pages
-from tacit.service.placements.lift_report import Wish
+from tacit.service.placements.lift_report import PlanQuery
 
 
 def test_metrics_are_added_up_and_judged(tmp_path):
@@ -36,7 +36,8 @@ def test_metrics_are_added_up_and_judged(tmp_path):
                 rng = np.random.default_rng(i)
                 engine.clock.now += 40 * SECOND
                 told = [
-                    engine.placements["home"].checked(DecisionRequest("k", id=f"{i} {j}")) for j in range(50)
+                    engine.placements["home"].check_request(DecisionRequest("k", id=f"{i} {j}"))
+                    for j in range(50)
                 ]
                 rows = await engine.decide_many("home", told)
                 for part in (rows[:25], rows[25:]):
@@ -44,7 +45,7 @@ def test_metrics_are_added_up_and_judged(tmp_path):
                     for row in part:
                         film = row.arm == "film"
                         amounts = {"revenue": 2.0 + film, "returns": float(rng.random() < 0.1 + 0.6 * film)}
-                        sent.append(Told(row.id, reward=float(film), metrics=as_content(amounts)))
+                        sent.append(Told(row.id, reward=float(film), metrics=encode_metrics(amounts)))
                     await engine.record_many("home", sent)
                 if i == 20:
                     # Twice the same, in another piece: amounts are added, within their range.
@@ -75,7 +76,9 @@ async def test_amounts_beyond_the_range_are_clipped_and_that_is_said(tmp_path):
         row = await engine.decide("home", "k")
 
         async def told(**metrics):
-            return await engine.record_many("home", [Told(row.id, reward=0.0, metrics=as_content(metrics))])
+            return await engine.record_many(
+                "home", [Told(row.id, reward=0.0, metrics=encode_metrics(metrics))]
+            )
 
         assert await told(returns=1, margin=-10.0) == ["learned"]
         said = (
@@ -95,7 +98,9 @@ async def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field
     async with served(tmp_path / "s.db", configured(metrics=METRICS)) as engine:
         row = await engine.decide("home", "k")
         with pytest.raises(InvalidValue, match=field):
-            await engine.record_many("home", [Told(row.id, "reward", 1.0, None, None, as_content(metrics))])
+            await engine.record_many(
+                "home", [Told(row.id, "reward", 1.0, None, None, encode_metrics(metrics))]
+            )
 
 
 @pytest.mark.parametrize(
@@ -117,9 +122,9 @@ def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths
             home, home_rows = engine.placements["home"], []
             for amount in amounts:
                 told = DecisionRequest("k", **(asked if kind == "features" else {}))
-                (row,) = await engine.decide_many("home", [home.checked(told)])
+                (row,) = await engine.decide_many("home", [home.check_request(told)])
                 home_rows.append(row)
-                content = as_content({"revenue": amount})
+                content = encode_metrics({"revenue": amount})
                 sent = [Told(row.id, metrics=content)]
                 await engine.record_many("home", sent)
             for wrong, field in (
@@ -199,18 +204,18 @@ def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest
             for i in range(20):
                 engine.clock.now += 40 * SECOND
                 asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                for row in await engine.decide_many("home", list(map(home.checked, asked))):
+                for row in await engine.decide_many("home", list(map(home.check_request, asked))):
                     sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
                     await engine.record_many(
-                        "home", [Told(row.id, metrics=as_content({"revenue": sent[row.id]}))]
+                        "home", [Told(row.id, metrics=encode_metrics({"revenue": sent[row.id]}))]
                     )
             await closed(engine)
             pages, seen = (
                 Pages(engine),
-                [report(engine, wish=Wish(rate=rate)) for rate in (None, largest / 4)],
+                [report(engine, wish=PlanQuery(rate=rate)) for rate in (None, largest / 4)],
             )
             with pytest.raises(InvalidValue, match="rate"):
-                report(engine, wish=Wish(rate=1.01 * largest))
+                report(engine, wish=PlanQuery(rate=1.01 * largest))
             shown = await pages.placement("home", {}), await pages.key("home", "k")
             return *seen, *shown, sum(sent.values())
 
@@ -231,7 +236,9 @@ def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest
     assert f">{unit.capitalize()}</th>" in of_key
     cells = r'<td class="number" data-value="(0\.\d+)">([^<]+)</td>\s*<td class="number">([^<]+)</td>'
     rows, scale = re.findall(cells, of_key), config.placements["home"].scale
-    assert [shown for _, shown, _ in rows] == [written(largest * float(value), scale) for value, *_ in rows]
+    assert [shown for _, shown, _ in rows] == [
+        format_reward(largest * float(value), scale) for value, *_ in rows
+    ]
     assert len(rows) == 2
     assert ("%" in "".join(ends for *_, ends in rows)) == (largest == 1.0)
     if largest > 1:
@@ -248,12 +255,12 @@ def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
             for i in range(20):
                 engine.clock.now += 40 * SECOND
                 asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                rows = await engine.decide_many("home", list(map(home.checked, asked)))
+                rows = await engine.decide_many("home", list(map(home.check_request, asked)))
                 sent = [
                     Told(
                         row.id,
                         reward=float(row.arm == "film"),
-                        metrics=as_content({"margin": float(rng.choice([-15, -5]))}),
+                        metrics=encode_metrics({"margin": float(rng.choice([-15, -5]))}),
                     )
                     for row in rows
                     if row.arm == "film"

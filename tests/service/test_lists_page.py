@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from harness import Client, configured
 
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tests.service.test_page import SCREENS, obstacles, post, shown
 
 RANKERS = ["old", "new", "<i>odd</i>", *(f"ranker {i}" for i in range(9))]
@@ -39,7 +39,7 @@ def address(store):
         "places": LISTS | {"policy": "pbm-ucb"},
         "articles": {"kind": "features", "policy": articles},
     }
-    with running(configured(store, placements=placements)) as address:
+    with run_in_thread(configured(store, placements=placements)) as address:
         send(address, "search", RANKERS[:3], 20)
         send(address, "many", RANKERS, 6)
         read(address)

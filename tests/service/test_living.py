@@ -18,12 +18,12 @@ import tacit
 from tacit.client import Client, Impression, InvalidRequest
 from tacit.errors import InvalidValue, UnknownName
 from tacit.interleaving import TeamDraft
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, MarkRow
+from tacit.service.log.rows import CLICKS, ChangeRow
 from tacit.service.maintenance.doctor import verify
 from tacit.service.page.pages import Pages
 from tacit.service.placements.attribution import LEARNED
@@ -97,7 +97,7 @@ async def take_step(engine, i, what, number, waiting):
     engine.clock.now = START + i * ROUND_TIME
     came = await stepped(engine, i, what, number, waiting)
     # Or windows that have ended by now would close in the last group of the next stop.
-    await engine.logged_by_now(["home"])
+    await engine.wait_until_durable(["home"])
     return came
 
 
@@ -183,7 +183,7 @@ def test_going_on_after_stops_equals_never_having_stopped(
 def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
     path = tmp_path / "s.db"
     config = harness.with_home(path, arms=["a", "b"], policy="thompson")
-    with running(config) as address, Client(address) as client:
+    with run_in_thread(config) as address, Client(address) as client:
         first = client.decide("home", "q", arms=["a"])
         stop, errors, arms = threading.Event(), [], set()
 
@@ -221,7 +221,7 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
             client.decide("home", "q", arms=["z", "b"])
         with pytest.raises(InvalidRequest, match="add"):
             client.change_arms("home", add=["c", "d"], retire=["b"])
-    with running(config) as address, Client(address) as client:
+    with run_in_thread(config) as address, Client(address) as client:
         assert {client.decide("home", f"s {i}").arm for i in range(30)} == {"b", "c"}
         now = client.change_arms("home", restore=["a"])
         assert (now.arms, now.retired) == (["a", "b", "c"], [])
@@ -263,7 +263,7 @@ async def test_of_two_who_add_the_same_arm_at_once_one_is_told_so(tmp_path):
         first, second = await asyncio.gather(*both, return_exceptions=True)
         assert first.arms == ["a", "b", "c", "d"]
         assert isinstance(second, InvalidValue)
-        marks = [row for row in engine.store.events(0) if isinstance(row, MarkRow)]
+        marks = [row for row in engine.store.events(0) if isinstance(row, ChangeRow)]
         assert [mark.kind for mark in marks] == ["arms"]
 
 
@@ -312,12 +312,12 @@ async def test_rankers_whose_lists_came_duel(tmp_path):
         await engine.ask("home", ArmsOf(["d"], ["a"]))
         lists = {name: [f"{name}1", "x"] for name in "abc"}
         for i in range(20):
-            told = placement.checked(DecisionRequest("q", rankings=lists, id=f"{i}"))
+            told = placement.check_request(DecisionRequest("q", rankings=lists, id=f"{i}"))
             (row,) = await engine.decide_many("home", [told])
             assert row.offered == '["b","c"]'
             assert shown(engine, row) <= {"b", "c"}
             assert await engine.decide_many("home", [told]) == [row]
-        told = placement.checked(DecisionRequest("q", rankings={"a": ["x"]}))
+        told = placement.check_request(DecisionRequest("q", rankings={"a": ["x"]}))
         with pytest.raises(InvalidValue, match="on offer are b, c, d"):
             await engine.decide_many("home", [told])
 

@@ -8,7 +8,7 @@ import pytest
 from harness import PATIENCE, served
 
 from tacit.cluster.ingress import Ingress
-from tacit.service.app.app import application
+from tacit.service.app.app import create_application
 from tacit.service.engine.service import Service
 from tests.service.test_groups import configured
 
@@ -35,7 +35,7 @@ def test_an_ingress_answers_by_the_names_of_an_engine(name):
 
 
 def test_an_application_serves_an_ingress():
-    assert application(ingress(configured())) is not None
+    assert create_application(ingress(configured())) is not None
 
 
 async def test_every_configuration_is_taken_over_of_many_at_once(tmp_path):

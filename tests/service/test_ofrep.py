@@ -19,7 +19,7 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 
 from tacit.client import Client
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import new_key
 
 ARMS = ["reference", "news", "shop"]
@@ -36,7 +36,9 @@ def address(tmp_path_factory):
         "items": {"kind": "features", "policy": FEATURES},
         "race": {"kind": "duels", "rankers": ["old", "new"]},
     }
-    with running(configured(tmp_path_factory.mktemp("ofrep") / "s.db", placements=placements)) as address:
+    with run_in_thread(
+        configured(tmp_path_factory.mktemp("ofrep") / "s.db", placements=placements)
+    ) as address:
         yield address
 
 
@@ -139,7 +141,9 @@ def test_failures_have_the_form_of_the_protocol(address):
 def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
     secret, sha256 = new_key()
     keys = {"shop": {"sha256": sha256, "scopes": ["decide"]}}
-    with running(configured(tmp_path / "s.db", placements={"search": {"arms": ARMS}}, keys=keys)) as address:
+    with run_in_thread(
+        configured(tmp_path / "s.db", placements={"search": {"arms": ARMS}}, keys=keys)
+    ) as address:
         path = "/ofrep/v1/evaluate/flags/search"
         assert post(address, path, "{}")[0] == 401
         assert post(address, path, "{}", {"Authorization": f"Bearer {secret}"})[0] == 200

@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from tacit.policies.base import ArmBeliefs
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.holdout import RewardScale
 from tacit.service.page.charts import (
     ChartLine,
     Point,
     Remark,
     Span,
-    age,
-    ages,
-    line_chart,
-    nice_ticks,
-    time_ticks,
+    choose_ticks,
+    choose_time_ticks,
+    draw_chart,
+    format_age,
+    format_ages,
 )
-from tacit.service.page.key import arms_believed
-from tacit.service.page.timeline import Stretch, asked_range, rate_of, stretches, together
+from tacit.service.page.key import estimate_arms
+from tacit.service.page.timeline import TimeBin, compute_rate, merge_time_bins, parse_range, read_time_bins
 from tacit.service.placements.series import Series
 
 ARMS = ["holiday", "film", "<b>recipe</b>"]
@@ -65,7 +65,7 @@ def address(store):
         "placements.unlearned.arms": 2,
         "placements.trial.arms": 2,
     }
-    with running(configured(store, **values)) as address:
+    with run_in_thread(configured(store, **values)) as address:
         send(address, "home", 200)
         send(address, "plain", 60)
         yield address
@@ -302,20 +302,20 @@ def curve(*values, name="a"):
 
 
 def test_a_line_stands_where_its_times_and_values_are():
-    chart = str(line_chart([curve(0.05, 0.1, 0.1, 0.05)], SPAN, "title", "summary"))
+    chart = str(draw_chart([curve(0.05, 0.1, 0.1, 0.05)], SPAN, "title", "summary"))
     assert 'd="M125.0 666.7 L375.0 333.3 L625.0 333.3 L875.0 666.7"' in chart
     assert 'class="band learned"' in chart
 
 
 def test_a_line_has_a_gap_where_nobody_came_for_long():
-    chart = str(line_chart([curve(0.1, *[None] * 8, 0.1)], Span(0, 10_000), "title", "summary"))
+    chart = str(draw_chart([curve(0.1, *[None] * 8, 0.1)], Span(0, 10_000), "title", "summary"))
     assert chart.count('class="line') == 2
     assert "h0" in chart
 
 
 def test_names_in_a_chart_are_text():
     strange = curve(0.5, name="<script>")
-    chart = str(line_chart([strange], SPAN, "<b>", "&", [Remark(5, "<i>")]))
+    chart = str(draw_chart([strange], SPAN, "<b>", "&", [Remark(5, "<i>")]))
     assert "<script>" not in chart
     assert "&lt;script&gt;: 50.0 % (25.0 % to 75.0 %)" in chart
     assert "<i>" not in chart
@@ -324,13 +324,13 @@ def test_names_in_a_chart_are_text():
 
 def test_remarks_that_are_near_each_other_share_a_label():
     remarks = [Remark(time, "x") for time in (10, 20, 3000)]
-    chart = str(line_chart([curve(0.1)], SPAN, "a", "b", remarks))
+    chart = str(draw_chart([curve(0.1)], SPAN, "a", "b", remarks))
     assert re.findall(r'class="remarked"[^>]*>([^<]*)<', chart) == ["1–2", "3"]
 
 
 @pytest.mark.parametrize("highest", [1e-6, 0.003, 0.13, 0.2, 0.55, 1.0, 3.0])
 def test_ticks_are_few_and_reach_the_highest_value(highest):
-    ticks = nice_ticks(highest)
+    ticks = choose_ticks(highest)
     assert 3 <= len(ticks) <= 5
     assert ticks[-1] >= highest > ticks[-2] - 1e-12
 
@@ -340,7 +340,7 @@ def test_ticks_are_few_and_reach_the_highest_value(highest):
     st.floats(0, 9).map(lambda power: int(1_000_000 * 10**power)),
 )
 def test_ticks_of_time_differ(begin, length):
-    ticks = time_ticks(Span(begin, begin + length))
+    ticks = choose_time_ticks(Span(begin, begin + length))
     names = [name for _, name in ticks]
     assert len(names) <= 5
     assert len(set(names)) == len(names)
@@ -348,18 +348,18 @@ def test_ticks_of_time_differ(begin, length):
 
 
 def stretch(shown, rewards, at=0):
-    return Stretch(at, at + 1, np.array([rewards, *[0.0] * 5]), np.array([float(shown)]))
+    return TimeBin(at, at + 1, np.array([rewards, *[0.0] * 5]), np.array([float(shown)]))
 
 
 def test_a_late_single_impression_is_no_spike():
-    found = together([stretch(400, 40, 0), stretch(400, 40, 1), stretch(1, 1, 2)])
+    found = merge_time_bins([stretch(400, 40, 0), stretch(400, 40, 1), stretch(1, 1, 2)])
     assert [one.trials for one in found] == [400, 401]
     assert found[-1].end == 3
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=50))
 def test_stretches_joined_lose_nothing_and_have_enough(counts):
-    found = together([stretch(count, count / 2, i) for i, count in enumerate(counts)])
+    found = merge_time_bins([stretch(count, count / 2, i) for i, count in enumerate(counts)])
     assert sum(one.trials for one in found) == sum(counts)
     assert all(one.trials >= min(50, sum(counts) / 20) for one in found)
 
@@ -367,14 +367,14 @@ def test_stretches_joined_lose_nothing_and_have_enough(counts):
 @given(st.integers(1, 1000), st.floats(0, 1), st.sampled_from([0.0, -1.0]))
 def test_a_rate_is_within_its_interval(trials, share, lowest):
     total = trials * (lowest + share * (1 - lowest))
-    rate = rate_of(total, trials, RewardScale(lowest, 1.0 - lowest))
+    rate = compute_rate(total, trials, RewardScale(lowest, 1.0 - lowest))
     assert lowest <= rate.low <= rate.value + 1e-12
     assert rate.value - 1e-12 <= rate.high <= 1.0
 
 
 def test_ages_are_told_in_words():
     second = 1_000_000
-    told = [age(n * second) for n in (0, 59, 60, 3600, 90_000)]
+    told = [format_age(n * second) for n in (0, 59, 60, 3600, 90_000)]
     assert told == ["now", "59 s ago", "1 min ago", "1 h 0 min ago", "1 d 1 h ago"]
 
 
@@ -385,14 +385,16 @@ def test_ages_are_told_in_words():
      ([90_060, 90_000, 0], ["1 d 1 h 1 min ago", "1 d 1 h 0 min ago", "now"])],
 )  # fmt: skip
 def test_ages_beside_each_other_differ(seconds, told):
-    assert ages([1_000_000 * n for n in seconds]) == told
+    assert format_ages([1_000_000 * n for n in seconds]) == told
 
 
 @pytest.mark.parametrize(
     ("plays", "rewards"), [(12, 0), (12, 12), (12, 0.01), (12, 11.99), (12, 1), (12, 6), (1, 1)]
 )
 def test_an_estimate_is_within_its_interval(plays, rewards):
-    (arm,) = arms_believed(["a"], ArmBeliefs.of_counts(np.array([float(plays)]), np.array([float(rewards)])))
+    (arm,) = estimate_arms(
+        ["a"], ArmBeliefs.from_counts(np.array([float(plays)]), np.array([float(rewards)]))
+    )
     assert arm.low <= arm.estimate <= arm.high
     posterior = beta(1 + rewards, 1 + plays - rewards)
     assert posterior.cdf(arm.high) - posterior.cdf(arm.low) == pytest.approx(0.95, abs=1e-3)
@@ -525,14 +527,14 @@ def test_beliefs_of_arms_are_those_of_beta_posteriors():
     from scipy import stats
 
     from tacit.policies.stationary.beta_maximum import probability_largest
-    from tacit.service.page.key import arms_believed
+    from tacit.service.page.key import estimate_arms
 
     rng = np.random.default_rng(0)
     for _ in range(40):
         arms = int(rng.integers(2, 6))
         plays = np.floor(10 ** rng.uniform(0, 5, arms)) * (rng.random(arms) < 0.9)
         rewards = np.floor(plays * rng.random(arms) ** 3)
-        believed = arms_believed([str(i) for i in range(arms)], ArmBeliefs.of_counts(plays, rewards))
+        believed = estimate_arms([str(i) for i in range(arms)], ArmBeliefs.from_counts(plays, rewards))
         for i, one_arm in enumerate(believed):
             law = stats.beta(1 + rewards[i], 1 + plays[i] - rewards[i])
             # Of an arm without clicks, or of nothing else, the interval begins or ends at its rate.
@@ -546,7 +548,7 @@ def test_beliefs_of_arms_are_those_of_beta_posteriors():
 @given(begin=st.integers(1_700_000_000, 1_700_200_000), seconds=st.integers(4, 10_000_000))
 def test_names_of_moments_never_lie_on_one_another(begin, seconds):
     span = Span(begin * 10**6, (begin + seconds) * 10**6)
-    chart = str(line_chart([ChartLine("a", "learned", [Point(span.begin, span.end, 0.1, 0.0, 0.2, 9)])],
+    chart = str(draw_chart([ChartLine("a", "learned", [Point(span.begin, span.end, 0.1, 0.0, 0.2, 9)])],
                            span, "title", "summary"))  # fmt: skip
     found = re.findall(r'<text x="([\d.]+)%" y="\d+" text-anchor="(\w+)">([^<]*)</text>', chart)
     assert found
@@ -562,23 +564,23 @@ def test_names_of_moments_never_lie_on_one_another(begin, seconds):
 def test_traffic_of_seconds_is_a_line_and_no_dot():
     series = Series(arms=2)
     for i in range(1200):
-        series.decided(START + i * 10_000, slot=i % 2, propensity=0.5, offered=2)
+        series.count_decision(START + i * 10_000, slot=i % 2, propensity=0.5, offered=2)
     now = START + 60_000_000
-    found = stretches(series, asked_range("all", None, None, series, now))
+    found = read_time_bins(series, parse_range("all", None, None, series, now))
     assert [stretch.trials for stretch in found] == [100.0] * 12
     # Of the last hour, results by five seconds are all there is.
-    assert len(stretches(series, asked_range("hour", None, None, series, now))) in (3, 4)
+    assert len(read_time_bins(series, parse_range("hour", None, None, series, now))) in (3, 4)
 
 
 def test_all_time_ends_with_the_last_decision():
     """Or the line of a demo that has ended would shrink into a corner of its chart."""
     series, minute = Series(arms=2), 60_000_000
     for i in range(100):
-        series.decided(START + i * minute, slot=0, propensity=0.5, offered=2)
+        series.count_decision(START + i * minute, slot=0, propensity=0.5, offered=2)
     last = START + 99 * minute
-    late = asked_range("all", None, None, series, last + 1000 * minute).span
+    late = parse_range("all", None, None, series, last + 1000 * minute).span
     assert (late.begin, late.end) == (START, last + 99 * minute // 50)
     # While there is traffic it ends now.
-    live = asked_range("all", None, None, series, last + 1).span
+    live = parse_range("all", None, None, series, last + 1).span
     assert live.end == last + 1
-    assert asked_range(None, None, None, Series(arms=2), START).span.end == START
+    assert parse_range(None, None, None, Series(arms=2), START).span.end == START

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness import Client, configured
 
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import new_key
 from tests.service.test_page import obstacles
 
@@ -20,7 +20,7 @@ def address(tmp_path_factory):
     placements = dict.fromkeys(("home", "kept", "closed", "turned", "second", "rebuilt"), placement)
     placements["numbered"] = {"arms": 2, "policy": "thompson"}
     config = configured(tmp_path_factory.mktemp("controls") / "s.db", keys=keys, placements=placements)
-    with running(config) as address:
+    with run_in_thread(config) as address:
         yield address
 
 

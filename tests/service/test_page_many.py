@@ -13,12 +13,12 @@ import pytest
 from harness import PATIENCE, SECOND, Clock, by_clock, served, with_home
 
 from tacit.client import Client
-from tacit.learning.learner import restored
+from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.log.requests import Impression
 from tacit.service.page import pages
-from tacit.service.page.pages import REST, Looks
+from tacit.service.page.pages import REUSE_FACTOR, PageCache
 from tacit.wire.decisions import Feedback, LocalDecision
 from tests.service.test_page import lift, post
 
@@ -28,7 +28,7 @@ ARMS = 10_000
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("many") / "s.db"
-    with running(with_home(path, arms=ARMS, policy="ucb1", holdout={"share": 0.1})) as address:
+    with run_in_thread(with_home(path, arms=ARMS, policy="ucb1", holdout={"share": 0.1})) as address:
         for i in range(40):
             asked = {"key": f"key {i % 10}", "decision_id": f"d {i}"}
             post(address, "home/decide", asked)
@@ -60,14 +60,14 @@ def test_a_page_of_a_key_shows_the_arms_that_are_likely_the_best(address):
 def held(monkeypatch):
     """Let pages wait until this is set; whether one waits."""
     go, waits = threading.Event(), threading.Event()
-    render = pages.rendered
+    render = pages.render_placement
 
     def slowly(*given, **more):
         waits.set()
         assert go.wait(PATIENCE)
         return render(*given, **more)
 
-    monkeypatch.setattr(pages, "rendered", slowly)
+    monkeypatch.setattr(pages, "render_placement", slowly)
     return go, waits
 
 
@@ -94,9 +94,9 @@ async def test_what_many_look_at_is_made_once():
         clock[0] += 1.0
         return f"page {len(made)}"
 
-    looks = Looks(lambda: clock[0], lambda: clock[0])
-    some = [asyncio.create_task(looks.at("home", make)) for _ in range(20)]
-    other = asyncio.create_task(looks.at("shop", make))
+    looks = PageCache(lambda: clock[0], lambda: clock[0])
+    some = [asyncio.create_task(looks.get_page("home", make)) for _ in range(20)]
+    other = asyncio.create_task(looks.get_page("shop", make))
     await asyncio.sleep(0)
     # Whoever leaves takes the page from nobody.
     some[0].cancel()
@@ -106,9 +106,9 @@ async def test_what_many_look_at_is_made_once():
     assert set(await asyncio.gather(*some[1:])) == {"page 1"}
     assert await other == "page 2"
     # What took long is shown again for a while, and what is made then is new.
-    assert await looks.at("shop", make) == "page 2"
-    clock[0] += REST
-    assert await looks.at("shop", make) == "page 3"
+    assert await looks.get_page("shop", make) == "page 2"
+    clock[0] += REUSE_FACTOR
+    assert await looks.get_page("shop", make) == "page 3"
 
 
 async def test_a_page_that_fails_fails_for_all_and_is_made_again():
@@ -119,12 +119,12 @@ async def test_a_page_that_fails_fails_for_all_and_is_made_again():
         await asyncio.sleep(0)
         raise ValueError("no page")
 
-    looks = Looks()
-    found = await asyncio.gather(*(looks.at("home", fails) for _ in range(3)), return_exceptions=True)
+    looks = PageCache()
+    found = await asyncio.gather(*(looks.get_page("home", fails) for _ in range(3)), return_exceptions=True)
     assert [str(each) for each in found] == ["no page"] * 3
     assert len(calls) == 1
     with pytest.raises(ValueError, match="no page"):
-        await looks.at("home", fails)
+        await looks.get_page("home", fails)
     assert len(calls) == 2
 
 
@@ -133,12 +133,12 @@ async def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
     async with served(tmp_path / "s.db", config) as engine:
         await engine.decide_many("home", [Impression("a", None, None)] * 10)
         placement = engine.placement("home")
-        seen = placement.still()
-        before = seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)
+        seen = placement.read_copy()
+        before = seen.decisions, seen.lift.decided_counts.tolist(), len(seen.series.shifts)
         await engine.decide_many("home", [Impression("a", None, None)] * 10)
-        assert (seen.decisions, seen.lift.decided.tolist(), len(seen.series.shifts)) == before
+        assert (seen.decisions, seen.lift.decided_counts.tolist(), len(seen.series.shifts)) == before
         assert placement.decisions == 20
-        assert placement.lift.decided.sum() == 20
+        assert placement.lift.decided_counts.sum() == 20
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -166,16 +166,16 @@ def test_metrics_that_are_watched_stand_beside_the_reward(tmp_path, learned):
 def test_the_leading_arm_of_a_key_is_the_one_that_the_policy_shows(tmp_path):
     """Where what other keys have says more than the key's few own clicks."""
     arms, rng = ["red", "green", "blue"], np.random.default_rng(1)
-    with running(with_home(tmp_path / "s.db", arms=arms, attribution_window=36_000)) as address:
+    with run_in_thread(with_home(tmp_path / "s.db", arms=arms, attribution_window=36_000)) as address:
         made = [
             LocalDecision(f"d{i}", f"k{rng.integers(10)}", arms[rng.integers(3)], 1 / 3) for i in range(1000)
         ]
         rates = {f"k{k}": dict(zip(arms, rng.permutation([0.3, 0.2, 0.1]), strict=True)) for k in range(10)}
         came = [Feedback(one.decision_id, float(rng.random() < rates[one.key][one.arm])) for one in made]
         with Client(address) as client:
-            client.take_over("home", made)
+            client.log_decisions("home", made)
             client.feedback_many("home", sorted(came, key=lambda one: -one.reward))
-            learner = from_bytes(client.learner("home"), "home", restored)
+            learner = from_bytes(client.learner("home"), "home", restore_learner)
             text = page(address, "/placements/home")
             # A control that is drawn here would decide nothing, until decisions are asked for here.
             assert ('data-act="Set the holdout"' in text, "Decisions were made elsewhere" in text) == (

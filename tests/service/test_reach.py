@@ -13,9 +13,9 @@ from harness import Client, configured, eventually
 from tacit.cli import cli
 from tacit.cluster.ingress import Ingress
 from tacit.errors import ConfigError
-from tacit.service.app.app import application
+from tacit.service.app.app import create_application
 from tacit.service.app.routes import APIS
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.log.search_records import SUBJECTS
 from tests.service.test_guard import KEY, MADE, bearer, process
 
@@ -47,7 +47,7 @@ ROUTES = [
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    with running(configured(tmp_path_factory.mktemp("reach") / "s.db", **VALUES)) as address:
+    with run_in_thread(configured(tmp_path_factory.mktemp("reach") / "s.db", **VALUES)) as address:
         client = Client(address)
         for name in (OWN, FOREIGN):
             asked = {"key": HIDDEN if name == FOREIGN else "mine"}
@@ -145,7 +145,7 @@ def test_behind_an_ingress_it_is_the_same(tmp_path):
     """It has the application of one server, whose handlers are given another engine."""
     placements = {name: {**PLACEMENTS[name], "seed": 1} for name in (OWN, FOREIGN)}
     config = configured(tmp_path / "s.db", placements=placements, keys=KEYS)
-    guard = application(Ingress(config, []))
+    guard = create_application(Ingress(config, []))
     some, every = (bearer(KEY[held])["Authorization"].encode() for held in ("read", "admin"))
 
     def told(method, path, key):

@@ -25,19 +25,19 @@ from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine import rebuilding
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import Shard, as_text
-from tacit.service.log.requests import DecisionRequest, Made
+from tacit.service.log.requests import ClientDecision, DecisionRequest
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
-from tacit.service.placements.aspects.client_decisions import checked_made
+from tacit.service.maintenance.log_export import export, import_log
+from tacit.service.placements.aspects.client_decisions import check_client_decision
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 from tests.service import test_control as control
 from tests.service import test_living as living
@@ -131,7 +131,7 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
                 if move == "home":
                     made.append(await living.decided(engine, f"key {len(made) % 2}"))
                 elif move == "other":
-                    request = engine.placements["other"].checked(DecisionRequest("key"))
+                    request = engine.placements["other"].check_request(DecisionRequest("key"))
                     await engine.decide_many("other", [request])
                 elif move == "click" and made:
                     await engine.feedback("home", made.pop(0).id, 1.0)
@@ -167,22 +167,22 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
             await traffic(engine, 40, 20)
             (state,) = await engine.states("home")
             made = await engine.rollback("home", state.name)
-            assert made.regime.policy["name"] == "Thompson"
+            assert made.policy_version.policy["name"] == "Thompson"
             assert harness.learned_arrays(engine.placements["home"].learner) == at_first
             # The one before is now what was left.
             back = await engine.rollback("home")
-            assert back.regime.policy["name"] == "UCB1"
+            assert back.policy_version.policy["name"] == "UCB1"
             return learned(engine), policy_of(engine.placements["home"])
 
     async def as_if(engine, other):
         # By the store's own thread: another one would use its connections at the same time.
-        await engine.writer.of_store(export, config, engine.store, tmp_path / "out")
+        await engine.writer.call_store(export, config, engine.store, tmp_path / "out")
         store = store_at(tmp_path / "other.db")
-        take_in(store, tmp_path / "out")
+        import_log(store, tmp_path / "out")
         with_it = msgspec.structs.replace(other.placements["home"], rebuild=True)
-        placement = opened(
+        placement = load_placement(
             "home", with_it, store, 7, snapshot=False,
-            as_if=rebuilding.Regime("rebuild", rebuilding.policy_to_spec(with_it.policy), 1, ""),
+            as_if=rebuilding.PolicyVersion("rebuild", rebuilding.policy_to_spec(with_it.policy), 1, ""),
         )  # fmt: skip
         fold({placement.id: placement}, store)
         store.close()
@@ -232,15 +232,15 @@ def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
     async def session():
         async with harness.served(path, config) as engine:
             await aged(engine, 0)
-            assert engine.store.begins(1) is not None
+            assert engine.store.find_base_end(1) is not None
             made = await engine.rebuild("home", "ucb1")
-            (said,) = made.regime.approximate
+            (said,) = made.policy_version.approximate
             assert "10 decisions" in said
             assert "folded away by retention" in said
             placement = engine.placements["home"]
             assert placement.decisions == 11
             rebuilt = learned(engine), policy_of(placement)
-            assert await engine.writer.of_store(folded_in, config, engine.store, False) == rebuilt
+            assert await engine.writer.call_store(folded_in, config, engine.store, False) == rebuilt
             # By now the log begins with what the new policy has learned.
             await aged(engine, 20)
             await engine.rollback("home")
@@ -310,7 +310,7 @@ def test_nobody_is_refused_while_a_log_is_rebuilt_over_http(tmp_path, monkeypatc
     monkeypatch.setattr(rebuilding, "ROWS", 50)
     path = tmp_path / "s.db"
     config = control.with_keys(path)
-    with running(config) as url, Client(url, KEY) as client:
+    with run_in_thread(config) as url, Client(url, KEY) as client:
         for i in range(10):
             shown = client.decide_many("home", [Impression(f"q {i} {j}") for j in range(20)])
             client.feedback("home", shown[0].decision_id, 1.0)
@@ -385,14 +385,14 @@ def test_a_configuration_rebuilds_once_and_leaves_what_came_after(tmp_path):
             await traffic(engine, 0, 8)
             await engine.reload(other)
             await harness.reached(lambda: policy_of(engine.placements["home"]) == "UCB1")
-            await harness.reached(lambda: not engine.following.rebuilding)
+            await harness.reached(lambda: not engine.configuration_logger.rebuilding)
             (change,) = [c for c in await engine.history("home") if c.what == "rebuild"]
             assert change.who == "configuration"
             await engine.rollback("home")
 
     async def again(config, expected):
         async with harness.served(path, config) as engine:
-            await harness.reached(lambda: not engine.following.rebuilding)
+            await harness.reached(lambda: not engine.configuration_logger.rebuilding)
             assert policy_of(engine.placements["home"]) == expected
             return len(await engine.history("home"))
 
@@ -427,7 +427,7 @@ async def test_another_policy_than_what_was_learned_with_is_refused_where_it_is_
         Engine(other, store, Clock())
     rebuilt = harness.with_home(arms=list(NAMES), policy=now, rebuild=True)
     async with harness.served(path, rebuilt) as engine:
-        await harness.reached(lambda: not engine.following.rebuilding)
+        await harness.reached(lambda: not engine.configuration_logger.rebuilding)
     async with harness.served(path, other) as engine:
         assert engine.placements["home"].config.policy == other.placements["home"].policy
 
@@ -464,7 +464,7 @@ async def test_going_back_to_an_earlier_policy_in_the_file_takes_a_rebuild_too(t
     async with harness.served(path, first) as engine:
         await traffic(engine, 0, 3)
         await engine.reload(other)
-        await harness.reached(lambda: not engine.following.rebuilding)
+        await harness.reached(lambda: not engine.configuration_logger.rebuilding)
         with pytest.raises(
             ConfigError, match=r"policy: the store holds what was learned with UCB1.* rebuild = true"
         ):
@@ -498,7 +498,7 @@ async def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path):
                 await engine.rebuild("home", spec)
         both = [engine.rebuild("home", "ucb1") for _ in range(2)]
         first, second = await asyncio.gather(*both, return_exceptions=True)
-        assert first.regime.what == "rebuild"
+        assert first.policy_version.what == "rebuild"
         assert "under way" in str(second)
         assert engine.store.end().seq == end.seq + 1
 
@@ -521,7 +521,7 @@ async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bound
     async with harness.served(path, config) as engine:
         await traffic(engine, 0, 9)
         request = DecisionRequest("key 0", id="rare")
-        told = checked_made(engine.placements["home"], request, Made("a", 1e-6))
+        told = check_client_decision(engine.placements["home"], request, ClientDecision("a", 1e-6))
         await engine.decide_many("home", [told])
         await engine.feedback("home", "rare", 1.0)
         await engine.rebuild("home", "exp3s")
@@ -556,7 +556,7 @@ def test_it_moves_to_another_store(tmp_path):
 
     live = asyncio.run(session())
     store = store_at(tmp_path / "t.db")
-    take_in(store, tmp_path / "out")
+    import_log(store, tmp_path / "out")
     again = Engine(config, store)
     assert harness.arrays(again.placements["home"].learner) == live
     store.close()
@@ -600,7 +600,7 @@ def test_a_killed_process_has_one_policy_or_the_other(tmp_path):
 
 
 def folded_in(config, store, snapshot):
-    placement = opened("home", config.placements["home"], store, 0, snapshot=snapshot)
+    placement = load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
     fold({placement.id: placement}, store)
     return harness.everything(placement), policy_of(placement)
 
@@ -627,7 +627,7 @@ def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
         def __getattr__(self, name):
             return getattr(self._store, name)
 
-        def saving(self, draft, what):
+        def save_in_steps(self, draft, what):
             if what == BASES:
                 self.begun.set()
                 while not self.goes_on.is_set():

@@ -15,7 +15,7 @@ from stores import sql, store_at
 import tacit
 from tacit.service.config.schema import BUFFERED, Config, PlacementConfig
 from tacit.service.errors import Refused, StoreError
-from tacit.service.http.messages import problem_of
+from tacit.service.http.messages import convert_error
 
 PLACEMENT = PlacementConfig(tacit.Thompson(("holiday", "film", "recipe")), 7)
 CONFIG = Config({"home": PLACEMENT, "side": PLACEMENT})
@@ -171,7 +171,7 @@ def test_of_what_was_answered_before_it_was_durable_a_refused_row_alone_is_lost(
 
 
 def test_a_refusal_is_a_problem_of_the_request():
-    found = problem_of(Refused("request: the store does not take what it says: too long"))
+    found = convert_error(Refused("request: the store does not take what it says: too long"))
     assert (found.status, found.field) == (422, "request")
     assert "too long" in found.detail
 

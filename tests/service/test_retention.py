@@ -18,7 +18,7 @@ from harness import START, Client, Clock, learned, quiet, reached, recovered, se
 from stores import store_at
 
 from tacit.errors import ConfigError
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
@@ -27,9 +27,9 @@ from tacit.service.log.archive import backup
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import DecisionRow, RecordRow
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.log.store import BASES, save
+from tacit.service.log.store import BASES, save_snapshot
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.maintenance.log_export import export, import_log
 from tacit.wire.control import ModeOf
 from tests.cli.test_cli import tacit as tacit_command
 
@@ -60,7 +60,7 @@ async def traffic(engine, rounds, first=0):
             await engine.feedback("home", row.id, 1.0, f"second {i}")
         if i % 5 == 0:
             record = RecordRow(engine.placements["home"].id, "query", f"record {i}", engine.clock.now, "{}")
-            await engine.writer.of_store(engine.store.keep, [record])
+            await engine.writer.call_store(engine.store.keep, [record])
 
 
 def rows(store):
@@ -142,19 +142,19 @@ def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
     snapshot, base = store.snapshot(1), store.base(1)
     assert 1 < base.seq <= snapshot.seq
     # A damaged snapshot costs time, a damaged base the past.
-    save(store, snapshot._replace(learner=b"?"))
+    save_snapshot(store, snapshot._replace(learner=b"?"))
     store.close()
     assert everything(path, config) == live
     store = store_at(path)
-    save(store, snapshot._replace(seq=1, learner=b"older than the base"))
+    save_snapshot(store, snapshot._replace(seq=1, learner=b"older than the base"))
     store.close()
     assert everything(path, config) == live
     store = store_at(path)
-    save(store, snapshot)
-    save(store, base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')), BASES)
+    save_snapshot(store, snapshot)
+    save_snapshot(store, base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')), BASES)
     assert "home" in verify(config, store)[0]
-    save(store, base._replace(learner=b"?"), BASES)
-    save(store, snapshot._replace(learner=b"?"))
+    save_snapshot(store, base._replace(learner=b"?"), BASES)
+    save_snapshot(store, snapshot._replace(learner=b"?"))
     with pytest.raises(StoreError, match=r"home: what it had .* restore a backup"):
         Engine(config, store, Clock())
     store.close()
@@ -214,10 +214,10 @@ def test_it_moves_to_another_store_and_goes_on(tmp_path):
     # Here the placements have other numbers.
     new.placement("first", json.dumps({"name": "UCB1", "arms": 2}), 1)
     with pytest.raises(StoreError, match="not empty"):
-        take_in(new, tmp_path / "out")
+        import_log(new, tmp_path / "out")
     new.close()
     new = store_at(tmp_path / "third.db")
-    take_in(new, tmp_path / "out")
+    import_log(new, tmp_path / "out")
     assert new.base(1) is not None
     assert verify(config, new) == []
     new.close()
@@ -260,7 +260,7 @@ def test_a_backup_of_a_store_in_use_is_a_store(tmp_path):
     path, copy = tmp_path / "s.db", tmp_path / "copy.db"
     overrides = {"store.path": str(path)}
     told = 0
-    with running(keeping(None, **overrides)) as address:
+    with run_in_thread(keeping(None, **overrides)) as address:
         stop = threading.Event()
         acknowledged = []
 

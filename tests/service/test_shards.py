@@ -23,23 +23,23 @@ import tacit
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
-from tacit.learning.merging import natural
+from tacit.learning.merging import to_natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.shard_layout import FencedStore, Layout, LayoutStore, schema_of, stores_of
+from tacit.service.engine.shard_layout import FencedStore, Layout, LayoutStore, list_stores, name_schema
 from tacit.service.engine.stores import open_store
 from tacit.service.errors import Fenced, NotDurable, StoreError
 from tacit.service.log.ids import (
     PARTITIONS,
     Shard,
-    id_within,
-    partition_in,
-    partition_of,
-    partitions_of,
-    shard_of,
+    create_partition_id,
+    find_shard,
+    hash_partition,
+    list_partitions,
+    parse_partition,
 )
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
+from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
@@ -72,31 +72,31 @@ def one_key(engine, key, name="home"):
 
 @given(st.integers(0, PARTITIONS - 1), st.integers(1, 1024))
 def test_every_partition_is_in_one_shard(partition, shards):
-    shard = shard_of(partition, shards)
-    assert partition in partitions_of(shard, shards)
-    lengths = [len(partitions_of(number, shards)) for number in range(shards)]
+    shard = find_shard(partition, shards)
+    assert partition in list_partitions(shard, shards)
+    lengths = [len(list_partitions(number, shards)) for number in range(shards)]
     assert sum(lengths) == PARTITIONS
     assert max(lengths) - min(lengths) <= 1
 
 
 @given(st.integers(0, PARTITIONS - 1), st.integers(0, 2**40), st.integers(0, 2**53))
 def test_an_id_tells_its_partition(partition, place, time):
-    assert partition_in(id_within(time, partition, place)) == partition
+    assert parse_partition(create_partition_id(time, partition, place)) == partition
 
 
 def test_ids_of_one_moment_and_slot_differ_and_sort_by_time():
-    ids = [id_within(START, 7, place) for place in range(4096)]
+    ids = [create_partition_id(START, 7, place) for place in range(4096)]
     assert len(set(ids)) == 4096
-    assert max(ids) < id_within(START + 1, 0, 0)
+    assert max(ids) < create_partition_id(START + 1, 0, 0)
 
 
 @pytest.mark.parametrize("id", ["", "mine", "018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", "z" * 36])
 def test_other_ids_tell_no_slot(id):
-    assert partition_in(id) is None
+    assert parse_partition(id) is None
 
 
 def test_keys_are_dealt_out_evenly():
-    counts = np.bincount([shard_of(partition_of("home", f"key {i}"), 8) for i in range(8000)])
+    counts = np.bincount([find_shard(hash_partition("home", f"key {i}"), 8) for i in range(8000)])
     # By a normal approximation, each of 8 counts is within 5 deviations but once in 200,000 times.
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(8000 / 8 * 7 / 8)
 
@@ -135,7 +135,7 @@ def agree_with_their_logs(folder, config):
     for number in range(2):
         with recovered(folder / f"{number}.db", config) as again:
             events = list(again.store.events(0))
-        assert any(isinstance(event, MarkRow) and event.kind == "merge" for event in events)
+        assert any(isinstance(event, ChangeRow) and event.kind == "merge" for event in events)
 
 
 def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
@@ -174,17 +174,17 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
             plays = Counter()
             await play(engines, 0, plays)
             await exchange(*engines)
-            late = await there.exchange.learned("home", True)
+            late = await there.exchange.export_learning("home", True)
             await here.ask("home", ArmsOf(["spring"], ["film"]))
             await play([here], 1, plays)
             # Who has not heard of an arm waits; who has knows what was told before it came.
             with pytest.raises(NotDurable, match="has not the arms yet"):
-                await there.exchange.take_in("home", await here.exchange.learned("home"))
-            await here.exchange.take_in("home", late)
+                await there.exchange.import_learning("home", await here.exchange.export_learning("home"))
+            await here.exchange.import_learning("home", late)
             for _ in range(2):
-                await there.exchange.follow(here.exchange.arms())
+                await there.exchange.apply_arms(here.exchange.arms())
             # What the first shard had before is no news.
-            await there.exchange.follow({"home": '{"arms":["holiday"],"retired":[]}'})
+            await there.exchange.apply_arms({"home": '{"arms":["holiday"],"retired":[]}'})
             await play(engines, 2, plays)
             await exchange(*engines)
             await exchange(*engines)
@@ -193,7 +193,7 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
                 assert offer.arms == ["holiday", "recipe", "spring"]
                 state = engine.placements["home"].learner.state
                 assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
-                kinds = [e.kind for e in engine.store.events(0) if isinstance(e, MarkRow)]
+                kinds = [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)]
                 assert kinds.count("arms") == 1
             return config
 
@@ -229,15 +229,17 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
     async def session():
         async with two_shards(tmp_path, policy, spread=True) as (config, (here, there)):
             await learn(here, 20)
-            early = await here.exchange.learned("home")
+            early = await here.exchange.export_learning("home")
             await learn(here, 15)
             await learn(there, 30)
-            late = await here.exchange.learned("home")
-            await there.exchange.take_in("home", early)
-            await there.exchange.take_in("home", late)
-            await there.exchange.take_in("home", late)
-            await here.exchange.take_in("home", await there.exchange.learned("home", everything=True))
-            parts = [natural(e.placements["home"].learner.state) for e in (here, there)]
+            late = await here.exchange.export_learning("home")
+            await there.exchange.import_learning("home", early)
+            await there.exchange.import_learning("home", late)
+            await there.exchange.import_learning("home", late)
+            await here.exchange.import_learning(
+                "home", await there.exchange.export_learning("home", everything=True)
+            )
+            parts = [to_natural(e.placements["home"].learner.state) for e in (here, there)]
             for mine, its in zip(*parts, strict=True):
                 np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
             rows = here.health().events, there.health().events
@@ -310,14 +312,14 @@ def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy, tmp_p
             for turn in range(3):
                 for i in range(6):
                     await learn(here, i % 4)
-                early = await here.exchange.learned("home")
+                early = await here.exchange.export_learning("home")
                 for i in range(5 + turn):
                     await learn(there, i)
                     await learn(here, i)
-                late = await here.exchange.learned("home")
+                late = await here.exchange.export_learning("home")
                 # What was lost comes later, what comes twice counts once.
                 for told in (early, late, late)[turn:]:
-                    await there.exchange.take_in("home", told)
+                    await there.exchange.import_learning("home", told)
                 await exchange(here, there)
             plays, rewards = np.zeros((2, 1, 3))
             for row, reward in events:
@@ -350,7 +352,7 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
             await exchange(here, there)
             # An arm more changes nothing of what is known of the others.
             await here.ask("home", ArmsOf(["spring"]))
-            await there.exchange.follow(here.exchange.arms())
+            await there.exchange.apply_arms(here.exchange.arms())
             await exchange(here, there)
             mine, its = (e.placements["home"].learner.state.shared.priors for e in (here, there))
             assert mine.tails.tolist() == its.tails.tolist()
@@ -371,30 +373,30 @@ async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fifti
 
     async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
         await learn(here, 100)
-        assert (await here.exchange.learned("home")).parts
+        assert (await here.exchange.export_learning("home")).parts
         await learn(here, 2)
-        assert not (await here.exchange.learned("home")).parts
+        assert not (await here.exchange.export_learning("home")).parts
         await learn(here, 1)
-        told = await here.exchange.learned("home")
+        told = await here.exchange.export_learning("home")
         assert told.parts
         # What others told is not this shard's to tell.
-        await there.exchange.take_in("home", told)
-        assert not (await there.exchange.learned("home")).parts
-        assert not (await there.exchange.learned("home", everything=True)).parts
+        await there.exchange.import_learning("home", told)
+        assert not (await there.exchange.export_learning("home")).parts
+        assert not (await there.exchange.export_learning("home", everything=True)).parts
         # What is rare counts as well.
         row = await here.decide("home", "key", ["holiday"])
         await here.feedback("home", row.id, 0.0)
-        assert (await here.exchange.learned("home")).parts
+        assert (await here.exchange.export_learning("home")).parts
 
 
 async def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
     async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
         row = await here.decide("home", "key")
         await here.feedback("home", row.id, 1.0)
-        told = await here.exchange.learned("home")
+        told = await here.exchange.export_learning("home")
         told.parts["sums"]["shared.plays"] = told.parts["sums"]["shared.plays"][:8]
         before = pool_of(there)
-        await there.exchange.take_in("home", told)
+        await there.exchange.import_learning("home", told)
         assert pool_of(there) == before
         assert "the sums of shard 0 do not fit" in caplog.text
 
@@ -404,10 +406,12 @@ async def test_a_frozen_placement_takes_nothing_in(tmp_path):
         await there.ask("home", ModeOf("frozen"))
         row = await here.decide("home", "hot")
         await here.feedback("home", row.id, 1.0)
-        await there.exchange.take_in("home", await here.exchange.learned("home"))
+        await there.exchange.import_learning("home", await here.exchange.export_learning("home"))
         assert there.placements["home"].learner.keys == []
         await there.ask("home", ModeOf("online"))
-        await there.exchange.take_in("home", await here.exchange.learned("home", everything=True))
+        await there.exchange.import_learning(
+            "home", await here.exchange.export_learning("home", everything=True)
+        )
         assert there.placements["home"].learner.keys == ["hot"]
 
 
@@ -523,8 +527,8 @@ async def traffic(engines, clock, rng, rounds, told_later):
         for name in ("home", "news", "hot", "pool"):
             key = f"key {rng.integers(6)}"
             own = f"own {name} {clock.now}" if i % 5 == 0 else None
-            partition = partition_of(name, own or f"{i}") if name == "hot" else partition_of(name, key)
-            engine = engines[shard_of(partition, len(engines))]
+            partition = hash_partition(name, own or f"{i}") if name == "hot" else hash_partition(name, key)
+            engine = engines[find_shard(partition, len(engines))]
             context = [0.5 + 0.02 * float(rng.random())] if name == "news" else None
             row = await engine.decide(name, key, context=context, id=own)
             if i % 7 == 3:
@@ -534,7 +538,7 @@ async def traffic(engines, clock, rng, rounds, told_later):
 
 
 def shard_stores(config):
-    return [FencedStore(part.url, part.schema) for part in stores_of(config.store)]
+    return [FencedStore(part.url, part.schema) for part in list_stores(config.store)]
 
 
 def by_key(engines, name):
@@ -605,8 +609,8 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
                 assert plays_of(engines).tolist() == plays.tolist()
             # What was decided before takes its feedback now, in the shard of its key.
             for name, key, id, _ in later if more else ():
-                partition = partition_of(name, id if name == "hot" else key)
-                engine = engines[shard_of(partition, number)]
+                partition = hash_partition(name, id if name == "hot" else key)
+                engine = engines[find_shard(partition, number)]
                 (outcome,) = await engine.record_many(name, [FeedbackRequest(id, "reward", 1.0)])
                 assert outcome in ("learned", "late", "late-epoch")
             if more:
@@ -636,14 +640,14 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
 def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_not(schema):
     config = of_four_policies(schema)
     store = LayoutStore(config.store.url, schema)
-    assert store.begun(None, default=2) == Layout(1, 2)
+    assert store.ensure_layout(None, default=2) == Layout(1, 2)
     with pytest.raises(ConfigError, match=r"reshard --shards 3"):
-        store.begun(3, default=2)
+        store.ensure_layout(3, default=2)
     store.close()
     with pytest.raises(StoreError, match="is dealt out to 2 shards"):
         open_store(config.store)
-    assert [part.schema for part in stores_of(config.store)] == [
-        schema_of(schema, Layout(1, 2), shard) for shard in range(2)
+    assert [part.schema for part in list_stores(config.store)] == [
+        name_schema(schema, Layout(1, 2), shard) for shard in range(2)
     ]
 
 
@@ -652,7 +656,7 @@ def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
     store = LayoutStore(config.store.url, schema)
     store.append(tick(1))
     with pytest.raises(ConfigError, match="holds the log of a single server"):
-        store.begun(2, default=2)
+        store.ensure_layout(2, default=2)
     store.close()
 
 
@@ -668,8 +672,10 @@ def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
 @examples(20)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_ids_lead_to_the_shard_of_their_key_whatever_the_number_of_shards(before, after):
-    partition = partition_of("home", "independence day")
-    shard = Shard(shard_of(partition, before), before)
-    id = id_within(START, partition, 1)
-    assert partition_in(id) in shard.partitions
-    assert shard_of(partition_in(id), after) == shard_of(partition_of("home", "independence day"), after)
+    partition = hash_partition("home", "independence day")
+    shard = Shard(find_shard(partition, before), before)
+    id = create_partition_id(START, partition, 1)
+    assert parse_partition(id) in shard.partitions
+    assert find_shard(parse_partition(id), after) == find_shard(
+        hash_partition("home", "independence day"), after
+    )

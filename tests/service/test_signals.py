@@ -21,12 +21,12 @@ from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.signals import NAMES
 from tacit.logs import read_log
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule, SignalConfig
 from tacit.service.engine import upkeep as retention
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
@@ -115,13 +115,13 @@ async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path
         await traffic(engine, 8)
         home = engine.placements["home"]
         await engine.ask("home", ArmsOf(["spring"], ["film"]))
-        asked = [home.checked(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
+        asked = [home.check_request(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
         for row in await engine.decide_many("home", asked):
             assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
             # One of the three was never offered before.
-            assert home.signals.of(row)["new-arms"] >= 1 / 3
+            assert home.signals.get_signals(row)["new-arms"] >= 1 / 3
         for i, arms in enumerate((["holiday", "spring"], None)):
-            asked = [home.checked(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
+            asked = [home.check_request(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
             (row,) = await engine.decide_many("home", asked)
             await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0)])
         before = known(engine)
@@ -154,10 +154,10 @@ def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
     left = [row for row in store.events(0) if isinstance(row, DecisionRow)]
     assert 0 < len(left) < 40
     assert verify(config, store) == []
-    again = opened("home", config.placements["home"], store, 0)
+    again = load_placement("home", config.placements["home"], store, 0)
     fold({again.id: again}, store)
     store.close()
-    assert again.signals.saved(again) == before[2]
+    assert again.signals.save_state(again) == before[2]
     assert again.learner.keys == before[0]
 
 
@@ -184,7 +184,7 @@ def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypa
 
     monkeypatch.setattr(PlacementSignals, "recall", noted)
     store = SqliteStore(tmp_path / "s.db")
-    anew = opened("home", config.placements["home"], store, 0, snapshot=False)
+    anew = load_placement("home", config.placements["home"], store, 0, snapshot=False)
     fold({anew.id: anew}, store)
     logged = [json.loads(e.context) for e in store.events(0) if isinstance(e, DecisionRow)]
     store.close()
@@ -192,7 +192,7 @@ def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypa
     assert [context[:5] for context in logged] == [signals for _, signals in read]
     # Nothing here was trivial.
     assert (np.ptp(np.array(logged), axis=0) > 0.1).all()
-    assert anew.signals.saved(anew) == before[2]
+    assert anew.signals.save_state(anew) == before[2]
 
 
 def test_an_exported_log_has_the_whole_contexts(tmp_path):
@@ -221,8 +221,8 @@ async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
             engine.clock.now = START + second * SECOND
             row = await engine.decide("home", "independence day")
             if second == 2970:
-                quiet = placement.signals.of(row)
-        busy = placement.signals.of(row)
+                quiet = placement.signals.get_signals(row)
+        busy = placement.signals.get_signals(row)
         assert abs(quiet["volume"] - 0.5) < 0.05
         assert busy["volume"] > 0.85
         assert json.loads(row.context) == list(busy.values())
@@ -237,15 +237,15 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
         placement = engine.placements["home"]
         row = await engine.decide("home", "tomato", None, [0.25], id="a")
         assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
-        assert placement.signals.of(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
+        assert placement.signals.get_signals(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
         engine.clock.now += 10 * SECOND
         # Asked again, it is the same decision, and counts once.
-        before = placement.signals.saved(placement)
+        before = placement.signals.save_state(placement)
         assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
-        assert placement.signals.saved(placement) == before
+        assert placement.signals.save_state(placement) == before
         with pytest.raises(InConflict):
             await engine.decide("home", "tomato", None, [0.5], id="a")
-        other = placement.checked(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
+        other = placement.check_request(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
         with pytest.raises(InConflict):
             await engine.decide_many("home", [other])
         for context in (None, [], [0.1, 0.2]):
@@ -255,7 +255,9 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
 
 async def test_no_session_is_in_the_log(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
-        asked = engine.placements["home"].checked(DecisionRequest("tomato", None, [0.5], session="ann 1934"))
+        asked = engine.placements["home"].check_request(
+            DecisionRequest("tomato", None, [0.5], session="ann 1934")
+        )
         (row,) = await engine.decide_many("home", [asked])
         assert "ann" not in str(row)
         assert len(json.loads(row.asked)["session"]) == 16
@@ -302,16 +304,16 @@ def test_other_signals_fold_the_log_anew(tmp_path):
     async def session(config, length, start=0):
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, length, start)
-            return engine.placements["home"].signals.saved(engine.placements["home"])
+            return engine.placements["home"].signals.save_state(engine.placements["home"])
 
     asyncio.run(session(configured(), 10))
     slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
     folded = Engine(slower, SqliteStore(tmp_path / "s.db"), Clock())
-    anew = opened("home", slower.placements["home"], folded.store, 0, snapshot=False)
+    anew = load_placement("home", slower.placements["home"], folded.store, 0, snapshot=False)
     fold({anew.id: anew}, folded.store)
     folded.store.close()
     placement = folded.placements["home"]
-    assert placement.signals.saved(placement) == anew.signals.saved(anew)
+    assert placement.signals.save_state(placement) == anew.signals.save_state(anew)
 
 
 def test_signals_over_http(tmp_path):
@@ -319,7 +321,7 @@ def test_signals_over_http(tmp_path):
     signals = ["volume", "reformulation"]
     home = {"arms": ["old", "new"], "policy": policy, "signals": signals}
     placements = {"home": home, "plain": {"arms": 2}}
-    with running(harness.configured(tmp_path / "s.db", placements=placements)) as address:
+    with run_in_thread(harness.configured(tmp_path / "s.db", placements=placements)) as address:
         client = Client(address)
         asked = {"key": "tomato", "session": "ann", "decision_id": "a"}
         status, _, answer = client.post("home/decide", asked)
@@ -350,7 +352,7 @@ def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 12)
-            shadow = engine.placements["home"].second.learner
+            shadow = engine.placements["home"].secondary.learner
             assert shadow.keys
             assert verify(config, engine.store) == []
             return known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
@@ -378,7 +380,7 @@ def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
         async with served(tmp_path / "s.db", Config({"home": config})) as engine:
             row = await engine.decide("home", "tomato", None, context)
             await engine.feedback("home", row.id, 1.0)
-            return list(engine.placements["home"].second.learner.keys)
+            return list(engine.placements["home"].secondary.learner.keys)
 
     assert asyncio.run(session(plain, None)) == ["tomato"]
     assert asyncio.run(session(later, [0.5])) == ["tomato"]

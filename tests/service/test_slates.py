@@ -12,10 +12,10 @@ from harness import SECOND, START, as_after_a_crash, learned, recovered, served,
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, slate_of
+from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.placements.attribution import PENDING
 
 ARMS = ["a", "b", "c", "d", "e"]
@@ -35,7 +35,7 @@ async def traffic(engine, rounds):
         for row in await engine.decide_many("home", told):
             clicks = None
             if rng.random() < 0.6:
-                places = [k for k, arm in enumerate(slate_of(row.shown).arms) if arm is not None]
+                places = [k for k, arm in enumerate(decode_list(row.shown).arms) if arm is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 sent = FeedbackRequest(row.id, CLICKS, clicks=Clicked(clicks))
                 assert await engine.record_many("home", [sent]) == [PENDING]
@@ -53,15 +53,15 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         live = learned(engine)
         crashed = as_after_a_crash(tmp_path / "s.db")
         engine.clock.now += 60 * SECOND
-        told = engine.placements["home"].checked(DecisionRequest("key 0"))
+        told = engine.placements["home"].check_request(DecisionRequest("key 0"))
         await engine.decide_many("home", [told])
         placement = engine.placements["home"]
         expected = Learner(placement.config.policy, seed=0)
         for row, _ in shown:
-            expected.recall([placement.decision_of(row, row.epoch)])
+            expected.observe_decisions([placement.restore_decision(row, row.epoch)])
         for row, clicks in shown:
             rewards = [float(k in (clicks or ())) for k in range(3)]
-            expected.learn(placement.decision_of(row, row.epoch), rewards)
+            expected.learn(placement.restore_decision(row, row.epoch), rewards)
         used = len(expected.keys)
         for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
             np.testing.assert_array_equal(a[:used], b[:used])
@@ -75,7 +75,7 @@ def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("slates") / "s.db"
     config = configured(path, positions=2, shadow="cascade-ucb1", aggregation="first")
     config.placements["plain"] = load_config().placements["default"]
-    with running(config) as address:
+    with run_in_thread(config) as address:
         yield address
 
 

@@ -14,14 +14,14 @@ from harness import PATIENCE, START, Clock, arrays, everything, learned, quiet, 
 from stores import sql, store_at
 
 import tacit
-from tacit.learning.learner import Learner, restored, snapshot_of
-from tacit.learning.snapshot import PIECE, CopyRoom, from_bytes, pieces
+from tacit.learning.learner import Learner, make_snapshot, restore_learner
+from tacit.learning.snapshot import PIECE, CopyBuffer, from_bytes, iter_pieces
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import opened, take_in
+from tacit.service.engine.fold import apply_rows, load_placement
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
-from tacit.service.log.store import BASES, BATCH, Draft, Old, Snapshot, save
-from tacit.service.placements.snapshots import LEAST_ROOM
+from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot, save_snapshot
+from tacit.service.placements.snapshots import MIN_WORKSPACE
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
 
@@ -38,7 +38,7 @@ class SlowStore:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def saving(self, *told):
+    def save_in_steps(self, *told):
         self.begun += 1
         steps = self._store.saving(*told)
         yield next(steps)
@@ -65,7 +65,7 @@ async def begun(store, times):
     await reached(lambda: store.begun >= times)
 
 
-@pytest.fixture(params=[LEAST_ROOM, 0], ids=["copied at once", "memory touched first"])
+@pytest.fixture(params=[MIN_WORKSPACE, 0], ids=["copied at once", "memory touched first"])
 def least_room(request, monkeypatch):
     monkeypatch.setattr("tacit.service.placements.snapshots.LEAST_ROOM", request.param)
 
@@ -87,7 +87,7 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
             assert store.snapshot(1) is None
             assert engine.placements["home"].snapshot_time is None
             store.goes_on.set()
-            await engine.writer.upkeep.written()
+            await engine.writer.upkeep.wait_for_snapshot()
             snapshot = store.snapshot(1)
             assert 20 <= snapshot.seq <= at_copy < engine.health().events
             assert engine.placements["home"].snapshot_time == snapshot.time
@@ -95,12 +95,12 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
 
     live, snapshot = asyncio.run(session())
     store = store_at(path)
-    kept = opened("home", config.placements["home"], store, 0, snapshot=False)
+    kept = load_placement("home", config.placements["home"], store, 0, snapshot=False)
     rows = list(store.events(0))
-    take_in({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
-    assert arrays(from_bytes(snapshot.learner, "snapshot", restored)) == arrays(kept.learner)
+    apply_rows({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
+    assert arrays(from_bytes(snapshot.learner, "snapshot", restore_learner)) == arrays(kept.learner)
     # The snapshot of the middle and the rest of the log lead to what was live.
-    save(store, snapshot)
+    save_snapshot(store, snapshot)
     with recovered(store, config) as again:
         assert everything(again.placements["home"]) == everything(live)
 
@@ -167,9 +167,9 @@ def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kin
     path = tmp_path / "s.db"
     store = store_at(path)
     store.placement("home", '{"name": "UCB1", "arms": 3}', 7)
-    save(store, SNAPSHOT)
+    save_snapshot(store, SNAPSHOT)
     large = [("learner", bytes([i]) * PIECE) for i in range(6)]
-    steps = store.saving(Draft(1, 9, START, "{}", iter(large)))
+    steps = store.save_in_steps(Draft(1, 9, START, "{}", iter(large)))
     for _ in range(4):
         next(steps)
     # Nothing more comes: the process is gone.
@@ -179,7 +179,7 @@ def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kin
     assert sql(path, kind, PIECES) == [(2,)]
     rest = [("series", b""), ("shadow", b"second"), ("windows", b"w")]
     draft = Draft(1, 9, START, "{}", iter(large + rest))
-    stood = [store.snapshot(1).seq for _ in store.saving(draft)]
+    stood = [store.snapshot(1).seq for _ in store.save_in_steps(draft)]
     assert stood == sorted(stood)
     assert set(stood) == {5, 9}
     found = store.snapshot(1)
@@ -188,7 +188,7 @@ def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kin
     # What no snapshot needs any more is gone, whoever began it.
     assert sql(path, kind, PIECES) == [(1,)]
     assert store.base(1) is None
-    assert store.begins(1) is None
+    assert store.find_base_end(1) is None
     store.close()
 
 
@@ -198,18 +198,18 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
     learner.learn_many(learner.choose_many(keys), np.ones(len(keys)))
     few = Learner(tacit.Thompson(10), seed=3)
     few.choose_many(keys[:7])
-    small, large = (CopyRoom(snapshot_of(one).arrays) for one in (few, learner))
-    assert len(list(large.touched())) > 3
-    then = b"".join(pieces(snapshot_of(learner)))
-    parts, *others = (snapshot_of(learner).copied(room) for room in (None, small, large))
+    small, large = (CopyBuffer(make_snapshot(one).arrays) for one in (few, learner))
+    assert len(list(large.touch_pages())) > 3
+    then = b"".join(iter_pieces(make_snapshot(learner)))
+    parts, *others = (make_snapshot(learner).copy(room) for room in (None, small, large))
     learner.learn_many(learner.choose_many([*keys, "new"]), np.zeros(len(keys) + 1))
-    written = list(pieces(parts))
-    for one in (written, *map(pieces, others)):
+    written = list(iter_pieces(parts))
+    for one in (written, *map(iter_pieces, others)):
         assert b"".join(one) == then
     assert len(written) > 3
     assert max(map(len, written)) <= 2.1 * PIECE
-    assert arrays(from_bytes(then, "then", restored))[0] == keys
-    assert arrays(from_bytes(then, "then", restored)) != arrays(learner)
+    assert arrays(from_bytes(then, "then", restore_learner))[0] == keys
+    assert arrays(from_bytes(then, "then", restore_learner)) != arrays(learner)
 
 
 # Beyond the end of the log -------------------------------------------------------------------
@@ -220,10 +220,10 @@ def cut(path, config, keep):
     store = store_at(path)
     try:
         rows = list(store.events(0))
-        lost = Rows.none()
+        lost = Rows.empty()
         for row in rows[int(keep * len(rows)) :]:
             (lost.decisions if isinstance(row, DecisionRow) else lost.feedback).extend([row])
-        store.drop(Old(lost, []))
+        store.drop(OldRows(lost, []))
         return store.end().seq
     finally:
         store.close()
@@ -288,9 +288,9 @@ def test_two_that_are_written_at_once_are_both_whole(kind, tmp_path):
             yield "series", half.series
             yield "windows", half.windows
 
-        base = store.saving(Draft(*half[:4], pieces()), BASES)
+        base = store.save_in_steps(Draft(*half[:4], pieces()), BASES)
         next(base)
-        save(store, SNAPSHOT._replace(placement=placement))
+        save_snapshot(store, SNAPSHOT._replace(placement=placement))
         for _ in base:
             pass
         assert store.base(placement) == half

@@ -20,14 +20,14 @@ from tacit.cli import cli
 from tacit.errors import ConfigError
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
-from tacit.service.engine.fold import start
+from tacit.service.engine.fold import store_start_learner
 from tacit.service.engine.shard_layout import check_starts
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import START
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
-from tacit.service.page.timeline import words
+from tacit.service.maintenance.log_export import export, import_log
+from tacit.service.page.timeline import describe_change
 from tacit.wire.control import ArmsOf
 from tests.service import test_living as living
 
@@ -155,7 +155,7 @@ def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_path, kin
     # It goes along to another store.
     store, other = store_at(crashed), store_at(tmp_path / "other.db")
     export(config, store, tmp_path / "exported")
-    take_in(other, tmp_path / "exported")
+    import_log(other, tmp_path / "exported")
     store.close()
     other.close()
     is_the_fold(config, tmp_path / "other.db", live)
@@ -170,7 +170,7 @@ def test_it_is_told_once_and_shown_in_words(tmp_path):
 
     for _ in range(3):
         (change,) = asyncio.run(session())
-    assert words(change) == "started from one.tacit"
+    assert describe_change(change) == "started from one.tacit"
 
 
 def plays(engine):
@@ -188,13 +188,13 @@ def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
             at_first = harness.learned_arrays(engine.placements["home"].learner)
             since = plays(engine) - 40
             made = await engine.rebuild("home", "ucb1")
-            (note,) = made.regime.approximate
+            (note,) = made.policy_version.approximate
             assert note.startswith("what one.tacit taught was for Thompson: the new policy")
             assert engine.placements["home"].learner.state.plays.sum() == since > 0
             # The policy that the start was for has it again, with all that was logged since.
             await traffic(engine, 9, 9)
             back = await engine.rebuild("home", "thompson")
-            assert back.regime.approximate == []
+            assert back.policy_version.approximate == []
             assert plays(engine) > 40 + since
             last = learned(engine)
             states = await engine.states("home")
@@ -224,7 +224,7 @@ def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
     asyncio.run(session(without, nothing))
     # A process that died before a mark said that it had started.
     store = store_at(path)
-    start("home", starting(first).placements["home"], store, 7)
+    store_start_learner("home", starting(first).placements["home"], store, 7)
     assert all(mark.kind != START for mark in store.changes(1))
     store.close()
     assert asyncio.run(session(starting(second), nothing)) == later
@@ -253,7 +253,7 @@ def test_what_cannot_start_says_why_and_changes_nothing(tmp_path):
     def refused(why, config):
         store = store_at(path)
         with pytest.raises(ConfigError, match=why):
-            start("home", config.placements["home"], store, 7)
+            store_start_learner("home", config.placements["home"], store, 7)
         store.close()
 
     refused(

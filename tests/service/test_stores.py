@@ -28,11 +28,11 @@ from tacit.service.engine.engine import Engine
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow, Rows, in_order
+from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow, Rows, merge_rows
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save
+from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save_snapshot
 from tacit.service.maintenance.doctor import verify
-from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.maintenance.log_export import export, import_log
 
 ARMS = ("holiday", "film", "recipe")
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", b"shadow", b"series", b"windows")
@@ -52,7 +52,7 @@ async def traffic(engine, count):
 
 
 def tick(seq):
-    return Rows([], [], [MarkRow(seq, None, START + seq, "tick", "")])
+    return Rows([], [], [ChangeRow(seq, None, START + seq, "tick", "")])
 
 
 def decision(seq, id="x"):
@@ -137,14 +137,14 @@ def test_a_number_is_taken_once_in_all_tables(tmp_path):
     store.append(decision(1))
     store.append(tick(2))
     store.append(feedback(3, 1))
-    many = Rows([], [], [MarkRow(seq, None, START, "tick", "") for seq in range(90, 2, -1)])
+    many = Rows([], [], [ChangeRow(seq, None, START, "tick", "") for seq in range(90, 2, -1)])
     wrong = [tick(1), tick(3), feedback(1, 1), feedback(2, 1), decision(2, "y"), decision(3, "y")]
-    within = Rows(decision(5, "y").decisions, [], tick(5).marks)
+    within = Rows(decision(5, "y").decisions, [], tick(5).changes)
     for rows in (*wrong, within, many):
         with pytest.raises(StoreError, match=r"this seq|UNIQUE|[Uu]nique"):
             store.append(rows)
     assert [(event.seq, type(event)) for event in store.events(0)] == [
-        (1, DecisionRow), (2, MarkRow), (3, FeedbackRow),
+        (1, DecisionRow), (2, ChangeRow), (3, FeedbackRow),
     ]  # fmt: skip
     store.append(tick(4))
     store.close()
@@ -184,13 +184,13 @@ def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, caplog):
     store.close()
     empty = store_at(tmp_path / "t.db")
     with pytest.raises(StoreError, match="this seq"):
-        take_in(empty, tmp_path / "out")
+        import_log(empty, tmp_path / "out")
     empty.close()
 
 
 def test_parts_with_equal_numbers_are_merged_to_the_end():
-    parts = [tick(s).marks[0] for s in (1, 2, 4)], [tick(s).marks[0] for s in (1, 1, 3, 4)]
-    assert [row.seq for row in in_order([iter(part) for part in parts])] == [1, 1, 1, 2, 3, 4, 4]
+    parts = [tick(s).changes[0] for s in (1, 2, 4)], [tick(s).changes[0] for s in (1, 1, 3, 4)]
+    assert [row.seq for row in merge_rows([iter(part) for part in parts])] == [1, 1, 1, 2, 3, 4, 4]
 
 
 # A store that goes ---------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
             for attempt in (
                 engine.decide("home", "b"),
                 engine.feedback("home", row.id, 1.0),
-                engine.decide_many("home", [engine.placement("home").checked(DecisionRequest("c"))]),
+                engine.decide_many("home", [engine.placement("home").check_request(DecisionRequest("c"))]),
             ):
                 with pytest.raises(NotDurable):
                     await attempt
@@ -445,7 +445,7 @@ def test_one_changed_byte_of_a_snapshot_is_noticed(tmp_path, kind, what, field):
     path = tmp_path / "s.db"
     store = store_at(path)
     store.placement("home", "{}", 7)
-    save(store, SNAPSHOT, what)
+    save_snapshot(store, SNAPSHOT, what)
     read = store.snapshot if what == SNAPSHOTS else store.base
     assert read(1) == SNAPSHOT
     if field == "seq":
@@ -497,7 +497,7 @@ def test_a_changed_digit_costs_a_replay_and_is_never_served(tmp_path, kind, fiel
     assert "replaying the whole log" in caplog.text
     assert again.series.to_bytes() == live.series.to_bytes()
     assert (again.decisions, again.feedback) == (live.decisions, live.feedback)
-    assert again.open_windows() == live.open_windows()
+    assert again.export_open_windows() == live.export_open_windows()
     assert any("its snapshot is damaged" in one for one in verify(config, store))
     store.close()
 
@@ -511,7 +511,7 @@ def test_a_changed_digit_of_a_base_is_refused(tmp_path, kind):
 
     asyncio.run(session())
     store = store_at(path)
-    save(store, store.snapshot(1), BASES)
+    save_snapshot(store, store.snapshot(1), BASES)
     store.close()
     flipped(path, kind, "series")
     store = store_at(path)
@@ -530,11 +530,11 @@ def test_a_changed_byte_of_an_exported_log_is_not_imported(tmp_path, file):
 
     asyncio.run(session())
     store = SqliteStore(tmp_path / "s.db")
-    save(store, store.snapshot(1), BASES)
+    save_snapshot(store, store.snapshot(1), BASES)
     export(config, store, folder)
     store.close()
     store = SqliteStore(tmp_path / "t.db")
-    assert take_in(store, folder) > 20
+    assert import_log(store, folder) > 20
     store.close()
     column = pq.read_metadata(folder / f"{file}.parquet").row_group(0).column(0)
     begins = column.dictionary_page_offset or column.data_page_offset
@@ -543,7 +543,7 @@ def test_a_changed_byte_of_an_exported_log_is_not_imported(tmp_path, file):
     (folder / f"{file}.parquet").write_bytes(content)
     store = SqliteStore(tmp_path / "u.db")
     with pytest.raises(StoreError, match="is damaged"):
-        take_in(store, folder)
+        import_log(store, folder)
     store.close()
 
 

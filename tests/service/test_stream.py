@@ -13,7 +13,7 @@ from stores import store_at
 
 from tacit.client import Client, Feedback, Impression
 from tacit.errors import TacitError
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.errors import StoreError
 from tacit.service.log.sqlite import ReadSqlite
 from tacit.service.maintenance import log_export
@@ -34,7 +34,7 @@ def rows_of(came):
 
 def test_the_log_of_a_running_service_is_printed_from_any_row_on(tmp_path):
     path = tmp_path / "t.db"
-    with running(with_home(path, arms=["a", "b"])) as url, Client(url) as client:
+    with run_in_thread(with_home(path, arms=["a", "b"])) as url, Client(url) as client:
         some(client, 5)
         rows = rows_of(tacit("log", "follow", "--once", "--store", path))
         assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
@@ -57,7 +57,7 @@ def test_the_log_is_followed_as_it_grows_and_the_service_goes_on(tmp_path):
     path, out = tmp_path / "t.db", tmp_path / "rows.jsonl"
     config = with_home(path, arms=["a", "b"])
     with (
-        running(config) as url,
+        run_in_thread(config) as url,
         Client(url) as client,
         out.open("wb") as file,
         Forked(["-m", "tacit", "log", "follow", "--store", path], stdout=file) as process,
@@ -78,7 +78,7 @@ def test_the_log_is_followed_as_it_grows_and_the_service_goes_on(tmp_path):
 
 def test_a_store_that_is_only_read_is_of_one_moment_and_is_never_written(tmp_path):
     path = tmp_path / "t.db"
-    with running(with_home(path, arms=["a", "b"])) as url, Client(url) as client:
+    with run_in_thread(with_home(path, arms=["a", "b"])) as url, Client(url) as client:
         some(client, 2)
         with closing(ReadSqlite(path)) as store:
             end = store.end().seq
@@ -98,7 +98,7 @@ def test_a_store_that_is_only_read_is_of_one_moment_and_is_never_written(tmp_pat
 def test_who_waits_for_rows_keeps_nobody_from_shortening_the_log(tmp_path, monkeypatch):
     """SQLite tries anew at each commit for as long as a reader holds a moment, which decisions wait for."""
     path, held = tmp_path / "t.db", []
-    with running(with_home(path, arms=["a", "b"])) as url, Client(url) as client:
+    with run_in_thread(with_home(path, arms=["a", "b"])) as url, Client(url) as client:
         some(client, 5)
 
         def look(_=None):

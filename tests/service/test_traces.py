@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tacit.errors import ConfigError, MissingExtra
-from tacit.service.app.app import application
-from tacit.service.app.server import running
-from tacit.service.app.traces import Traced
+from tacit.service.app.app import create_application
+from tacit.service.app.server import run_in_thread
+from tacit.service.app.traces import TracedApplication
 from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
 
@@ -33,7 +33,7 @@ def test_requests_and_commits_are_spans(tmp_path):
 
     async def session():
         engine = Engine(configured(tmp_path / "s.db"), SqliteStore(tmp_path / "s.db"))
-        app = Traced(application(engine), engine, provider)
+        app = TracedApplication(create_application(engine), engine, provider)
         await engine.start()
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -102,7 +102,7 @@ def names(sent):
 def test_they_are_sent_to_a_collector_before_the_service_ends(tmp_path, collector, share, expected):
     endpoint, sent = collector
     traces = {"endpoint": endpoint, "service": "shop", "sample": share}
-    with running(configured(tmp_path / "s.db", traces=traces)) as address:
+    with run_in_thread(configured(tmp_path / "s.db", traces=traces)) as address:
         assert Client(address).post("default/decide", {"key": "k"})[0] == 200
     assert names(sent) == (["POST /v1/placements/{name}/decide", "commit"] if expected else [])
 
@@ -121,7 +121,7 @@ with running(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "
     traces = {"endpoint": "http://127.0.0.1:4318/v1/traces"}
     with (
         pytest.raises(MissingExtra, match=r"tacit-learn\[otel\]"),
-        running(configured(tmp_path / "t.db", traces=traces)),
+        run_in_thread(configured(tmp_path / "t.db", traces=traces)),
     ):
         pass
     with pytest.raises(ConfigError, match=r"traces\.endpoint"):

@@ -15,11 +15,11 @@ from harness import SECOND, START, served
 from stores import store_at
 
 from tacit.logs import read_ubi
-from tacit.logs.writer import given_above
+from tacit.logs.writer import conditional_propensity
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, RecordRow, slate_of
-from tacit.service.maintenance.log_export import export, take_in
-from tacit.service.maintenance.ubi_export import export_ubi, listed
+from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, RecordRow, decode_list
+from tacit.service.maintenance.log_export import export, import_log
+from tacit.service.maintenance.ubi_export import export_ubi, list_items
 from tests.cli.test_cli import tacit as tacit_command
 from tests.logs.test_ubi import event, query, rows
 
@@ -82,7 +82,7 @@ async def traffic(engine, rounds):
         told = engine.placements["front"].checked(DecisionRequest("k", names, **features))
         (front,) = await engine.decide_many("front", [told])
         for name, row in (("shelf", shelf), ("search", duel)):
-            items = listed(row)
+            items = list_items(row)
             if items is None:
                 await engine.feedback(name, row.id, 0.5)
             elif rng.random() < 0.8:
@@ -138,7 +138,7 @@ def check_log(made, log, folder):
             told.setdefault(row.decision, []).append(row)
     expected = []
     for name, row in made:
-        items = listed(row) or []
+        items = list_items(row) or []
         clicked = {}
         for one in told.get(row.seq, ()):
             clicked |= dict.fromkeys(json.loads(one.clicks or "[]"), 1.0)
@@ -149,13 +149,13 @@ def check_log(made, log, folder):
             "front": ["n", "m"] if row.offered else ["0", "1"],
             "home": ["2", "0"] if row.offered else ["0", "1", "2"],
         }
-        slate = slate_of(row.shown) if name == "shelf" else None
-        if slate is not None and slate.places:
+        slate = decode_list(row.shown) if name == "shelf" else None
+        if slate is not None and slate.position_propensities:
             offered["shelf"] = json.loads(row.offered) if row.offered else PLACEMENTS["shelf"]["arms"]
         for at, item in enumerate(items):
             if item is not None:
                 if slate is not None:
-                    alone = given_above(slate.prefixes, at)
+                    alone = conditional_propensity(slate.prefix_propensities, at)
                 expected.append(
                     (row.id, name, row.key, item, at, alone, clicked.get(at, 0.0),
                      offered.get(name, [each for each in items if each is not None]))
@@ -166,7 +166,7 @@ def check_log(made, log, folder):
     assert found[: len(expected)] == expected
     assert [row[0] for row in found[len(expected) :]] == ["theirs", "theirs"]
     # The lost click on the kept query, whose object was not among its hits, and pairs alone.
-    pairs = sum(listed(row) is None for _, row in made)
+    pairs = sum(list_items(row) is None for _, row in made)
     rejected = {"unknown-object": 1, "missing-query_response_hit_ids": pairs}
     assert reader.report.rejected == {**rejected}
 
@@ -176,7 +176,7 @@ def check_teams(made, queries, events):
     duels = {
         row.id: query["query_attributes"]["tacit"]
         for (name, row), query in zip(made, queries, strict=False)
-        if name == "search" and listed(row) is not None
+        if name == "search" and list_items(row) is not None
     }
     assert all(set(ours["teams"]) <= {"old", "new", None} for ours in duels.values())
     clicked = [
@@ -196,7 +196,7 @@ async def test_kept_records_move_with_the_log(tmp_path):
     keep_records(old, "front", [query("theirs")], [event(id="theirs")])
     counts = export(configured(), old, tmp_path / "out")
     assert counts["records"] == 2
-    assert take_in(new, tmp_path / "out") == counts["decisions"] + counts["marks"] + 2
+    assert import_log(new, tmp_path / "out") == counts["decisions"] + counts["marks"] + 2
     places = [{stored.id: name for name, stored in store.placements().items()} for store in (old, new)]
     kept = [
         [(place[row.placement], *row[1:]) for row in store.records()]

@@ -75,7 +75,7 @@ class Side:
     async def start(self):
         connections = Connections(self.config.server)
         self.engine = Engine(self.config, SqliteStore(self.config.store.path))
-        app = site.application(self.engine, connections)
+        app = site.create_application(self.engine, connections)
         assert isinstance(connections.usual, UsualAnswers)
         if not self.short:
             connections.usual = None

@@ -24,7 +24,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
 from tacit.interleaving import CreditRule
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.engine import verdicts
 from tacit.service.engine import verdicts as searches
@@ -265,7 +265,7 @@ async def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, mon
             await searched(engine)
         engine.clock.now += 40 * SECOND
         await searched(engine)
-        reads, logged = [], engine.logged
+        reads, logged = [], engine.read_log
         gate = asyncio.Event()
 
         async def counted(name, after, count):
@@ -273,7 +273,7 @@ async def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, mon
             await gate.wait()
             return await logged(name, after, count)
 
-        monkeypatch.setattr(engine, "logged", counted)
+        monkeypatch.setattr(engine, "read_log", counted)
         asked = [asyncio.create_task(engine.verdict("search", patience=0.01)) for _ in range(50)]
         early = await asyncio.gather(*asked)
         assert {(one.whole, one.report, one.verdict) for one in early} == {(False, None, verdicts.NOT_READ)}
@@ -291,15 +291,15 @@ async def test_a_log_is_read_once_whoever_asks_and_decisions_go_on(tmp_path, mon
 async def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(tmp_path, monkeypatch):
     async with served(tmp_path / "s.db", configured(), Clock()) as engine:
         await searched(engine)
-        logged = engine.logged
+        logged = engine.read_log
 
         async def broken(*given):
             raise NotDurable("store: it fails at present; try again later")
 
-        monkeypatch.setattr(engine, "logged", broken)
+        monkeypatch.setattr(engine, "read_log", broken)
         with pytest.raises(NotDurable):
             await engine.verdict("search")
-        monkeypatch.setattr(engine, "logged", logged)
+        monkeypatch.setattr(engine, "read_log", logged)
         found = await whole(engine)
         assert (found.report, found.open) == (None, 1)
         assert found.verdict.startswith("Too early: 1 decision does not count yet, as windows")
@@ -346,7 +346,7 @@ def address(tmp_path_factory):
     config.placements["shop"] = config.placements["market"] = config.placements["search"]
     config.placements["home"] = load_config().placements["default"]
     config.placements["plain"] = with_home(kind="duels", rankers=RANKERS).placements["home"]
-    with running(config) as address:
+    with run_in_thread(config) as address:
         yield address
 
 

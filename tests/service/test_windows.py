@@ -131,7 +131,7 @@ GROUPS = st.lists(
 
 
 def block_of(kind, rows):
-    return Block.of(kind, rows)
+    return Block.from_rows(kind, rows)
 
 
 @examples(300)
@@ -141,7 +141,7 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
     seq = time = 0
     for number, (passed, deferred, told) in enumerate(groups):
         time += passed
-        learned = dict(attribution.earned(attribution.advance(time)))
+        learned = dict(attribution.iterate_rewards(attribution.advance(time)))
         assert learned == dict(plain.advance(time))
         rows = []
         for waits in deferred:
@@ -151,14 +151,14 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
             rows.append(row)
             plain.decided(seq, waits, time)
         if rows:
-            attribution.decided(block_of(DecisionRow, rows))
+            attribution.open_windows(block_of(DecisionRow, rows))
         # The latest decisions, and some that are long closed or never were.
         feedback = [
             FeedbackRow(0, 1, seq - back, None, time, kind, reward if kind == REWARD else None)
             for back, kind, reward in told
         ]
         if feedback:
-            outcomes, parts = attribution.take_in(block_of(FeedbackRow, feedback))
+            outcomes, parts = attribution.apply_feedback(block_of(FeedbackRow, feedback))
             expected = [plain.told(row.decision, row.kind, row.reward, time) for row in feedback]
             assert outcomes == [outcome for outcome, _ in expected]
             at_once = {
@@ -166,7 +166,7 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
                 for row, (_, reward) in zip(feedback, expected, strict=True)
                 if reward is not None
             }
-            taught = [pair for part in parts for pair in attribution.earned(part)]
+            taught = [pair for part in parts for pair in attribution.iterate_rewards(part)]
             assert dict(taught) == at_once
             assert len(taught) == len(at_once)
         check_open(attribution, plain)
@@ -195,7 +195,7 @@ def restored(attribution, rule):
     anew.advance(attribution.time)
     # Both at first: what is given later must not depend on the order.
     open = list(attribution.saved(lambda slots: ()))
-    defaulted = list(attribution.saved_defaults(lambda slots: ()))
+    defaulted = list(attribution.export_defaults(lambda slots: ()))
     anew.restore(open)
     anew.restore(defaulted, defaulted=True)
     return anew
@@ -206,7 +206,7 @@ def test_slots_are_given_again():
     for seq in range(1, 5_001):
         row = DecisionRow(seq, str(seq), 1, 1, seq, "k", None, 0, 0.5, 0, None)
         attribution.advance(seq)
-        attribution.decided(block_of(DecisionRow, [row]))
+        attribution.open_windows(block_of(DecisionRow, [row]))
     assert len(attribution) == 10
     assert attribution.capacity == 256
 
@@ -214,24 +214,24 @@ def test_slots_are_given_again():
 def test_a_shorter_window_closes_before_a_longer_one_that_began_earlier():
     attribution = Attribution(Rule(window=100))
     first, second = (DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None) for seq in (1, 2))
-    attribution.decided(block_of(DecisionRow, [first]))
+    attribution.open_windows(block_of(DecisionRow, [first]))
     attribution.rule = Rule(window=10)
-    attribution.decided(block_of(DecisionRow, [second]))
-    assert attribution.due == 10
-    assert list(attribution.earned(attribution.advance(10))) == [(2, 0.0)]
-    assert list(attribution.earned(attribution.advance(100))) == [(1, 0.0)]
+    attribution.open_windows(block_of(DecisionRow, [second]))
+    assert attribution.next_deadline == 10
+    assert list(attribution.iterate_rewards(attribution.advance(10))) == [(2, 0.0)]
+    assert list(attribution.iterate_rewards(attribution.advance(100))) == [(1, 0.0)]
 
 
 @pytest.mark.parametrize("rows", [1, 300])
 def test_what_was_saved_stays_as_it_was(rows):
     attribution = Attribution(Rule(window=10))
     made = [DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None) for seq in range(1, rows + 1)]
-    attribution.decided(block_of(DecisionRow, made))
-    saved = attribution.saved(lambda slots: ())
+    attribution.open_windows(block_of(DecisionRow, made))
+    saved = attribution.export_open(lambda slots: ())
     told = [FeedbackRow(0, 1, row.seq, "x", 1, REWARD, 1.0) for row in made]
-    attribution.take_in(block_of(FeedbackRow, told))
+    attribution.apply_feedback(block_of(FeedbackRow, told))
     attribution.advance(10)
-    attribution.decided(block_of(DecisionRow, [made[0]._replace(seq=rows + 1, id="new")]))
+    attribution.open_windows(block_of(DecisionRow, [made[0]._replace(seq=rows + 1, id="new")]))
     assert [row for row, *_ in saved] == made
-    again = attribution.saved(lambda slots: ())
+    again = attribution.export_open(lambda slots: ())
     assert [row.id for row, *_ in again] == ["new"]

@@ -24,8 +24,8 @@ from tacit.service.engine.shard_layout import FencedStore, ReadStore
 from tacit.service.errors import StoreError
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.sqlite import ReadSqlite, SqliteStore
-from tacit.service.maintenance.doctor import holds, verify
-from tacit.service.maintenance.log_export import export, take_in
+from tacit.service.maintenance.doctor import has_user_data, verify
+from tacit.service.maintenance.log_export import export, import_log
 
 pytestmark = pytest.mark.interpreted
 WRITTEN = DATA / "written_before_0.3"
@@ -105,7 +105,7 @@ def test_an_exported_log_is_refused_before_a_row_is_taken(tmp_path):
     path = folder / "placements.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 3}))
     with pytest.raises(StoreError) as caught:
-        take_in(store, folder)
+        import_log(store, folder)
     assert str(caught.value) == f"{folder}: is of version 3 and {BEFORE_0_3}, and export it again"
     assert store.placements() == {}
     store.close()
@@ -116,7 +116,7 @@ def test_whether_a_backup_tells_of_somebody_is_not_said(version, tmp_path):
     path = tmp_path / "backup.db"
     path.write_bytes(gzip.decompress((WRITTEN / f"store_of_{version}.db.gz").read_bytes()))
     with pytest.raises(StoreError) as caught:
-        holds(path, "user", "ann")
+        has_user_data(path, "user", "ann")
     assert str(caught.value).startswith(f"{path} is of version ")
     assert str(caught.value).endswith(BEFORE_0_3)
 

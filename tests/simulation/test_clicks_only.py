@@ -11,7 +11,14 @@ import tacit
 from tacit.core.run_mode import Interpreted
 from tacit.environments import PreferenceMatrix
 from tacit.errors import InvalidValue
-from tacit.simulation.clicks_only import STEPS, TICKS, ClicksOnlyRun, clicks_only, delay_table, draw_delay
+from tacit.simulation.clicks_only import (
+    STEPS,
+    TICKS,
+    ClicksOnlyRun,
+    draw_delay,
+    make_delay_table,
+    read_click_timing,
+)
 
 ARMS = tacit.BernoulliArms([0.3, 0.5, 0.1])
 MATRIX = PreferenceMatrix([[0.5, 0.7, 0.8], [0.3, 0.5, 0.6], [0.2, 0.4, 0.5]])
@@ -36,7 +43,7 @@ HEAVY = "features", "items", "item lists"
 
 
 def late_run(policy, horizon, window, delay, environment=ARMS):
-    clicks = clicks_only("clicks only", window, delay, environment)
+    clicks = read_click_timing("clicks only", window, delay, environment)
     return ClicksOnlyRun(policy, environment, horizon, 7, 0, np.array([horizon]), clicks)
 
 
@@ -88,7 +95,7 @@ def test_a_window_of_one_round_is_no_delay(kind):
 def test_runs_are_those_of_plain_python_and_do_not_depend_on_workers():
     policy = tacit.auto(arms=3)
     plain, compiled = (late_run(policy, 400, 60, [5, at(40), 5]) for _ in range(2))
-    plain.loop = Interpreted(plain.choose_loop(plain.extra[1])[0])
+    plain.loop = Interpreted(plain.select_loop(plain.extra[1])[0])
     plain.advance(400)
     compiled.advance(400)
     assert plain.curve.values.tolist() == compiled.curve.values.tolist()
@@ -101,14 +108,14 @@ def test_runs_are_those_of_plain_python_and_do_not_depend_on_workers():
 
 
 def test_delays_have_their_distribution():
-    table = delay_table(30.0, 10_000, 3)
+    table = make_delay_table(30.0, 10_000, 3)
     draws = [draw_delay(table, 2, u) / TICKS for u in (np.arange(20_000) + 0.5) / 20_000]
     assert np.mean(draws) == pytest.approx(30.0, rel=0.01)
     assert np.median(draws) == pytest.approx(30.0 * np.log(2.0), rel=0.01)
-    each = delay_table([at(1), at(2), 0.0], 10, 3)
+    each = make_delay_table([at(1), at(2), 0.0], 10, 3)
     assert [draw_delay(each, arm, 0.3) for arm in range(3)] == [TICKS, 2 * TICKS, 0]
     assert each.shape == (3, STEPS + 1)
-    assert delay_table(1e9, 10, 1).max() == 20 * TICKS, "twice the window is never seen"
+    assert make_delay_table(1e9, 10, 1).max() == 20 * TICKS, "twice the window is never seen"
 
 
 @pytest.mark.parametrize(

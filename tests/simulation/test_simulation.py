@@ -15,7 +15,7 @@ from scipy import stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue, UnknownName
 from tacit.simulation import POLICY_STREAM, Run
@@ -149,14 +149,14 @@ def test_table_summary_and_plot(tmp_path):
 
 def test_zero_delay_by_the_queue_equals_no_queue():
     """A queue whose feedback is due before the next round is no delay at all."""
-    from tacit.simulation.rounds import InFlight, Round, play_delayed
+    from tacit.simulation.rounds import InFlight, RoundBuffers, play_delayed
 
     policy = tacit.policies.EXP3(3)
     at_once = run_of(policy, ARMS, 400)
     queued = Run(policy, ARMS, 400, 7, 0, np.array([400]))
-    flight = InFlight.empty(2, Round(np.zeros(1, np.int64), np.zeros(1)), queued.world.impression)
+    flight = InFlight.empty(2, RoundBuffers(np.zeros(1, np.int64), np.zeros(1)), queued.world.impression)
     queued.extra = (flight, np.random.default_rng(0), 0, 0, 1)
-    queued.loop = compiled(play_delayed, policy.params, ARMS.params)
+    queued.loop = compile_loop(play_delayed, policy.params, ARMS.params)
     queued.advance(400)
     # The last round's feedback is still under way when the run ends.
     assert queued.curve.values.tolist() == at_once.curve.values.tolist()

@@ -21,7 +21,7 @@ from studies.sensitivity import (
     rankers,
 )
 from studies.study import Setup
-from tacit.interleaving import credited
+from tacit.interleaving import credit_clicks
 
 GRADES = np.array([0, 3, 1, 4, 0, 2, 1, 0, 2, 0])
 QUERY = GradedQuery(GRADES, (3, 1, 5, 8, 2, 6, 0, 4, 7, 9), (1, 3, 8, 5, 0, 2, 6, 4, 9, 7))
@@ -34,7 +34,8 @@ def test_moments_are_those_of_simulated_searches(name):
     shown = [method.interleave([QUERY.better, QUERY.worse], rng) for _ in range(4000)]
     clicks = user.simulate(np.array([GRADES[list(each.items)] for each in shown]), rng)
     credits = [
-        credited(each, np.flatnonzero(row).tolist()).credits for each, row in zip(shown, clicks, strict=True)
+        credit_clicks(each, np.flatnonzero(row).tolist()).credits
+        for each, row in zip(shown, clicks, strict=True)
     ]
     leads = np.subtract(*np.array(credits).T)
     lists = listed([QUERY], name, 0)

@@ -14,7 +14,7 @@ from studies.run_sampling import sample_run
 from studies.run_sampling.binomial import binomial, log_probability
 from studies.run_sampling.result import charge
 from tacit.core.dispatch import choose, learn
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.environments import preferences
 from tacit.policies.base import Outcome
 from tests.policies.test_dueling import of_radius
@@ -33,7 +33,7 @@ def stepped(policy, matrix, horizon, rng):
     """Return the outcome of one run, played one comparison at a time."""
     state, totals = policy.init(1), np.zeros(4)
     impression = tacit.Impression(np.arange(policy.arm_count), np.zeros(0))
-    play = compiled(duel, policy.params)
+    play = compile_loop(duel, policy.params)
     play(policy.params, state, impression, matrix, matrix[0] - 0.5, horizon, rng, totals)
     found = policy.result(state, 0)
     return found.winner, found.comparisons, found.eliminated, *totals
@@ -162,7 +162,7 @@ def draws(n, p, out, rng):
 def test_binomial_draws_are_exact_up_to_the_largest_counts(n, p):
     """Against the distribution function of scipy; each of 10 tests has level 10⁻⁶."""
     out = np.zeros(20_000)
-    compiled(draws)(n, p, out, np.random.default_rng(11))
+    compile_loop(draws)(n, p, out, np.random.default_rng(11))
     edges = np.unique(stats.binom.ppf(np.linspace(0.02, 0.98, 49), n, p))
     cells = np.diff([0.0, *stats.binom.cdf(edges, n, p), 1.0]) * len(out)
     observed = np.bincount(np.searchsorted(edges, out), minlength=len(cells))
@@ -176,7 +176,7 @@ def test_binomial_draws_are_exact_up_to_the_largest_counts(n, p):
 def test_certain_draws():
     rng, out = np.random.default_rng(1), np.zeros(3)
     for n, p, expected in [(5, 0.0, 0), (5, 1.0, 5), (0, 0.5, 0), (10**10, 1.0, 10**10)]:
-        compiled(draws)(n, p, out, rng)
+        compile_loop(draws)(n, p, out, rng)
         assert (out == expected).all()
 
 

@@ -26,15 +26,15 @@ from tacit.uplift import (
     decisions_needed,
     dispersion,
     duels_needed,
-    guarded,
+    guardrail_status,
     holdout_lift,
     lift_sentence,
     share_evidence,
     winner,
 )
-from tacit.uplift import sentences as said
+from tacit.uplift import sentences as phrases
 from tacit.uplift.boundary import BUCKETS
-from tacit.uplift.holdout import difference_at, enough, ratio_ends, refuted
+from tacit.uplift.holdout import difference_from_ratio, has_enough_data, is_refuted, ratio_ends
 from tacit.uplift.traffic import independent_counts
 
 
@@ -62,7 +62,7 @@ def test_sums_do_not_depend_on_how_decisions_are_parted(decisions, data):
         sums.add(*part.T)
     first.add(*columns[:cut].T)
     rest.add(*columns[cut:].T)
-    merged = first.merged(rest)
+    merged = first.merge(rest)
     for name in HoldoutSums._fields:
         assert getattr(whole, name).tobytes() == getattr(parted, name).tobytes()
         np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-12)
@@ -77,7 +77,7 @@ def test_sums_are_json_data_and_back():
     with pytest.raises(InvalidValue, match="buckets"):
         sums.add([0], [1.0])
     with pytest.raises(InvalidValue, match="other"):
-        sums.merged(HoldoutSums.empty())
+        sums.merge(HoldoutSums.empty())
 
 
 # The interval of a holdout -------------------------------------------------------------------
@@ -127,15 +127,15 @@ def test_too_little_traffic_claims_nothing():
     lift = holdout_lift(sums_of(100, 0, 900, 9), share=0.1)
     assert lift == Lift("early")
     # 50 of 100 clicks of balanced groups are R·h(1 − h) = 25 ≥ 5; of 19 clicks it is less.
-    assert enough(sums_of(500, 10, 500, 10), 0.5)
-    assert not enough(sums_of(500, 10, 500, 9), 0.5)
+    assert has_enough_data(sums_of(500, 10, 500, 10), 0.5)
+    assert not has_enough_data(sums_of(500, 10, 500, 9), 0.5)
     # Where nearly all click, those who do not are what counts.
-    assert not enough(sums_of(500, 490, 500, 491), 0.5)
-    assert enough(sums_of(500, 490, 500, 491), 0.5, math.inf)
-    assert not enough(sums_of(0, 0, 500, 250), 0.5)
+    assert not has_enough_data(sums_of(500, 490, 500, 491), 0.5)
+    assert has_enough_data(sums_of(500, 490, 500, 491), 0.5, math.inf)
+    assert not has_enough_data(sums_of(0, 0, 500, 250), 0.5)
     same = HoldoutSums.empty()
     same.add([0, 1] * 500, [0.1] * 1000)
-    assert not enough(same, 0.5, math.inf)
+    assert not has_enough_data(same, 0.5, math.inf)
     assert holdout_lift(HoldoutSums.empty(), share=0.1).claim == "early"
 
 
@@ -160,13 +160,13 @@ def test_ratio_and_difference_never_contradict_each_other(control, policy, confi
     assert lift.ratio.low <= lift.ratio.estimate * (1 + 1e-9)
     assert lift.ratio.estimate <= lift.ratio.high * (1 + 1e-9)
     c = boundary(confidence, comparisons)
-    assert bool(refuted(sums, c)) == (lift.claim in ("better", "worse"))
+    assert bool(is_refuted(sums, c)) == (lift.claim in ("better", "worse"))
 
 
 @given(clicked, clicked, st.floats(0.5, 5), st.floats(0.01, 2))
 def test_a_larger_boundary_gives_a_wider_interval(control, policy, c, more):
     sums = sums_of(*control, *policy)
-    assume(enough(sums, 0.5))
+    assume(has_enough_data(sums, 0.5))
     low, high = ratio_ends(sums, c)
     wider_low, wider_high = ratio_ends(sums, c + more)
     assert wider_low <= low
@@ -196,7 +196,7 @@ def test_the_unit_of_rewards_does_not_matter(decisions, unit, bounded):
 @given(clicked, clicked, st.integers(2, 50))
 def test_more_of_the_same_narrows_the_interval(control, policy, times):
     sums = sums_of(*control, *policy)
-    assume(enough(sums, 0.5) and sums.totals.all())
+    assume(has_enough_data(sums, 0.5) and sums.totals.all())
     more = HoldoutSums(*(times * each for each in sums[:3]))
     low, high = ratio_ends(sums, 3.25)
     narrow_low, narrow_high = ratio_ends(more, 3.25)
@@ -213,7 +213,7 @@ def test_experiments_side_by_side_are_what_each_is_alone():
     for i in range(5):
         one = sums_of(*np.array([counts[:, i], totals[:, i]]).T.ravel())
         assert ratio_ends(one, 3.25) == (low[i], high[i])
-        assert difference_at(one, low[i]) == difference_at(many, low)[i]
+        assert difference_from_ratio(one, low[i]) == difference_from_ratio(many, low)[i]
 
 
 def test_values_out_of_range_are_named():
@@ -238,18 +238,18 @@ def test_scores_by_hand():
     # Means before: 0, 1, 1/2; so r − m is 1, −1, 1/2.
     coefs, apart = [1 - 0.5 / 0.5, 1 - 0.5 / 0.25, 1 - 0.5 / 0.75], [1, -1, 0.5]
     scores = [c * a for c, a in zip(coefs, apart, strict=True)]
-    assert sums.over_uniform().d == pytest.approx(sum(scores))
-    assert sums.over_uniform().dd == pytest.approx(sum(s * s for s in scores))
-    assert sums.over_uniform().gg == pytest.approx(sum(c * c for c in coefs))
+    assert sums.compare_with_uniform().d == pytest.approx(sum(scores))
+    assert sums.compare_with_uniform().dd == pytest.approx(sum(s * s for s in scores))
+    assert sums.compare_with_uniform().gg == pytest.approx(sum(c * c for c in coefs))
     coefs = [1 - 1 / 0.5, 1, 1]
     scores = [c * a for c, a in zip(coefs, apart, strict=True)]
-    assert sums.over(0).d == pytest.approx(sum(scores))
-    assert sums.over(0).dd == pytest.approx(sum(s * s for s in scores))
-    assert sums.over(0).gg == pytest.approx(sum(c * c for c in coefs))
+    assert sums.compare_with_arm(0).d == pytest.approx(sum(scores))
+    assert sums.compare_with_arm(0).dd == pytest.approx(sum(s * s for s in scores))
+    assert sums.compare_with_arm(0).gg == pytest.approx(sum(c * c for c in coefs))
     coefs = [-1 / 0.5, 1 / 0.25, 1 / 0.75]
     scores = [c * a for c, a in zip(coefs, apart, strict=True)]
-    assert sums.between(1, 0).d == pytest.approx(sum(scores))
-    assert sums.between(1, 0).dd == pytest.approx(sum(s * s for s in scores))
+    assert sums.compare_arms(1, 0).d == pytest.approx(sum(scores))
+    assert sums.compare_arms(1, 0).dd == pytest.approx(sum(s * s for s in scores))
     assert (sums.overall == [3, 2, 2]).all()
 
 
@@ -258,14 +258,14 @@ def test_the_interval_of_scores_by_hand():
     shown = np.tile([0, 1], 500)
     rewards = np.tile([0.0, 1.0, 0.0, 0.0], 250)
     sums.add(shown, rewards, np.full(1000, 0.5))
-    scores = sums.between(1, 0)
-    low, high = scores.ends(3.25)
+    scores = sums.compare_arms(1, 0)
+    low, high = scores.interval(3.25)
     realised = scores.dd - scores.d**2 / 1000
     radius = 3.25 * math.sqrt(max(realised, 0.25 * 0.75 * 4000)) / 1000
     assert (low, high) == pytest.approx((scores.d / 1000 - radius, scores.d / 1000 + radius))
     # 250 rewards over a mean coef² of 4.
-    assert scores.enough
-    assert not scores._replace(gg=scores.gg * 7).enough
+    assert scores.has_enough_data
+    assert not scores._replace(gg=scores.gg * 7).has_enough_data
     lift = scores.lift()
     assert (lift.claim, lift.ratio) == ("better", None)
 
@@ -293,7 +293,7 @@ def test_a_policy_mixed_with_a_uniform_holdout_is_weighed_by_its_own_chances():
     rng = np.random.default_rng(5)
     shown = rng.choice(2, size=40_000, p=logged)
     sums.add(shown, rng.random(40_000) < value[shown], logged[shown], policy[shown])
-    found = sums.over_uniform().lift().difference
+    found = sums.compare_with_uniform().lift().difference
     assert found.low < expected < found.high
     assert found.low > 0
     assert winner(sums).leader == 1
@@ -356,7 +356,7 @@ def test_propensities_that_are_wrong_either_way_alarm():
         sums.add(np.arange(2000) % 10 < 10 * shown, np.full(2000, 0.5))
         assert (sums.evidence() > ALARM) is alarms
     assert PropensitySums.empty().evidence() == 0
-    merged = sums.merged(sums)
+    merged = sums.merge(sums)
     assert merged.sums.tolist() == [2 * x for x in sums.sums]
 
 
@@ -397,7 +397,7 @@ def test_an_arm_that_is_shown_too_often_alarms():
         first.add(shown[:100], logged[shown[:100]], offers[:100])
         rest.add(shown[100:], logged[shown[100:]], offers[100:])
         assert (whole.evidence() > ALARM) is alarms
-        assert first.merged(rest).evidence() == pytest.approx(whole.evidence(), rel=1e-12)
+        assert first.merge(rest).evidence() == pytest.approx(whole.evidence(), rel=1e-12)
 
 
 def test_whoever_leads_must_not_be_shown_less_often():
@@ -452,11 +452,11 @@ def test_plans_refuse_what_cannot_be(field, values):
 )
 def test_guardrails(low, high, better, safety):
     lift = Lift("undecided", Interval((low + high) / 2, low, high))
-    assert guarded(lift, 0.02, better=better) == safety
+    assert guardrail_status(lift, 0.02, better=better) == safety
 
 
 def test_guardrails_wait_for_traffic():
-    assert guarded(Lift("early"), 0.02) == "early"
+    assert guardrail_status(Lift("early"), 0.02) == "early"
 
 
 def test_sentences():
@@ -477,13 +477,13 @@ def test_sentences():
     assert lift_sentence(Lift("undecided")) == "No difference shown yet."
     assert "in less than a day (4 times" in lift_sentence(Lift("undecided"), days=0.5)
     assert "in about a day (4 times" in lift_sentence(Lift("undecided"), days=1.2)
-    assert said.since_sentence(datetime(2025, 5, 3), datetime(2026, 1, 1)) == (
+    assert phrases.since_sentence(datetime(2025, 5, 3), datetime(2026, 1, 1)) == (
         "This is the average since 3 May 2025, not today's lift."
     )
-    assert said.mismatch_sentence("decisions", 0.2, 0.1) == (
+    assert phrases.mismatch_sentence("decisions", 0.2, 0.1) == (
         "Do not trust this: the control has more decisions than its share."
     )
-    assert said.mismatch_sentence("activations", 0.05, 0.1) == (
+    assert phrases.mismatch_sentence("activations", 0.05, 0.1) == (
         "Do not trust this: the control has fewer activations than its share."
     )
 
@@ -504,9 +504,9 @@ def test_looking_often_misleads_seldom(traffic, share):
     rng = np.random.default_rng(11)
     wrong = np.zeros(runs, bool)
     for sums in traffic.clicks(rng, runs, at, share, rates, rates):
-        known = enough(sums, share)
+        known = has_enough_data(sums, share)
         kept = HoldoutSums(*(each[:, known] for each in sums[:3]))
-        wrong[known] |= refuted(kept, boundary())
+        wrong[known] |= is_refuted(kept, boundary())
     assert wrong.sum() <= 37
 
 
@@ -518,8 +518,8 @@ def test_a_true_lift_shows_when_the_planner_says(traffic):
     shown = np.zeros(runs, bool)
     rng = np.random.default_rng(12)
     for sums in traffic.clicks(rng, runs, at, 0.1, control, 1.2 * control):
-        if enough(sums, 0.1).all():
-            shown |= refuted(sums, boundary())
+        if has_enough_data(sums, 0.1).all():
+            shown |= is_refuted(sums, boundary())
     assert shown.sum() >= 280
 
 

@@ -19,19 +19,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, Ints, copied, lane_rows, leaves
+from tacit.core.arrays import Floats, Generator, Ints, copy_state, lane_rows, leaves
 from tacit.core.dispatch import decide, learned_propensity, observe, propensity, shown_in
-from tacit.core.run_mode import compiled, compiles_loops
-from tacit.core.text import Tabulated, left_aligned
+from tacit.core.run_mode import compile_loop, compiles_loops
+from tacit.core.text import Tabulated, align_left
 from tacit.errors import InvalidValue
-from tacit.learning.batch import Batch, impression_of
+from tacit.learning.batch import Batch, get_impression
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
-from tacit.policies.base import NO_FEATURES, Impression, Policy, outcome_of
+from tacit.policies.base import NO_FEATURES, Impression, Policy, make_outcome
 
 # ---- The result of a check
 
-MARKS = {True: "ok", False: "FAILED", None: "–"}
+PASSED_TEXT = {True: "ok", False: "FAILED", None: "–"}
 
 
 class Finding(NamedTuple):
@@ -85,15 +85,15 @@ class PolicyCheck(Tabulated):
 
     def summary(self) -> str:
         """Return an aligned table of the tests with their results and reasons."""
-        rows = [(MARKS[passed], name, detail) for name, passed, detail in self.verdicts]
+        rows = [(PASSED_TEXT[passed], name, detail) for name, passed, detail in self.verdicts]
         failed = len(self.failures)
         end = f"{failed} of {len(rows)} tests failed" if failed else "nothing failed"
-        return f"{self.policy}\n{left_aligned(rows)}\n{end}"
+        return f"{self.policy}\n{align_left(rows)}\n{end}"
 
 
 # ---- Impressions and feedback for a policy under test; each round is the same in every test
 
-OFFERED = 4
+OFFERED_ARMS = 4
 """Number of arms on offer to a policy that identifies arms by their features."""
 
 
@@ -105,7 +105,7 @@ class LeftOut(Exception):
     """A test does not apply; the text says why."""
 
 
-class Given(NamedTuple):
+class TrialImpression(NamedTuple):
     """One impression, and a uniform number for each arm that determines its click."""
 
     context: Floats
@@ -145,107 +145,107 @@ class Trial:
     @property
     def arms(self) -> int:
         """Number of arms on offer."""
-        return self.policy.arm_count if self.slotted else OFFERED
+        return self.policy.arm_count if self.has_fixed_arms else OFFERED_ARMS
 
     @property
-    def slotted(self) -> bool:
+    def has_fixed_arms(self) -> bool:
         """True if the policy has fixed arms, instead of identifying arms by their features."""
         return self.policy.arms is not None
 
     @property
-    def tells_all(self) -> bool:
+    def shows_fixed_arm(self) -> bool:
         """True if the policy has fixed arms without features and shows one arm."""
         return self.policy.showing.single and self.policy.feature_dims == (0, 0)
 
-    def given(self, round: int) -> Given:
+    def make_impression(self, round: int) -> TrialImpression:
         """Return the impression of a round."""
         rng = np.random.default_rng([self.seed, round])
         context = rng.random(self.policy.context_dim)
         relevance, examination = (
             rng.standard_normal((self.arms, dim)) if dim else NO_FEATURES for dim in self.policy.feature_dims
         )
-        return Given(context, relevance, examination, rng.random(self.arms))
+        return TrialImpression(context, relevance, examination, rng.random(self.arms))
 
-    def impression(self, round: int) -> Impression:
+    def make_kernel_impression(self, round: int) -> Impression:
         """Return the impression of a round in the form that kernels take."""
-        given = self.given(round)
-        return Impression(np.arange(self.arms), *given[:3])
+        impression = self.make_impression(round)
+        return Impression(np.arange(self.arms), *impression[:3])
 
-    def rewards(self, round: int, slots: Ints) -> Any:
+    def compute_reward(self, round: int, slots: Ints) -> Any:
         """Return the reward of the arms shown in a round."""
         means = np.linspace(0.2, 0.8, self.arms)
-        hits = (self.given(round).chances < means).astype(float)
+        hits = (self.make_impression(round).chances < means).astype(float)
         if self.policy.showing.compared:
-            left, right = slots.tolist()
-            return 0.5 if hits[left] == hits[right] else float(hits[left])
+            left_index, right_index = slots.tolist()
+            return 0.5 if hits[left_index] == hits[right_index] else float(hits[left_index])
         if self.policy.showing.listed:
             return [float(hits[slot]) if slot >= 0 else 0.0 for slot in slots.tolist()]
         return float(hits[int(slots[0])])
 
-    def learner(self, seed: int = 0) -> Learner:
+    def make_learner(self, seed: int = 0) -> Learner:
         """Return a new learner."""
         return Learner(self.policy, np.random.SeedSequence([self.seed, seed]))
 
     def choose(self, learner: Learner, key: str, round: int) -> Decision:
         """Choose for the impression of a round with a learner; return the decision."""
-        return learner.choose(key, **self.given(round).arguments)
+        return learner.choose(key, **self.make_impression(round).arguments)
 
     def play(self, learner: Learner, key: str, rounds: range) -> list[Decision]:
         """Play rounds of a key with a learner; return its decisions."""
-        made = []
+        decisions = []
         for round in rounds:
             decision = self.choose(learner, key, round)
-            learner.learn(decision, self.rewards(round, decision.slots))
-            made.append(decision)
-        return made
+            learner.learn(decision, self.compute_reward(round, decision.slots))
+            decisions.append(decision)
+        return decisions
 
 
-def drawing(learner: Learner, *numbers: int) -> None:
+def seed_learner(learner: Learner, *numbers: int) -> None:
     """Seed a learner's generator with numbers."""
     bits = np.random.PCG64(np.random.SeedSequence(numbers))
     learner.rng.bit_generator.state = bits.state
 
 
-def plain_generator(seed: int) -> Generator:
+def make_plain_generator(seed: int) -> Generator:
     """Return a generator in the same state as that of :meth:`Trial.make_learner`."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0])))
 
 
-def same_states(state: Any, expected: Any, said: str) -> None:
+def check_same_states(state: Any, expected: Any, message: str) -> None:
     """Raise ``Failed`` with a message unless two states are equal, bit for bit."""
-    for (name, mine), (_, its) in zip(leaves(state), leaves(expected), strict=True):
-        if mine.tobytes() != its.tobytes():
-            raise Failed(f"{name}: {said}")
+    for (name, array), (_, expected_array) in zip(leaves(state), leaves(expected), strict=True):
+        if array.tobytes() != expected_array.tobytes():
+            raise Failed(f"{name}: {message}")
 
 
 PLAIN_ROUNDS = 60
-SAME = {"rtol": 1e-6, "atol": 1e-8}
+TOLERANCES = {"rtol": 1e-6, "atol": 1e-8}
 
 
 # In plain Python ------------------------------------------------------------------------------
 
 
-def runs_in_python(trial: Trial) -> str:
+def check_python(trial: Trial) -> str:
     """Test that kernels run in plain Python, which raises for an index out of bounds."""
-    _plain(trial)
+    _play_plain(trial)
     return f"{PLAIN_ROUNDS} rounds in plain Python: every slot was on offer, no index out of bounds"
 
 
-def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
+def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
     """Play some rounds in plain Python; return the shown arm indices of each, and the state."""
     policy, params = trial.policy, trial.policy.params
     lane_rows(policy.init)
-    state, rng, shown = policy.init(1), plain_generator(trial.seed), []
+    state, rng, actions = policy.init(1), make_plain_generator(trial.seed), []
     action = np.zeros(policy.action_width, np.int64)
     for round in range(PLAIN_ROUNDS):
-        impression = trial.impression(round)
+        impression = trial.make_kernel_impression(round)
         with np.errstate(all="ignore"):
             try:
                 observe(params, state, 0, impression)
-                slots = _decided(trial, state, impression, rng, action)
+                slots = _decide_plain(trial, state, impression, rng, action)
                 chance = learned_propensity(params, state, 0, impression, shown_in(params, action))
-                feedback = np.atleast_1d(np.asarray(trial.rewards(round, slots), float))
-                outcome = outcome_of(params, impression, slots, feedback, chance)
+                feedback = np.atleast_1d(np.asarray(trial.compute_reward(round, slots), float))
+                outcome = make_outcome(params, impression, slots, feedback, chance)
                 policy.learn(params, state, 0, outcome)
             except (IndexError, TypeError, AttributeError, NameError, ValueError) as error:
                 hint = "; make it a @staticmethod, without self" * ("positional argument" in str(error))
@@ -256,11 +256,11 @@ def _plain(trial: Trial) -> tuple[list[list[int]], Any]:
                 raise LeftOut(
                     f"{last.filename}:{last.lineno} divides by zero, which gives inf when compiled"
                 ) from error
-        shown.append(slots.tolist())
-    return shown, state
+        actions.append(slots.tolist())
+    return actions, state
 
 
-def _decided(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
+def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
     """Decide in plain Python and return the action; raise ``Failed`` if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
     if policy.showing.single and type(policy).decide is Policy.decide:
@@ -270,82 +270,82 @@ def _decided(trial: Trial, state: Any, impression: Impression, rng: Generator, a
         action[0] = slot
     else:
         decide(params, state, 0, impression, rng, action)
-    known = set(impression.arms.tolist()) | ({-1} if policy.showing.listed else set())
-    strange = [slot for slot in action.tolist() if slot not in known]
-    if strange:
-        raise Failed(f"it shows the slot {strange[0]}; on offer are {impression.arms.tolist()}")
-    shown = [slot for slot in action.tolist() if slot >= 0]
-    if policy.showing.listed and len(set(shown)) < len(shown):
-        raise Failed(f"it shows an arm twice in a list: {shown}")
+    allowed = set(impression.arms.tolist()) | ({-1} if policy.showing.listed else set())
+    invalid = [slot for slot in action.tolist() if slot not in allowed]
+    if invalid:
+        raise Failed(f"it shows the slot {invalid[0]}; on offer are {impression.arms.tolist()}")
+    indices = [slot for slot in action.tolist() if slot >= 0]
+    if policy.showing.listed and len(set(indices)) < len(indices):
+        raise Failed(f"it shows an arm twice in a list: {indices}")
     return action.copy()
 
 
-def compiles(trial: Trial) -> str:
+def check_compilation(trial: Trial) -> str:
     """Test that the loops for choosing and learning compile."""
     if not compiles_loops():
         raise LeftOut("TACIT_COMPILE=0: nothing is compiled")
-    trial.learner().compile()
+    trial.make_learner().compile()
     return "choose and learn"
 
 
-def compiled_as_in_python(trial: Trial) -> str:
+def check_compiled(trial: Trial) -> str:
     """Test that compiled kernels give the same choices and state as plain Python."""
-    shown, state = _plain(trial)
-    learner = trial.learner()
-    for round, expected in enumerate(shown):
+    actions, state = _play_plain(trial)
+    learner = trial.make_learner()
+    for round, expected in enumerate(actions):
         decision = trial.choose(learner, "a", round)
         if decision.slots.tolist() != expected:
             raise Failed(f"round {round}: compiled it shows {decision.slots.tolist()}, in Python {expected}")
-        learner.learn(decision, trial.rewards(round, decision.slots))
-    for (name, plain), (_, found) in zip(leaves(state), leaves(learner.lanes.used()), strict=True):
-        if not np.allclose(plain, found, equal_nan=True, **SAME):
+        learner.learn(decision, trial.compute_reward(round, decision.slots))
+    for (name, plain), (_, array) in zip(leaves(state), leaves(learner.lanes.view_all()), strict=True):
+        if not np.allclose(plain, array, equal_nan=True, **TOLERANCES):
             raise Failed(f"{name}: after {PLAIN_ROUNDS} rounds it differs from plain Python's")
     return f"{PLAIN_ROUNDS} rounds: the same choices, the same state to rounding"
 
 
-def takes_subsets(trial: Trial) -> str:
+def check_subsets(trial: Trial) -> str:
     """Test that the policy shows only arms on offer if some arms are not on offer."""
     policy = trial.policy
     if policy.feature_dims != (0, 0) or trial.arms < 3:
-        raise LeftOut("arms are known by features" if not trial.slotted else "too few arms")
-    learner = trial.learner()
+        raise LeftOut("arms are known by features" if not trial.has_fixed_arms else "too few arms")
+    learner = trial.make_learner()
     names = learner.arms
     rng = np.random.default_rng(trial.seed)
     for round in range(trial.rounds):
         offer = [names[slot] for slot in rng.permutation(trial.arms)[: 2 + round % 2]]
-        decision = learner.choose("a", arms=offer, **trial.given(round).arguments)
+        decision = learner.choose("a", arms=offer, **trial.make_impression(round).arguments)
         if not set(decision.shown) <= set(offer):
             raise Failed(f"it shows {list(decision.shown)}, of which not all are in {offer}")
-        learner.learn(decision, trial.rewards(round, decision.slots))
+        learner.learn(decision, trial.compute_reward(round, decision.slots))
     return "some of the arms on offer: nothing else is shown"
 
 
-def arms_may_come(trial: Trial) -> str:
+def check_new_arms(trial: Trial) -> str:
     """Test that an arm can be added to a learner in use."""
     if trial.policy.feature_dims != (0, 0):
         raise LeftOut("arms are known by features")
-    learner = trial.learner()
+    learner = trial.make_learner()
     trial.play(learner, "a", range(10))
-    kept = [array.copy() for _, array in leaves(learner.lanes.used())]
+    arrays_before = [array.copy() for _, array in leaves(learner.lanes.view_all())]
     try:
         learner.add_arms(1 if isinstance(trial.policy.arms, int) else ["one more"])
     except InvalidValue as why:
         raise LeftOut(f"it takes no other number of arms: {why}") from None
-    for (name, grown), before in zip(leaves(learner.lanes.used()), kept, strict=True):
-        if grown.ndim != before.ndim or any(
-            new < old for new, old in zip(grown.shape, before.shape, strict=True)
+    for (name, grown), old_array in zip(leaves(learner.lanes.view_all()), arrays_before, strict=True):
+        if grown.ndim != old_array.ndim or any(
+            new < old for new, old in zip(grown.shape, old_array.shape, strict=True)
         ):
-            raise Failed(f"{name}: {before.shape} becomes {grown.shape} with one more arm")
-    learner.choose("a", **trial.given(10).arguments)
+            raise Failed(f"{name}: {old_array.shape} becomes {grown.shape} with one more arm")
+    learner.choose("a", **trial.make_impression(10).arguments)
     return "an arm comes while it learns"
 
 
 # Randomness -----------------------------------------------------------------------------------
 
 
-def draws_from_its_generator(trial: Trial) -> str:
+def check_seed(trial: Trial) -> str:
     """Test that two runs with the same seed are equal."""
-    learner, again = trial.learner(), trial.learner()
+    learner, again = trial.make_learner(), trial.make_learner()
     first = trial.play(learner, "a", range(trial.rounds))
     second = trial.play(again, "a", range(trial.rounds))
     for round, (mine, its) in enumerate(zip(first, second, strict=True)):
@@ -354,82 +354,84 @@ def draws_from_its_generator(trial: Trial) -> str:
                 f"round {round}: the same seed shows {list(mine.shown)} and {list(its.shown)}; "
                 "take all chance from rng"
             )
-    same_states(learner.lanes.used(), again.lanes.used(), "differs with the same seed")
+    check_same_states(learner.lanes.view_all(), again.lanes.view_all(), "differs with the same seed")
     return "the same seed, the same decisions and states"
 
 
-def draw(
-    params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, asked: Ints, chances: Floats
+def draw_actions(
+    params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, queries: Ints, chances: Floats
 ) -> None:
     """Fill ``actions`` with decisions on one impression, ``chances`` with propensities of ``queries``."""
-    lane, impression = batch.lanes[0], impression_of(batch, 0)
+    lane, impression = batch.lanes[0], get_impression(batch, 0)
     for i in range(len(actions)):
         decide(params, state, lane, impression, rng, actions[i])
-    for i in range(len(asked)):
-        shown = shown_in(params, asked[i])
-        chances[i] = propensity(params, state, lane, impression, shown)
+    for i in range(len(queries)):
+        action = shown_in(params, queries[i])
+        chances[i] = propensity(params, state, lane, impression, action)
 
 
-def _moments(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
+def _iter_states(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
     """Yield a learner after 0, 10 and all rounds, each time with an impression and a text for errors."""
-    learner, played = trial.learner(), 0
+    learner, played = trial.make_learner(), 0
     for rounds in (0, 10, trial.rounds):
         trial.play(learner, "a", range(played, rounds))
         played = rounds
-        arguments = trial.given(10_000 + rounds).arguments
-        given: dict[str, Any] = {_many(name): [array] for name, array in arguments.items()}
-        batch = learner.choose_many(["a"], **given).batch
+        arguments = trial.make_impression(10_000 + rounds).arguments
+        columns: dict[str, Any] = {_name_in_batch(name): [array] for name, array in arguments.items()}
+        batch = learner.choose_many(["a"], **columns).batch
         yield learner, batch, f"after {rounds} rounds"
 
 
-def _drawn(trial: Trial, learner: Learner, batch: Batch, stream: int = 1) -> tuple[Ints, Ints, Floats]:
+def _sample_actions(
+    trial: Trial, learner: Learner, batch: Batch, stream: int = 1
+) -> tuple[Ints, Ints, Floats]:
     """Draw many decisions for one impression; return the distinct actions, their counts and propensities."""
     params, state = trial.policy.params, learner.state
-    loop, rng = compiled(draw, params), np.random.default_rng([trial.seed, stream])
+    loop, rng = compile_loop(draw_actions, params), np.random.default_rng([trial.seed, stream])
     width = trial.policy.action_width
     actions = np.zeros((trial.draws, width), np.int64)
-    before = copied(state)
+    before = copy_state(state)
     loop(params, state, batch, rng, actions, actions[:0], np.empty(0))
     if not trial.policy.remembers:
-        same_states(state, before, "choose writes it; only learn and observe may")
-    shown, counts = np.unique(actions, axis=0, return_counts=True)
+        check_same_states(state, before, "choose writes it; only learn and observe may")
+    actions_shown, counts = np.unique(actions, axis=0, return_counts=True)
     if trial.policy.showing.single:
-        shown = np.arange(trial.arms)[:, None]
+        actions_shown = np.arange(trial.arms)[:, None]
         counts = np.bincount(actions[:, 0], minlength=trial.arms)
-    chances = np.empty(len(shown))
-    loop(params, state, batch, rng, actions[:0], shown, chances)
-    return shown, counts, chances
+    chances = np.empty(len(actions_shown))
+    loop(params, state, batch, rng, actions[:0], actions_shown, chances)
+    return actions_shown, counts, chances
 
 
-def propensities_are_frequencies(trial: Trial) -> str:
+def check_propensities(trial: Trial) -> str:
     """Test that propensities equal the frequencies of actions, at fixed states."""
     compared = worst = 0.0
-    for learner, batch, when in _moments(trial):
-        shown, counts, chances = _drawn(trial, learner, batch)
+    for learner, batch, when in _iter_states(trial):
+        actions, counts, chances = _sample_actions(trial, learner, batch)
         if np.isnan(chances).any():
             raise LeftOut("propensities are not known: decisions carry none")
         if ((chances < 0) | (chances > 1 + 1e-9)).any():
             raise Failed(f"{when}: {float(chances.max()):g} is no probability")
-        if trial.tells_all and abs(chances.sum() - 1) > 1e-6:
+        if trial.shows_fixed_arm and abs(chances.sum() - 1) > 1e-6:
             raise Failed(f"{when}: the propensities of all arms add up to {chances.sum():.6g}")
-        limit = log(2 * 3 * len(shown) / trial.error)
-        for what, count, chance in zip(shown.tolist(), counts.tolist(), chances, strict=True):
+        limit = log(2 * 3 * len(actions) / trial.error)
+        for action, count, chance in zip(actions.tolist(), counts.tolist(), chances, strict=True):
             share = count / trial.draws
-            if trial.draws * _divergence(share, min(1.0, float(chance))) > limit:
-                what = what[0] if len(what) == 1 else what
+            if trial.draws * _compute_divergence(share, min(1.0, float(chance))) > limit:
+                action = action[0] if len(action) == 1 else action
                 raise Failed(
-                    f"{when}: {what} was shown in {share:.4f} of {trial.draws:,} draws; its "
+                    f"{when}: {action} was shown in {share:.4f} of {trial.draws:,} draws; its "
                     f"propensity says {chance:.4f}"
                 )
             worst = max(worst, abs(share - float(chance)))
-        compared += len(shown)
+        compared += len(actions)
     return (
         f"{compared:.0f} compared over {trial.draws:,} draws, at most {worst:.4f} apart; "
         f"errs with probability {trial.error:g} at most"
     )
 
 
-def _divergence(share: float, chance: float) -> float:
+def _compute_divergence(share: float, chance: float) -> float:
     """Return the Kullback–Leibler divergence of two Bernoulli distributions.
 
     For a share of N draws, P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both sides).
@@ -440,19 +442,19 @@ def _divergence(share: float, chance: float) -> float:
     return sum(p * log(p / q) for p, q in parts if p > 0)
 
 
-def ties_are_broken_at_random(trial: Trial) -> str:
+def check_ties(trial: Trial) -> str:
     """Test that new keys are shown each arm with the same frequency."""
     if trial.policy.feature_dims != (0, 0) or trial.policy.showing.listed:
         raise LeftOut("only where a policy shows arms that have slots, not in lists")
     if trial.policy.begins_in_turn:
         raise LeftOut("it shows arms in their order at first, as it says")
-    learner, batch, _ = next(_moments(trial))
+    learner, batch, _ = next(_iter_states(trial))
     counts = np.zeros(trial.arms, np.int64)
-    shown, times, _ = _drawn(trial, learner, batch, 2)
-    np.add.at(counts, shown[:, 0], times)
+    actions, repeats, _ = _sample_actions(trial, learner, batch, 2)
+    np.add.at(counts, actions[:, 0], repeats)
     limit = log(2 * trial.arms / trial.error)
     for slot, count in enumerate(counts.tolist()):
-        if trial.draws * _divergence(count / trial.draws, 1 / trial.arms) > limit:
+        if trial.draws * _compute_divergence(count / trial.draws, 1 / trial.arms) > limit:
             raise Failed(
                 f"a key that knows nothing is shown arm {slot} first in {count / trial.draws:.4f} "
                 f"of {trial.draws:,} draws, not in {1 / trial.arms:.4f}; break ties at random, as "
@@ -464,93 +466,97 @@ def ties_are_broken_at_random(trial: Trial) -> str:
 # Lanes ----------------------------------------------------------------------------------------
 
 
-def lanes_learn_apart(trial: Trial) -> str:
+def check_lanes(trial: Trial) -> str:
     """Test that a key's decisions and state do not depend on other keys."""
-    alone, among = trial.learner(), trial.learner()
+    alone, among = trial.make_learner(), trial.make_learner()
     rows = lane_rows(trial.policy.init)
     for learner in (alone, among):
-        learner.choose_many(["b", "a", "c"], **_thrice(trial))
+        learner.choose_many(["b", "a", "c"], **_repeat_impression(trial))
     for round in range(trial.rounds):
         for number, key in enumerate("bc"):
-            drawing(among, trial.seed, round, number)
+            seed_learner(among, trial.seed, round, number)
             decision = trial.choose(among, key, round + 1)
-            _learn_alone(trial, among, decision, key, round + 1, rows)
+            _learn_checked(trial, among, decision, key, round + 1, rows)
         decisions = []
         for learner in (alone, among):
-            drawing(learner, trial.seed, round, 9)
+            seed_learner(learner, trial.seed, round, 9)
             decision = trial.choose(learner, "a", round)
-            _learn_alone(trial, learner, decision, "a", round, rows)
+            _learn_checked(trial, learner, decision, "a", round, rows)
             decisions.append(decision)
         if 0 not in rows and decisions[0].slots.tolist() != decisions[1].slots.tolist():
             raise Failed(f"round {round}: what a key is shown depends on what others learned")
     if 0 in rows:
         return "a lane's rows are its own; some arrays all keys share, as their axis of 1 says"
     mine = alone.lanes.view(alone.lane("a"))
-    same_states(mine, among.lanes.view(among.lane("a")), "depends on other keys")
+    check_same_states(mine, among.lanes.view(among.lane("a")), "depends on other keys")
     return "a key among others decides and learns as alone"
 
 
-def _thrice(trial: Trial) -> dict[str, Any]:
-    given = trial.given(0).arguments
-    return {_many(name): np.array([array] * 3) for name, array in given.items()}
+def _repeat_impression(trial: Trial) -> dict[str, Any]:
+    arguments = trial.make_impression(0).arguments
+    return {_name_in_batch(name): np.array([array] * 3) for name, array in arguments.items()}
 
 
-def _many(name: str) -> str:
+def _name_in_batch(name: str) -> str:
     """Return the name in ``choose_many`` of an argument of ``choose``."""
     return "contexts" if name == "context" else name
 
 
-def _learn_alone(
+def _learn_checked(
     trial: Trial, learner: Learner, decision: Any, key: str, round: int, rows: list[int]
 ) -> None:
     """Learn a decision's reward; raise ``Failed`` if rows of another lane change."""
     lane = learner.lane(key)
     before = [array.copy() for _, array in leaves(learner.state)]
-    learner.learn(decision, trial.rewards(round, decision.slots))
-    for (name, now), was, each in zip(leaves(learner.state), before, rows, strict=True):
-        if not each:
+    learner.learn(decision, trial.compute_reward(round, decision.slots))
+    for (name, new_array), old_array, row_count in zip(leaves(learner.state), before, rows, strict=True):
+        if not row_count:
             continue
-        now = now.copy()
-        now[lane * each : (lane + 1) * each] = was[lane * each : (lane + 1) * each]
-        if now.tobytes() != was.tobytes():
+        new_array = new_array.copy()
+        new_array[lane * row_count : (lane + 1) * row_count] = old_array[
+            lane * row_count : (lane + 1) * row_count
+        ]
+        if new_array.tobytes() != old_array.tobytes():
             raise Failed(f"{name}: learning for one key changes the row of another")
 
 
 # Unlearning and snapshots ---------------------------------------------------------------------
 
 
-def takes_back(trial: Trial) -> str:
+def check_unlearning(trial: Trial) -> str:
     """Test that unlearning restores the state without the outcome."""
     if not trial.policy.correctable:
         raise LeftOut("it has no unlearn")
-    learner = trial.learner()
-    made = trial.play(learner, "a", range(trial.rounds))
-    wrong, right = trial.learner(), trial.learner()
-    rewards = [float(trial.rewards(round, d.slots)) for round, d in enumerate(made)]
-    for each in (wrong, right):
-        each.recall(made)
-    wrong.learn_many(made, [1 - reward for reward in rewards])
-    wrong.correct_many(made, [1 - reward for reward in rewards], rewards)
-    right.learn_many(made, rewards)
-    for (name, mine), (_, its) in zip(leaves(wrong.lanes.used()), leaves(right.lanes.used()), strict=True):
-        if not np.allclose(mine, its, equal_nan=True, **SAME):
+    learner = trial.make_learner()
+    decisions = trial.play(learner, "a", range(trial.rounds))
+    corrected, direct = trial.make_learner(), trial.make_learner()
+    rewards = [float(trial.compute_reward(round, d.slots)) for round, d in enumerate(decisions)]
+    for fresh_learner in (corrected, direct):
+        fresh_learner.observe_decisions(decisions)
+    corrected.learn_many(decisions, [1 - reward for reward in rewards])
+    corrected.correct_many(decisions, [1 - reward for reward in rewards], rewards)
+    direct.learn_many(decisions, rewards)
+    for (name, mine), (_, its) in zip(
+        leaves(corrected.lanes.view_all()), leaves(direct.lanes.view_all()), strict=True
+    ):
+        if not np.allclose(mine, its, equal_nan=True, **TOLERANCES):
             raise Failed(f"{name}: unlearn does not take out what learn has put in")
     return "unlearn takes out what learn has put in"
 
 
-def goes_on_from_a_snapshot(trial: Trial) -> str:
+def check_snapshot(trial: Trial) -> str:
     """Test that a loaded learner continues exactly as the saved one."""
-    learner = trial.learner()
+    learner = trial.make_learner()
     trial.play(learner, "a", range(trial.rounds))
     trial.play(learner, "b", range(5))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "learner.tacit"
         learner.save(path)
         loaded = Learner.load(path)
-    same_states(learner.lanes.used(), loaded.lanes.used(), "is not what was saved")
+    check_same_states(learner.lanes.view_all(), loaded.lanes.view_all(), "is not what was saved")
     following = range(trial.rounds, 2 * trial.rounds)
-    first, second = (trial.play(each, "a", following) for each in (learner, loaded))
+    first, second = (trial.play(player, "a", following) for player in (learner, loaded))
     if [d.shown for d in first] != [d.shown for d in second]:
         raise Failed("from the snapshot it decides otherwise than without a stop")
-    same_states(learner.lanes.used(), loaded.lanes.used(), "goes another way")
+    check_same_states(learner.lanes.view_all(), loaded.lanes.view_all(), "goes another way")
     return f"saved, loaded, {trial.rounds} rounds on: bit for bit as without a stop"

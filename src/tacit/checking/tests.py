@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from tacit.checking import kernels
-from tacit.checking.kernels import Failed, Finding, LeftOut, PolicyCheck, Trial, same_states
+from tacit.checking.kernels import Failed, Finding, LeftOut, PolicyCheck, Trial, check_same_states
 from tacit.core import checks
 from tacit.core import part as ranges
-from tacit.core.arrays import copied, leaves, rebuilt, trimmed
+from tacit.core.arrays import copy_state, leaves, rebuild_state, trim_state
 from tacit.core.dispatch import shown_in
 from tacit.core.parallel import progress
 from tacit.core.seeds import stream
@@ -34,7 +34,7 @@ from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 from tacit.policies.stationary.chance import UniformRandom
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
-from tacit.simulation.clicks_only import clicks_only
+from tacit.simulation.clicks_only import read_click_timing
 from tacit.simulation.runs import begin_run
 
 # ---- Simulation, replay and the decision service must reach exactly the state of a learner
@@ -47,10 +47,10 @@ MICROSECONDS = 1_000_000
 # Simulation -----------------------------------------------------------------------------------
 
 
-def simulates_as_it_learns(trial: Trial) -> str:
+def check_simulation(trial: Trial) -> str:
     """Test that a simulation and a learner with the same impressions and feedback reach the same state."""
     policy, seed, horizon = trial.policy, trial.seed, trial.rounds
-    environment = _environment(trial)
+    environment = _find_environment(trial)
     run = Run(policy, environment, horizon, seed, 0, np.array([horizon]))
     run.advance(horizon)
     users = run_stream(seed, 0, ENVIRONMENT_STREAM)
@@ -60,34 +60,36 @@ def simulates_as_it_learns(trial: Trial) -> str:
     names, params = learner.arms, environment.params
     for round in range(horizon):
         lane = type(environment).arrive(params, world, round, users)
-        seen = world.impression
-        given = dict(zip(("context", "relevance", "examination"), seen[1:], strict=True))
-        offer = [names[slot] for slot in seen.arms.tolist()] if names else None
-        features = {name: array.copy() for name, array in given.items() if _reads(policy, name)}
+        impression = world.impression
+        arrays = dict(zip(("context", "relevance", "examination"), impression[1:], strict=True))
+        offer = [names[slot] for slot in impression.arms.tolist()] if names else None
+        features = {name: array.copy() for name, array in arrays.items() if _reads_field(policy, name)}
         decision = learner.choose(str(lane), arms=offer, **features)
         feedback = np.zeros(policy.feedback_width)
-        shown = shown_in(policy.params, decision.slots)
-        environment.react(params, world, lane, shown, feedback)
+        shown_arms = shown_in(policy.params, decision.slots)
+        environment.react(params, world, lane, shown_arms, feedback)
         learner.learn(decision, feedback.tolist() if len(feedback) > 1 else float(feedback[0]))
     lanes = [int(key) for key in learner.keys]
-    each = zip(leaves(run.state), learner.lanes.rows, strict=True)
-    own = (_rows(array, lanes, count) if count else array for (_, array), count in each)
-    mine = rebuilt(run.state, own)
-    same_states(mine, learner.lanes.used(), "a simulation and a learner differ in it")
+    arrays_and_rows = zip(leaves(run.state), learner.lanes.rows, strict=True)
+    lane_arrays = (
+        _select_rows(array, lanes, count) if count else array for (_, array), count in arrays_and_rows
+    )
+    mine = rebuild_state(run.state, lane_arrays)
+    check_same_states(mine, learner.lanes.view_all(), "a simulation and a learner differ in it")
     return f"{horizon} rounds of {type(environment).__name__}: the learner's state, bit for bit"
 
 
-def _rows(array: Any, lanes: list[int], count: int) -> Any:
+def _select_rows(array: Any, lanes: list[int], count: int) -> Any:
     """Return the rows of some lanes, in their order."""
     return np.concatenate([array[lane * count : (lane + 1) * count] for lane in lanes])
 
 
-def _reads(policy: Policy, name: str) -> bool:
+def _reads_field(policy: Policy, name: str) -> bool:
     dims = (policy.context_dim, *policy.feature_dims)
     return dims[("context", "relevance", "examination").index(name)] > 0
 
 
-def _environment(trial: Trial) -> Environment:
+def _find_environment(trial: Trial) -> Environment:
     """Return an environment that fits the policy; raise ``LeftOut`` if there is none."""
     policy = trial.policy
     dims = {*policy.feature_dims, policy.context_dim} - {0} or {1}
@@ -96,31 +98,31 @@ def _environment(trial: Trial) -> Environment:
             continue
         for dim in dims:
             world = kind.example(trial.arms, dim)
-            if world is not None and _fits(trial, world):
+            if world is not None and _is_fitting(trial, world):
                 return world  # type: ignore[no-any-return]
     raise LeftOut("no environment gives what it reads")
 
 
-def _fits(trial: Trial, world: Environment) -> bool:
+def _is_fitting(trial: Trial, world: Environment) -> bool:
     policy = trial.policy
     features = policy.feature_dims in ((0, 0), world.feature_dims)
     wide = policy.action_width == world.action_width
     context = policy.context_dim in (0, world.context_dim)
-    return features and wide and context and trial.slotted == (world.feature_dims == (0, 0))
+    return features and wide and context and trial.has_fixed_arms == (world.feature_dims == (0, 0))
 
 
 # Clicks only ----------------------------------------------------------------------------------
 
 
-def learns_from_clicks_only(trial: Trial) -> str:
+def check_clicks_only(trial: Trial) -> str:
     """Test that rewards with delayed clicks only are nearly those with immediate feedback, in paired runs.
 
     If the share of rewards is at least 97 % in half of all possible runs, each run is below with a
     probability of at most ½, so the number of runs below has a binomial tail, which bounds the error.
     """
     policy, horizon = trial.policy, 10 * trial.rounds
-    environment, points = _environment(trial), np.array([horizon])
-    clicks = clicks_only("clicks only", CLICK_WINDOW, None, environment)
+    environment, points = _find_environment(trial), np.array([horizon])
+    clicks = read_click_timing("clicks only", CLICK_WINDOW, None, environment)
     shares = []
     for number in range(CLICK_RUNS):
         gains = []
@@ -135,14 +137,14 @@ def learns_from_clicks_only(trial: Trial) -> str:
     text = (
         f"{CLICK_RUNS} runs of {horizon} rounds, windows of {CLICK_WINDOW}: {middle:.3f} of what zeros earn"
     )
-    if _tail(worse) <= trial.error:
+    if _compute_binomial_tail(worse) <= trial.error:
         raise Failed(
             f"{text}; below {LEAST_SHARE} in {worse}: it takes late silence for a change, or what is open"
         )
     return text
 
 
-def _tail(count: int) -> float:
+def _compute_binomial_tail(count: int) -> float:
     """Return the probability of at least ``count`` heads among all runs with a fair coin."""
     return float(sum(comb(CLICK_RUNS, k) for k in range(count, CLICK_RUNS + 1)) / 2**CLICK_RUNS)
 
@@ -150,20 +152,20 @@ def _tail(count: int) -> float:
 # Replay ---------------------------------------------------------------------------------------
 
 
-def replays_as_it_learns(trial: Trial) -> str:
+def check_replay(trial: Trial) -> str:
     """Test that replay of a uniform log and a learner with its matching rows reach the same state."""
     import pyarrow as pa
 
-    from tacit.evaluate.windows import Pass, Replaying, WindowReader
+    from tacit.evaluate.windows import Pass, ReplayConfig, WindowReader
 
-    if not trial.tells_all:
+    if not trial.shows_fixed_arm:
         raise LeftOut("logs are replayed for policies that show one of their arms")
     policy, rows = trial.policy, 3 * trial.rounds
     names = [str(arm) for arm in Learner(policy).arms]
     logged = np.random.default_rng(trial.seed).integers(len(names), size=rows)
     keys = [f"key {row % 3}" for row in range(rows)]
-    rewards = [trial.rewards(row, logged[row : row + 1]) for row in range(rows)]
-    contexts = [trial.given(row).context.tolist() for row in range(rows)]
+    rewards = [trial.compute_reward(row, logged[row : row + 1]) for row in range(rows)]
+    contexts = [trial.make_impression(row).context.tolist() for row in range(rows)]
     columns = {
         "timestamp": ["2017-07-04T12:00:00Z"] * rows,
         "decision_id": [str(row) for row in range(rows)],
@@ -175,24 +177,24 @@ def replays_as_it_learns(trial: Trial) -> str:
         "reward": rewards,
     }
     log = pa.table(columns | ({"context": contexts} if policy.context_dim else {}))
-    replaying = Replaying(policy=policy, seed=trial.seed, window=rows)
+    replaying = ReplayConfig(policy=policy, seed=trial.seed, window=rows)
     source, played = WindowReader(replaying), Pass(replaying, 0)
     for window in source.read(log):
-        list(played.play(window, len(source.lanes)))
+        list(played.replay(window, len(source.lanes)))
     learner = Learner(policy, stream("replay", trial.seed, 0))
     for row, key in enumerate(keys):
         decision = learner.choose(key, contexts[row] or None)
         if decision.slot == logged[row]:
             learner.learn(decision, rewards[row])
-    mine = trimmed(played.state, policy.init(len(learner.keys)))
-    same_states(mine, learner.lanes.used(), "a replay and a learner differ in it")
-    return f"{rows} logged rows, {played.matched} matched: the learner's state, bit for bit"
+    mine = trim_state(played.state, policy.init(len(learner.keys)))
+    check_same_states(mine, learner.lanes.view_all(), "a replay and a learner differ in it")
+    return f"{rows} logged rows, {played.match_count} matched: the learner's state, bit for bit"
 
 
 # The service ----------------------------------------------------------------------------------
 
 
-def serves_as_it_learns(trial: Trial) -> str:
+def check_service(trial: Trial) -> str:
     """Test that the service's engine, a replay of its log, and a learner reach the same state."""
     if trial.policy.showing.compared:
         raise LeftOut("placements of duels interleave rankings; the engine is not asked")
@@ -215,8 +217,8 @@ def serves_as_it_learns(trial: Trial) -> str:
         raise LeftOut(f"no placement is for it: {why}") from None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "check.db"
-        served, learner = asyncio.run(_served(trial, config, SqliteStore(path)))
-        same_states(served, learner.lanes.used(), "the service and a learner differ in it")
+        served, learner = asyncio.run(_play_service(trial, config, SqliteStore(path)))
+        check_same_states(served, learner.lanes.view_all(), "the service and a learner differ in it")
         with closing(SqliteStore(path)) as store:
             wrong = verify(config, store)
     if wrong:
@@ -224,7 +226,7 @@ def serves_as_it_learns(trial: Trial) -> str:
     return f"{trial.rounds} decisions of an engine: the learner's state, and the fold of its log"
 
 
-async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
+async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
     """Play rounds in an engine and in a learner; return the engine's state, and the learner."""
     from tacit.service.engine.engine import Engine
     from tacit.service.log.ids import Draws
@@ -241,9 +243,11 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
         for round in range(trial.rounds + 1):
             # After an hour the window of the last list is closed, and its feedback is learned.
             now[0] += 3600 * MICROSECONDS
-            given = {name: array.tolist() for name, array in trial.given(round).arguments.items()}
-            request = DecisionRequest(f"key {round % 3}", id=str(round), **given)
-            (row,) = await engine.decide_many("check", [placement.checked(request)])
+            arguments = {
+                name: array.tolist() for name, array in trial.make_impression(round).arguments.items()
+            }
+            request = DecisionRequest(f"key {round % 3}", id=str(round), **arguments)
+            (row,) = await engine.decide_many("check", [placement.check_request(request)])
             if waiting is not None:
                 learner.learn(*waiting)
             draws.begin(learner.rng, str(round))
@@ -252,7 +256,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
                 raise Failed(f"round {round}: the service shows {row.arm}, a learner {decision.arm}")
             if round == trial.rounds:
                 break
-            reward = trial.rewards(round, decision.slots)
+            reward = trial.compute_reward(round, decision.slots)
             if lists:
                 waiting = decision, reward
                 clicks = Clicked([place for place, hit in enumerate(reward) if hit])
@@ -260,7 +264,7 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
             else:
                 await engine.feedback("check", str(round), reward)
                 learner.learn(decision, reward)
-        return copied(placement.learner.lanes.used()), learner
+        return copy_state(placement.learner.lanes.view_all()), learner
     finally:
         await engine.stop()
 
@@ -268,58 +272,58 @@ async def _served(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
 # Speed ----------------------------------------------------------------------------------------
 
 
-def how_fast(trial: Trial) -> str:
+def measure_speed(trial: Trial) -> str:
     """Measure the time of a simulated round, also with uniform choice, and of single calls."""
-    learner, rounds = trial.learner(), 200
+    learner, rounds = trial.make_learner(), 200
     trial.play(learner, "a", range(10))
-    given = [trial.given(round) for round in range(rounds)]
-    rewards = [trial.rewards(0, decision.slots) for decision in trial.play(learner, "a", range(1))]
-    begun = time.perf_counter()
-    for each in given:
-        learner.learn(learner.choose("a", **each.arguments), rewards[0])
-    called = (time.perf_counter() - begun) / rounds
-    text = f"{1e6 * called:.1f} µs to choose and learn from Python"
+    impressions = [trial.make_impression(round) for round in range(rounds)]
+    rewards = [trial.compute_reward(0, decision.slots) for decision in trial.play(learner, "a", range(1))]
+    start = time.perf_counter()
+    for impression in impressions:
+        learner.learn(learner.choose("a", **impression.arguments), rewards[0])
+    call_seconds = (time.perf_counter() - start) / rounds
+    text = f"{1e6 * call_seconds:.1f} µs to choose and learn from Python"
     try:
-        environment = _environment(trial)
+        environment = _find_environment(trial)
     except LeftOut:
         return text
-    seconds = _seconds(trial.policy, environment)
-    if trial.tells_all:
-        beside = _seconds(UniformRandom(trial.arms), environment)
-        return f"{1e6 * seconds:.3f} µs a simulated round (uniform: {1e6 * beside:.3f}); {text}"
+    seconds = _measure_round(trial.policy, environment)
+    if trial.shows_fixed_arm:
+        uniform_seconds = _measure_round(UniformRandom(trial.arms), environment)
+        return f"{1e6 * seconds:.3f} µs a simulated round (uniform: {1e6 * uniform_seconds:.3f}); {text}"
     return f"{1e6 * seconds:.3f} µs a simulated round; {text}"
 
 
-def _seconds(policy: Policy, environment: Environment) -> float:
+def _measure_round(policy: Policy, environment: Environment) -> float:
     """Return the seconds per simulated round, measured for about a fifth of a second."""
     run = Run(policy, environment, SPEED_ROUNDS, 1, 0, np.array([SPEED_ROUNDS]))
     run.advance(10)
-    begun, played = time.perf_counter(), 0
-    while played < SPEED_ROUNDS - 10 and time.perf_counter() - begun < 0.2:
+    start, played = time.perf_counter(), 0
+    while played < SPEED_ROUNDS - 10 and time.perf_counter() - start < 0.2:
         played += run.advance(max(10, played))
-    return (time.perf_counter() - begun) / played
+    return (time.perf_counter() - start) / played
 
 
 Test = Callable[[Trial], str]
 
-FIRST: dict[str, Test] = {"in Python": kernels.runs_in_python, "compiles": kernels.compiles}
+REQUIRED_TESTS: dict[str, Test] = {"in Python": kernels.check_python, "compiles": kernels.check_compilation}
 """Tests that must pass before compiled code may run, as it does not check bounds."""
 
 TESTS: dict[str, Test] = {
-    "compiled": kernels.compiled_as_in_python,
-    "offers": kernels.takes_subsets,
-    "new arms": kernels.arms_may_come,
-    "seed": kernels.draws_from_its_generator,
-    "propensity": kernels.propensities_are_frequencies,
-    "ties": kernels.ties_are_broken_at_random,
-    "lanes": kernels.lanes_learn_apart,
-    "unlearn": kernels.takes_back,
-    "snapshot": kernels.goes_on_from_a_snapshot,
-    "simulation": simulates_as_it_learns,
-    "clicks only": learns_from_clicks_only,
-    "replay": replays_as_it_learns,
-    "service": serves_as_it_learns,
-    "speed": how_fast,
+    "compiled": kernels.check_compiled,
+    "offers": kernels.check_subsets,
+    "new arms": kernels.check_new_arms,
+    "seed": kernels.check_seed,
+    "propensity": kernels.check_propensities,
+    "ties": kernels.check_ties,
+    "lanes": kernels.check_lanes,
+    "unlearn": kernels.check_unlearning,
+    "snapshot": kernels.check_snapshot,
+    "simulation": check_simulation,
+    "clicks only": check_clicks_only,
+    "replay": check_replay,
+    "service": check_service,
+    "speed": measure_speed,
 }
 
 
@@ -383,19 +387,19 @@ def check(
         checks.number("error", error, 0.0, 1.0, open_low=True),
     )
     for name in checks.names("only", () if only is None else only):
-        ranges.one_of(*FIRST, *TESTS)("only", name)
+        ranges.one_word(*REQUIRED_TESTS, *TESTS)("only", name)
     tests = {name: test for name, test in TESTS.items() if only is None or name in only}
     verdicts: list[Finding] = []
-    with progress(len(FIRST) + len(tests), f"checking {policy.label}") as advance:
-        for name, test in (FIRST | tests).items():
-            sound = all(v.passed is not False for v in verdicts if v.name in FIRST)
+    with progress(len(REQUIRED_TESTS) + len(tests), f"checking {policy.label}") as advance:
+        for name, test in (REQUIRED_TESTS | tests).items():
+            sound = all(v.passed is not False for v in verdicts if v.name in REQUIRED_TESTS)
             left_out = Finding(name, None, "not tried, as it failed before")
-            verdicts.append(_verdict(name, test, trial) if sound else left_out)
+            verdicts.append(_run_test(name, test, trial) if sound else left_out)
             advance(1)
     return PolicyCheck(policy.label, tuple(verdicts))
 
 
-def _verdict(name: str, test: Test, trial: Trial) -> Finding:
+def _run_test(name: str, test: Test, trial: Trial) -> Finding:
     """Run a test and return its result; any exception counts as a failure of the policy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -406,10 +410,10 @@ def _verdict(name: str, test: Test, trial: Trial) -> Finding:
         except (Failed, TacitError) as why:
             return Finding(name, False, str(why))
         except Exception as why:
-            return Finding(name, False, f"{_place(why)}{type(why).__name__}: {why}")
+            return Finding(name, False, f"{_find_user_line(why)}{type(why).__name__}: {why}")
 
 
-def _place(error: Exception) -> str:
+def _find_user_line(error: Exception) -> str:
     """Return the last line outside of this package in an error's traceback, or ""."""
     ours = str(Path(__file__).parents[1])
     frames: list[Any] = traceback.extract_tb(error.__traceback__)

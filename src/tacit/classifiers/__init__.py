@@ -7,7 +7,7 @@ from tacit.classifiers.base import classifier_to_spec as classifier_to_spec
 from tacit.classifiers.concepts import FiniteConcepts as FiniteConcepts
 from tacit.classifiers.concepts import Rectangle as Rectangle
 from tacit.classifiers.hyperplane import Hyperplane as Hyperplane
-from tacit.core.dispatch import public as _public
+from tacit.core.dispatch import public_names as _public
 
 # Set where no tool reads it: type checkers and the reference go by the imports above.
 globals()["__all__"] = _public(globals())

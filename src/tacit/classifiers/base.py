@@ -11,14 +11,14 @@ import numpy.typing as npt
 from tacit.core import dispatch
 from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import learn_false, predict
-from tacit.core.part import Part, matched, named_class, read_call, whole
-from tacit.core.run_mode import compiled
+from tacit.core.part import Part, find_class, int_range, match_arguments, read_call
+from tacit.core.run_mode import compile_loop
 from tacit.errors import InvalidValue
 
 # ---- Many contexts at once: the compiled loops behind :class:`~tacit.classifiers.SafeClassifier`
 
 
-def checked_classifier(field: str, value: Any) -> Classifier:
+def check_classifier(field: str, value: Any) -> Classifier:
     """Return a value that is a classifier; raise for any other value."""
     if not isinstance(value, Classifier):
         raise InvalidValue(field, value, "give a safe classifier, such as Rectangle(dim=2, margin=0.1)")
@@ -82,7 +82,7 @@ class Classifier(Part, abstract=True):
     universe: ClassVar[str] = "numbers in [0, 1]; rescale your signals if they go beyond"
     """Description of valid contexts, for error messages."""
 
-    dim: Annotated[int, whole(1, 2**16)]
+    dim: Annotated[int, int_range(1, 2**16)]
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
@@ -94,7 +94,7 @@ class Classifier(Part, abstract=True):
         """Largest number of false positives, if each is learned before the next."""
         raise NotImplementedError
 
-    def checked(self, contexts: Any) -> Floats:
+    def check_contexts(self, contexts: Any) -> Floats:
         """Return validated contexts as an array of shape (contexts, dim).
 
         Parameters
@@ -124,7 +124,7 @@ class Classifier(Part, abstract=True):
         """Return the initial state of ``rows`` rows."""
         raise NotImplementedError
 
-    def merged(self, first: Any, second: Any) -> Any:
+    def merge_states(self, first: Any, second: Any) -> Any:
         """Return the join of two states, row by row: the state after the labels of both.
 
         Joins are associative, commutative and idempotent, so states may be merged in any order
@@ -173,9 +173,9 @@ def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
         return spec
     remedy = 'give one such as "rectangle(dim=2, margin=0.1)", or a table'
     name, positional, named = read_call("classifier", spec, remedy, imports=imports)
-    made = named_class(name, registry, Classifier)
-    order = [field.name for field in fields(made) if field.init]
-    return made(**matched(made, order, positional, named))
+    classifier_class = find_class(name, registry, Classifier)
+    order = [field.name for field in fields(classifier_class) if field.init]
+    return classifier_class(**match_arguments(classifier_class, order, positional, named))
 
 
 def classifier_to_spec(classifier: Classifier) -> dict[str, Any]:
@@ -187,8 +187,10 @@ def classifier_to_spec(classifier: Classifier) -> dict[str, Any]:
     >>> classifier_to_spec(Hyperplane(dim=2, margin=0.1))
     {'name': 'Hyperplane', 'dim': 2, 'margin': 0.1, 'capacity': 1024}
     """
-    made = {field.name: getattr(classifier, field.name) for field in fields(classifier) if field.init}
-    return {"name": type(classifier).__name__, **made}
+    hyperparameters = {
+        field.name: getattr(classifier, field.name) for field in fields(classifier) if field.init
+    }
+    return {"name": type(classifier).__name__, **hyperparameters}
 
 
 # ---- A classifier and its state in one object
@@ -228,14 +230,14 @@ class SafeClassifier:
     """
 
     def __init__(self, classifier: Classifier) -> None:
-        self.classifier = checked_classifier("classifier", classifier)
+        self.classifier = check_classifier("classifier", classifier)
         self.state = classifier.init(1)
         self.positives = 0
         self.false_labels = 0
         self._params = params = classifier.params
         contexts, positive = np.empty((0, classifier.dim)), np.empty(0, np.bool_)
-        self._predict = compiled(predict_all, params).entry((params, self.state, 0, contexts, positive))
-        self._learn = compiled(learn_all_false, params).entry((params, self.state, 0, contexts))
+        self._predict = compile_loop(predict_all, params).entry((params, self.state, 0, contexts, positive))
+        self._learn = compile_loop(learn_all_false, params).entry((params, self.state, 0, contexts))
 
     def predict(self, context: npt.ArrayLike) -> bool:
         """Return whether a context may be an event.
@@ -272,7 +274,7 @@ class SafeClassifier:
         InvalidValue
             If a context does not fit the classifier; then nothing is counted.
         """
-        array = self.classifier.checked(contexts)
+        array = self.classifier.check_contexts(contexts)
         positive = np.empty(len(array), np.bool_)
         self._predict(self._params, self.state, 0, array, positive)
         self.positives += int(np.count_nonzero(positive))
@@ -290,7 +292,7 @@ class SafeClassifier:
         InvalidValue
             If the context does not fit the classifier; then nothing is learned.
         """
-        array = self.classifier.checked([context])
+        array = self.classifier.check_contexts([context])
         self._learn(self._params, self.state, 0, array)
         self.false_labels += 1
 
@@ -308,6 +310,6 @@ class SafeClassifier:
             If its class or hyperparameters differ.
         """
         if not isinstance(other, SafeClassifier) or other.classifier != self.classifier:
-            given = other.classifier if isinstance(other, SafeClassifier) else other
-            raise InvalidValue("other", given, f"merge only with one of {self.classifier}")
-        self.state = self.classifier.merged(self.state, other.state)
+            value = other.classifier if isinstance(other, SafeClassifier) else other
+            raise InvalidValue("other", value, f"merge only with one of {self.classifier}")
+        self.state = self.classifier.merge_states(self.state, other.state)

@@ -92,7 +92,7 @@ class Rectangle(Classifier):
         shape = (rows, self.dim)
         return self.State(np.full(shape, np.inf), np.full(shape, -np.inf))
 
-    def merged(self, first: State, second: State) -> State:
+    def merge_states(self, first: State, second: State) -> State:
         return self.State(np.minimum(first.low, second.low), np.maximum(first.high, second.high))
 
     @staticmethod
@@ -118,7 +118,7 @@ BLOCK, BLOCKS = 231, 15
 LEAST = 20
 
 
-class Usual(NamedTuple):
+class UsualRange(NamedTuple):
     """The usual range of contexts, a rectangle; every array has a leading axis of 1.
 
     A side of the rectangle is the median of the extremes of the latest 15 blocks of 231 contexts: about
@@ -141,7 +141,7 @@ class Usual(NamedTuple):
     peaks: Floats
 
     @classmethod
-    def nothing(cls, dim: int) -> Usual:
+    def empty(cls, dim: int) -> UsualRange:
         """Return the state before the first context, for contexts of length ``dim``."""
         return cls(
             seen=np.zeros(1, np.int64),
@@ -152,20 +152,20 @@ class Usual(NamedTuple):
 
 
 @kernel
-def middle_peak(usual: Usual, blocks: int, i: int, side: int) -> float:
+def median_peak(usual: UsualRange, blocks: int, i: int, side: int) -> float:
     """Return the median of the extremes of blocks; the lower one if their number is even."""
     for k in range(blocks):
-        value, lower, alike = usual.peaks[0, k, i, side], 0, 0
-        for other in range(blocks):
-            lower += usual.peaks[0, other, i, side] < value
-            alike += usual.peaks[0, other, i, side] == value
-        if lower <= (blocks - 1) // 2 < lower + alike:
+        value, lower, tied = usual.peaks[0, k, i, side], 0, 0
+        for j in range(blocks):
+            lower += usual.peaks[0, j, i, side] < value
+            tied += usual.peaks[0, j, i, side] == value
+        if lower <= (blocks - 1) // 2 < lower + tied:
             return float(value)
     return np.nan
 
 
 @kernel
-def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
+def is_unusual(usual: UsualRange, margin: float, context: Floats) -> bool:
     """Return whether a context is outside the usual range, and update the range with it.
 
     It must be outside by more than ``margin`` times the width of the range.
@@ -183,7 +183,7 @@ def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
                 usual.present[0, i, side] = value
             if ends:
                 usual.peaks[0, (blocks - 1) % BLOCKS, i, side] = usual.present[0, i, side]
-                usual.sides[0, i, side] = middle_peak(usual, min(blocks, BLOCKS), i, side)
+                usual.sides[0, i, side] = median_peak(usual, min(blocks, BLOCKS), i, side)
             elif blocks == 0:
                 usual.sides[0, i, side] = usual.present[0, i, side]
     return enough and unusual
@@ -194,12 +194,12 @@ def is_unusual(usual: Usual, margin: float, context: Floats) -> bool:
 
 Table = npt.NDArray[np.int8]
 
-SEARCHED = 2**20
+LARGEST_SEARCH = 2**20
 """The largest search, in steps, for the exact diameter: about a second."""
 
 
 @kernel
-def column(table: Table, context: Floats) -> int:
+def find_column(table: Table, context: Floats) -> int:
     """Return the table column of a context, which is its number ``context[0]``; −1 if there is none."""
     return int(context[0]) if 0.0 <= context[0] < table.shape[1] else -1
 
@@ -275,7 +275,9 @@ class FiniteConcepts(Classifier):
         return cls(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1)))
 
     @classmethod
-    def of(cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]) -> Self:
+    def from_predicates(
+        cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]
+    ) -> Self:
         """Return the classifier for concepts that are functions of contexts.
 
         Parameters
@@ -298,17 +300,17 @@ class FiniteConcepts(Classifier):
         ((-1, 1, 1), (-1, -1, 1), (-1, -1, -1))
         """
 
-        def said(verdict: Any) -> int:
+        def encode_verdict(verdict: Any) -> int:
             if verdict is None:
                 return 0
             if isinstance(verdict, bool | np.bool_):
                 return 1 if verdict else -1
             raise InvalidValue("predicate", verdict, "return True, False or None")
 
-        return cls(tuple(tuple(said(says(x)) for x in contexts) for says in predicates))
+        return cls(tuple(tuple(encode_verdict(says(x)) for x in contexts) for says in predicates))
 
     @param
-    def says(self) -> Table:
+    def verdicts(self) -> Table:
         """The table as an array."""
         return np.array(self.table, np.int8)
 
@@ -323,14 +325,14 @@ class FiniteConcepts(Classifier):
         bits = [1 << i for i in range(len(self.table))]
         columns = {
             (
-                sum(b for b, said in zip(bits, saying, strict=True) if said == 1),
-                sum(b for b, said in zip(bits, saying, strict=True) if said == -1),
+                sum(b for b, verdict in zip(bits, saying, strict=True) if verdict == 1),
+                sum(b for b, verdict in zip(bits, saying, strict=True) if verdict == -1),
             )
             for saying in set(zip(*self.table, strict=True))
             if 1 in saying
         }
         bound = min(len(columns), sum(1 in concept for concept in set(self.table)))
-        small = len(columns) << bound <= SEARCHED
+        small = len(columns) << bound <= LARGEST_SEARCH
         return float(longest_sequence(columns, len(bits)) if small else bound)
 
     def feasible(self, contexts: Floats) -> Booleans:
@@ -341,23 +343,23 @@ class FiniteConcepts(Classifier):
     def init(self, rows: int) -> State:
         return self.State(np.ones((rows, len(self.table)), np.bool_))
 
-    def merged(self, first: State, second: State) -> State:
+    def merge_states(self, first: State, second: State) -> State:
         return self.State(first.consistent & second.consistent)
 
     @staticmethod
     def predict(params: FiniteConcepts, state: State, row: int, context: Floats) -> bool:
-        at = column(params.says, context)
+        at = find_column(params.verdicts, context)
         if at < 0:
             return True
-        for concept in range(len(params.says)):
-            if state.consistent[row, concept] and params.says[concept, at] == 1:
+        for concept in range(len(params.verdicts)):
+            if state.consistent[row, concept] and params.verdicts[concept, at] == 1:
                 return True
         return False
 
     @staticmethod
     def learn_false(params: FiniteConcepts, state: State, row: int, context: Floats) -> None:
-        at = column(params.says, context)
+        at = find_column(params.verdicts, context)
         if at < 0:
             return
-        for concept in range(len(params.says)):
-            state.consistent[row, concept] &= params.says[concept, at] == -1
+        for concept in range(len(params.verdicts)):
+            state.consistent[row, concept] &= params.verdicts[concept, at] == -1

@@ -17,8 +17,8 @@ import numpy as np
 from tacit.classifiers.base import TIE, Classifier, learn_all_false
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import PositiveFraction, whole
-from tacit.core.run_mode import compiled
+from tacit.core.part import PositiveFraction, int_range
+from tacit.core.run_mode import compile_loop
 from tacit.core.state_ranges import IntCount, ValueRange
 
 GAP = 1e-13
@@ -29,7 +29,7 @@ DEPENDENT = 1e-14
 """A vector counts as dependent on others if less than this share of its length is orthogonal to them."""
 
 
-class Scratch(NamedTuple):
+class Workspace(NamedTuple):
     """Work arrays of :func:`hull_distance`; their contents do not matter between calls.
 
     Attributes
@@ -53,7 +53,7 @@ class Scratch(NamedTuple):
     normal: Floats
 
     @classmethod
-    def zeros(cls, rows: int, dim: int) -> Scratch:
+    def zeros(cls, rows: int, dim: int) -> Workspace:
         """Return work arrays for ``rows`` rows."""
         return cls(
             np.zeros((rows, dim + 1), np.int64),
@@ -83,13 +83,13 @@ class HullPoints(NamedTuple):
     points: Floats
     held: Annotated[Ints, ValueRange(0, -1, "points", 1)]
     dropped: IntCount
-    scratch: Scratch
+    scratch: Workspace
 
 
 @kernel
-def row_of(scratch: Scratch, row: int) -> Scratch:
+def get_row(scratch: Workspace, row: int) -> Workspace:
     """Return one row of the work arrays."""
-    return Scratch(
+    return Workspace(
         scratch.corral[row],
         scratch.weights[row],
         scratch.target[row],
@@ -147,7 +147,7 @@ def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
 
 
 @kernel
-def set_offset(scratch: Scratch, points: Floats, context: Floats, size: int) -> None:
+def set_offset(scratch: Workspace, points: Floats, context: Floats, size: int) -> None:
     """Set offset and normal from the weights of the corral."""
     for j in range(len(context)):
         offset = 0.0
@@ -159,7 +159,7 @@ def set_offset(scratch: Scratch, points: Floats, context: Floats, size: int) -> 
 
 
 @kernel
-def factorise(scratch: Scratch, points: Floats, first: int, size: int) -> None:
+def factorise(scratch: Workspace, points: Floats, first: int, size: int) -> None:
     """Update the QR factors of a corral whose differences changed from ``first`` on.
 
     Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points
@@ -178,16 +178,16 @@ def factorise(scratch: Scratch, points: Floats, first: int, size: int) -> None:
         whole = norm(vector)
         remove_basis(basis, k, vector)
         remove_basis(basis, k, vector)
-        rest = norm(vector)
+        residual = norm(vector)
         # A basis vector of zero and a 1 in the triangle give a dependent point no weight.
-        independent = rest > DEPENDENT * whole
-        triangle[k, k] = rest if independent else 1.0
+        independent = residual > DEPENDENT * whole
+        triangle[k, k] = residual if independent else 1.0
         for j in range(len(vector)):
-            vector[j] = vector[j] / rest if independent else 0.0
+            vector[j] = vector[j] / residual if independent else 0.0
 
 
 @kernel
-def set_target(scratch: Scratch, points: Floats, context: Floats, size: int) -> None:
+def set_target(scratch: Workspace, points: Floats, context: Floats, size: int) -> None:
     """Set the target to the weights of the nearest point of the plane through the corral."""
     basis, triangle, target = scratch.basis, scratch.triangle, scratch.target
     start = scratch.corral[0]
@@ -215,10 +215,10 @@ def step_to_target(weights: Floats, target: Floats, size: int) -> int:
 
 
 @kernel
-def enter(scratch: Scratch, points: Floats, context: Floats, size: int, entering: int) -> int:
+def add_to_corral(scratch: Workspace, points: Floats, context: Floats, size: int, point: int) -> int:
     """Add a point to the corral, and remove points whose weight becomes 0; return the corral's size."""
     corral, weights = scratch.corral, scratch.weights
-    corral[size], weights[size] = entering, 0.0
+    corral[size], weights[size] = point, 0.0
     first, size = size - 1, size + 1
     while True:
         factorise(scratch, points, first, size)
@@ -234,7 +234,7 @@ def enter(scratch: Scratch, points: Floats, context: Floats, size: int, entering
 
 @kernel
 def hull_distance(
-    scratch: Scratch, points: Floats, context: Floats, near: float, far: float, skip: int
+    scratch: Workspace, points: Floats, context: Floats, near: float, far: float, skip: int
 ) -> float:
     """Return the distance of a context from the hull, exact to 1e-13; inf if it is empty.
 
@@ -282,14 +282,14 @@ def hull_distance(
             entered = entered or corral[i] == entering
         if entered or upper - lower <= GAP:
             return upper
-        size = enter(scratch, points, context, size, entering)
+        size = add_to_corral(scratch, points, context, size, entering)
 
 
 @kernel
-def distance_from(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
+def row_distance(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
     """Return the distance of a context from the hull in a row of the state; see :func:`hull_distance`."""
     points = state.points[row, : state.held[row]]
-    return hull_distance(row_of(state.scratch, row), points, context, near, far, skip)
+    return hull_distance(get_row(state.scratch, row), points, context, near, far, skip)
 
 
 @kernel
@@ -301,7 +301,7 @@ def trim(state: HullPoints, row: int) -> None:
     excess = state.held[row] == state.points.shape[1]
     dropped, loss = -1, math.inf
     for i in range(state.held[row] - 1, -1, -1):
-        distance = distance_from(state, row, state.points[row, i], GAP, loss, i)
+        distance = row_distance(state, row, state.points[row, i], GAP, loss, i)
         if distance < loss:
             dropped, loss = i, distance
         if loss <= GAP or not excess:
@@ -356,7 +356,7 @@ class Hyperplane(Classifier):
     State = HullPoints
 
     margin: PositiveFraction
-    capacity: Annotated[int, whole(1, 2**24)] = 1024
+    capacity: Annotated[int, int_range(1, 2**24)] = 1024
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
@@ -379,23 +379,23 @@ class Hyperplane(Classifier):
             np.zeros((rows, self.capacity + 1, self.dim)),
             np.zeros(rows, np.int64),
             np.zeros(rows, np.int64),
-            Scratch.zeros(rows, self.dim),
+            Workspace.zeros(rows, self.dim),
         )
 
-    def merged(self, first: HullPoints, second: HullPoints) -> HullPoints:
-        learn = compiled(learn_all_false, self.params)
+    def merge_states(self, first: HullPoints, second: HullPoints) -> HullPoints:
+        learn = compile_loop(learn_all_false, self.params)
         joined = self.init(len(first.held))
         for row in range(len(joined.held)):
-            kept = [state.points[row, : state.held[row]] for state in (first, second)]
+            point_sets = [state.points[row, : state.held[row]] for state in (first, second)]
             # Sorted, so that the result does not depend on the order of the states.
-            learn(self.params, joined, row, np.unique(np.concatenate(kept), axis=0))
+            learn(self.params, joined, row, np.unique(np.concatenate(point_sets), axis=0))
             joined.dropped[row] += max(first.dropped[row], second.dropped[row])
         return joined
 
     @staticmethod
     def predict(params: Hyperplane, state: HullPoints, row: int, context: Floats) -> bool:
         reach = 2.0 * params.margin + TIE
-        return distance_from(state, row, context, reach, reach, -1) > reach
+        return row_distance(state, row, context, reach, reach, -1) > reach
 
     @staticmethod
     def learn_false(params: Hyperplane, state: HullPoints, row: int, context: Floats) -> None:

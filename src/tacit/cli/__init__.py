@@ -71,7 +71,7 @@ for command in (
     cli.add_command(command)
 
 
-def say_warning(
+def print_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -91,7 +91,7 @@ def main(
     arguments: list[str] | None = None, command: click.Command = cli, name: str = "tacit", **settings: Any
 ) -> None:
     """Run a command, by default ``tacit`` itself, and exit with its code."""
-    warnings.showwarning = say_warning
+    warnings.showwarning = print_warning
     # Lets module:Class be imported from the current folder, after installed packages.
     sys.path.append(os.getcwd())
     try:

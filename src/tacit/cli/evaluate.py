@@ -17,12 +17,12 @@ from tacit.core import checks
 from tacit.core.parallel import progress
 from tacit.errors import TacitError, UnfitLog, UnknownName
 
-FILES = {".tacit": "learner", ".csv": "table", ".json": "table"}
+FILE_KINDS = {".tacit": "learner", ".csv": "table", ".json": "table"}
 """Kind of policy by suffix of a file, for hints in errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class EvaluateOptions:
     """Options of an evaluation, as typed.
 
     Parameters
@@ -67,7 +67,7 @@ class Question:
     threshold: float = 10.0
     slots: int | None = None
     propensities: str = "logged"
-    by: Annotated[str, options.Typed(metavar="COLUMN")] | None = None
+    by: Annotated[str, options.OptionFormat(metavar="COLUMN")] | None = None
     confidence: float = 0.95
     cluster: str | None = None
     weight_bound: float | None = None
@@ -96,38 +96,40 @@ class Question:
     @property
     def columns(self) -> list[str]:
         """Additional columns of the log that the evaluation reads."""
-        from tacit.evaluate.rows import further
+        from tacit.evaluate.rows import extra_columns
 
-        looking: Any = [getattr(given, "columns", frozenset()) for given in (self.target, self.known)]
-        return further(frozenset(filter(None, [self.cluster])).union(*looking))
+        column_sets: Any = [
+            getattr(source, "columns", frozenset()) for source in (self.target, self.propensity_source)
+        ]
+        return extra_columns(frozenset(filter(None, [self.cluster])).union(*column_sets))
 
     @cached_property
-    def lists(self) -> bool:
+    def shows_lists(self) -> bool:
         """True if the policy shows lists."""
-        from tacit.policies.spec import what_shows
+        from tacit.policies.spec import read_action_kind
 
         if self.target is not None:
             return self.policy.startswith("list:")
         try:
-            shows = what_shows(self.policy)
+            action_kind = read_action_kind(self.policy)
         except UnknownName as error:
-            kind = FILES.get(Path(self.policy).suffix, "always")
+            kind = FILE_KINDS.get(Path(self.policy).suffix, "always")
             hint = f"; {kind}:{self.policy} may be meant; there are"
             raise UnknownName(str(error).replace("; there are", hint)) from None
-        if shows.compared:
+        if action_kind.compared:
             raise click.UsageError(
-                f"--policy: {self.policy} shows a {shows.name}, but a click log holds arms and "
+                f"--policy: {self.policy} shows a {action_kind.name}, but a click log holds arms and "
                 "lists; try it with tacit simulate"
             )
-        return shows.listed
+        return action_kind.listed
 
     @property
-    def learns(self) -> str | None:
+    def learning_policy(self) -> str | None:
         """The policy's specification if it learns rewards of single arms, else None."""
-        return self.policy if self.target is None and not self.lists else None
+        return self.policy if self.target is None and not self.shows_lists else None
 
     @cached_property
-    def known(self) -> Any:
+    def propensity_source(self) -> Any:
         """Source of propensities: ``logged``, ``estimated``, or a table."""
         from tacit.evaluate import fixed_target
 
@@ -141,97 +143,99 @@ class Question:
         return table
 
     @cached_property
-    def wanted(self) -> list[str]:
+    def estimator_names(self) -> list[str]:
         """Names of the estimators."""
         if self.estimator is not None:
-            return options.names(self.estimator)
-        if self.lists:
+            return options.split_names(self.estimator)
+        if self.shows_lists:
             logged = self.propensities == "logged"
             return ["independent-ips", *(["cascade-ips", "slate-ips"] if logged else [])]
-        return ["replay"] if self.target is None and self.replayable else ["ips", "snips"]
+        return ["replay"] if self.target is None and self.can_replay else ["ips", "snips"]
 
     @property
-    def replayable(self) -> bool:
+    def can_replay(self) -> bool:
         """True if the log may be of uniform choices, which replay requires."""
         return self.propensities in ("logged", "uniform")
 
     @property
-    def weighted(self) -> list[str]:
+    def weighting_names(self) -> list[str]:
         """Names of the estimators that weight the log."""
-        return [name for name in self.wanted if name != "replay"]
+        return [name for name in self.estimator_names if name != "replay"]
 
     def check(self) -> None:
         """Raise an error for options that do not fit together, before the log is read."""
-        _ = self.known, self.lists
-        if not self.wanted:
+        _ = self.propensity_source, self.shows_lists
+        if not self.estimator_names:
             raise click.UsageError("--estimator: name one at least")
-        if not self.weighted and any((self.clip, self.cluster, self.weight_bound)):
+        if not self.weighting_names and any((self.clip, self.cluster, self.weight_bound)):
             unused = "--clip, --cluster, --weight-bound: not used, as a replay weighs nothing"
             click.echo(f"warning: {unused}; give --estimator ips,snips", err=True)
-        if "replay" in self.wanted:
-            if self.lists:
+        if "replay" in self.estimator_names:
+            if self.shows_lists:
                 raise click.UsageError(
                     "--estimator: replay counts rows that are the same, and hardly ever is a whole "
                     "list; give independent-ips, cascade-ips or slate-ips"
                 )
             if self.target is not None:
                 raise click.UsageError(f"--estimator: replay needs a policy that learns, not {self.policy!r}")
-            if not self.replayable:
+            if not self.can_replay:
                 raise click.UsageError(
                     f"--propensities: {self.propensities}: replay takes a log of uniform choices, and weighs "
                     "nothing; give uniform, or --estimator ips,snips"
                 )
-        self._estimators(self.slots or 3)
+        self._make_estimators(self.slots or 3)
 
-    def player(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:
+    def make_policy(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:
         """Return the fixed policy, or create the policy for the log's arms if it learns."""
         from tacit.policies import policy_from_spec
 
         if self.target is not None:
             return self.target
-        arms = arms_on_offer(reader, shards)
-        with options.usage():
-            setting: dict[str, Any] = {"positions": self.slots} if self.lists and self.slots else {}
+        arms = read_arms(reader, shards)
+        with options.usage_errors():
+            setting: dict[str, Any] = {"positions": self.slots} if self.shows_lists and self.slots else {}
             return policy_from_spec(self.policy, arms, setting=setting | contexts)
 
-    def replayed(self, reader: Any, shards: int | None, player: Any) -> Any:
+    def run_replay(self, reader: Any, shards: int | None, policy: Any) -> Any:
         """Replay the log; return the result."""
         from tacit.evaluate.options import ReplayOptions
 
-        given = self._given(ReplayOptions) | {
+        replay_options = self._select_options(ReplayOptions) | {
             "assume_uniform": self.assume_uniform or self.propensities == "uniform"
         }
-        return reads("replay", shards)(player, reader, **given)
+        return get_reading_function("replay", shards)(policy, reader, **replay_options)
 
-    def off_policy(self, reader: Any, shards: int | None, player: Any) -> Any:
+    def run_off_policy(self, reader: Any, shards: int | None, policy: Any) -> Any:
         """Estimate the policy's value from the weighted log; return the result."""
         from tacit.evaluate.options import OffPolicyOptions
 
         slots = 3
-        if self.lists:
+        if self.shows_lists:
             fixed = self.target is not None
-            slots = self.policy.count(",") + 1 if fixed else player.action_width
-        return reads("off_policy", shards)(
-            player,
+            slots = self.policy.count(",") + 1 if fixed else policy.action_width
+        return get_reading_function("off_policy", shards)(
+            policy,
             reader,
-            self._estimators(self.slots or slots),
-            **self._given(OffPolicyOptions) | {"propensities": self.known},
+            self._make_estimators(self.slots or slots),
+            **self._select_options(OffPolicyOptions) | {"propensities": self.propensity_source},
         )
 
-    def _given(self, options: Any) -> dict[str, Any]:
+    def _select_options(self, options: Any) -> dict[str, Any]:
         """Return the values of those options, by name, that the command line has."""
         return {name: getattr(self, name) for name in options.__annotations__ if hasattr(self, name)}
 
-    def _estimators(self, slots: int) -> Any:
-        from tacit.evaluate import named_estimators
+    def _make_estimators(self, slots: int) -> Any:
+        from tacit.evaluate import estimators_from_names
 
-        return named_estimators(self.weighted, clip=self.clip, threshold=self.threshold, slots=slots)
+        return estimators_from_names(
+            self.weighting_names, clip=self.clip, threshold=self.threshold, slots=slots
+        )
 
 
 @options.command(configured=True)
 def evaluate(
     logs: tuple[str, ...],
-    question: Question,
+    question_options: EvaluateOptions,
     reading: options.LogOptions,
     *,
     plot: Path | None = None,
@@ -255,40 +259,48 @@ def evaluate(
     shards
         With --ray: number of separate learners among which the keys of a policy that learns are divided.
     """
-    from tacit.plots import ready
+    from tacit.plots import check_plot
 
-    with options.usage():
-        question.check()
-        if plot and not question.weighted:
+    with options.usage_errors():
+        question_options.check()
+        if plot and not question_options.weighting_names:
             raise click.UsageError("--plot: shows estimators other than replay; name one")
         if shards > 1 and ray is None:
             raise click.UsageError("--shards: only with --ray")
-        reader, contexts = reading.contextual(reading.open(logs), question.learns)
-        reader = reader.with_columns(question.columns, question.cluster)
-        reader = reader if question.by is None else reader.by(question.by)
+        reader, contexts = reading.with_contexts(reading.open(logs), question_options.learning_policy)
+        reader = reader.with_columns(question_options.columns, question_options.cluster)
+        reader = reader if question_options.by is None else reader.with_segment(question_options.by)
         if plot:
-            ready(plot)
-    parts = None if ray is None else shards
-    with options.where(ray):
-        player = question.player(reader, parts, contexts)
+            check_plot(plot)
+    shard_count = None if ray is None else shards
+    with options.execution_context(ray):
+        player = question_options.make_policy(reader, shard_count, contexts)
         # The report covers contexts, too, which are built by the policy's schema.
         reader = reader.with_context(getattr(player, "schema", ()))
-        with options.concluding(reader):
-            replayed = question.replayed(reader, parts, player) if "replay" in question.wanted else None
-            weighted = question.off_policy(reader, parts, player) if question.weighted else None
+        with options.require_valid_rows(reader):
+            replayed = (
+                question_options.run_replay(reader, shard_count, player)
+                if "replay" in question_options.estimator_names
+                else None
+            )
+            weighted = (
+                question_options.run_off_policy(reader, shard_count, player)
+                if question_options.weighting_names
+                else None
+            )
     if plot and weighted is not None:
         weighted.plot(plot)
     results = [result for result in (replayed, weighted) if result is not None]
     text = "\n".join(result.summary() for result in results)
-    options.show(content_of(replayed, weighted), text, as_json, reader.report)
+    options.print_result(results_as_dict(replayed, weighted), text, as_json, reader.report)
 
 
-def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
+def results_as_dict(replay: Any, weighted: Any) -> dict[str, Any]:
     """Return the results of a replay and of weighting for JSON output."""
     content: dict[str, Any] = {}
-    if replayed is not None:
-        segments = {name: part._asdict() for name, part in replayed.segments.items()}
-        content = asdict(replayed) | {"segments": segments}
+    if replay is not None:
+        segments = {name: part._asdict() for name, part in replay.segments.items()}
+        content = asdict(replay) | {"segments": segments}
     if weighted is None:
         return content
     return ({"replay": content} if content else {}) | {
@@ -297,35 +309,35 @@ def content_of(replayed: Any, weighted: Any) -> dict[str, Any]:
         "rows": weighted.rows,
         "unanswered": weighted.unanswered,
         "never_shown": list(weighted.never_shown),
-        "warnings": [each for estimate in weighted.estimates for each in estimate.warnings],
+        "warnings": [warning for estimate in weighted.estimates for warning in estimate.warnings],
     }
 
 
-def reads(name: str, shards: int | None) -> Callable[..., Any]:
+def get_reading_function(name: str, shards: int | None) -> Callable[..., Any]:
     """Return an evaluation function by name: for one process, or for shards."""
     from tacit import cluster, evaluate
 
     return getattr(evaluate, name) if shards is None else partial(getattr(cluster, name), shards=shards)
 
 
-def arms_on_offer(log: Any, shards: int | None) -> tuple[str, ...]:
+def read_arms(log: Any, shards: int | None) -> tuple[str, ...]:
     """Read the arms on offer in a log."""
     from tacit import cluster
     from tacit.evaluate import arms_of
 
     reader = log.without_context()
-    with options.concluding(reader):
+    with options.require_valid_rows(reader):
         if shards is not None:
             return cluster.arms_of(reader)
         with progress(None, "reading the arms"):
-            found = arms_of(reader)
+            arms = arms_of(reader)
     log.report = reader.report
-    return found
+    return arms
 
 
 @options.command(configured=True)
 def examine(
-    log: options.Existing,
+    log: options.ExistingPath,
     reading: options.LogOptions,
     *,
     method: str | None = None,
@@ -345,16 +357,16 @@ def examine(
         Draw the effects into this file.
     """
     from tacit.evaluate import examination
-    from tacit.plots import ready
+    from tacit.plots import check_plot
 
-    methods = list(examination.METHODS) if method is None else options.names(method)
-    with options.usage():
+    methods = list(examination.METHODS) if method is None else options.split_names(method)
+    with options.usage_errors():
         reader = reading.open(log)
         if plot:
-            ready(plot)
+            check_plot(plot)
     if not methods or not set(methods) <= set(examination.METHODS):
         raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
-    with options.concluding(reader):
+    with options.require_valid_rows(reader):
         results = []
         for name in methods:
             try:
@@ -367,11 +379,11 @@ def examine(
         examination.plot(results, plot)
     text = "\n\n".join(result.summary() for result in results)
     table = [row for result in results for row in result.table()]
-    options.show({"effects": table}, text, as_json, reader.report)
+    options.print_result({"effects": table}, text, as_json, reader.report)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crediting:
+class CreditOptions:
     """Options of how searches give credit to rankers.
 
     Parameters
@@ -399,8 +411,8 @@ class Crediting:
     """
 
     unit: str | None = None
-    by: Annotated[tuple[str, ...], options.Typed(metavar="NAME")] = ()
-    worth: Annotated[tuple[str, ...], options.Typed(metavar="ACTION=WORTH")] = ()
+    by: Annotated[tuple[str, ...], options.OptionFormat(metavar="NAME")] = ()
+    worth: Annotated[tuple[str, ...], options.OptionFormat(metavar="ACTION=WORTH")] = ()
     position: str | None = None
     most: float | None = None
     distinct: bool = False
@@ -409,40 +421,42 @@ class Crediting:
     depth: options.Count | None = None
 
     @property
-    def plain(self) -> bool:
+    def is_default(self) -> bool:
         """True if no option is set."""
         return not any(vars(self).values())
 
-    def given(self) -> dict[str, Any]:
+    def as_options(self) -> dict[str, Any]:
         """Return the options of :func:`~tacit.evaluate.interleaved.read_interleaved`."""
-        named = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth")}
-        return {"rule": self.rule(), **named}
+        named_options = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth")}
+        return {"rule": self.make_rule(), **named_options}
 
-    def rule(self) -> Any:
+    def make_rule(self) -> Any:
         """Return the credit rule."""
         from tacit.interleaving import CreditRule
 
-        given: dict[str, Any] = {"distinct": self.distinct}
+        arguments: dict[str, Any] = {"distinct": self.distinct}
         try:
             if self.worth:
-                worth = options.pairs("worth", self.worth)
-                given["worth"] = {kind: checks.amount(f"worth.{kind}", each) for kind, each in worth.items()}
+                worth = options.split_pairs("worth", self.worth)
+                arguments["worth"] = {
+                    kind: checks.amount(f"worth.{kind}", amount) for kind, amount in worth.items()
+                }
             if self.position:
-                given["position"] = self.position
+                arguments["position"] = self.position
             if self.position and any(sign in self.position for sign in "0123456789"):
-                places = options.names(self.position)
-                given["position"] = [checks.amount("position", each) for each in places]
+                weights = options.split_names(self.position)
+                arguments["position"] = [checks.amount("position", amount) for amount in weights]
             if self.most is not None:
-                given["most"] = self.most
-            return CreditRule(**given)
+                arguments["most"] = self.most
+            return CreditRule(**arguments)
         except TacitError as error:
             raise click.UsageError(f"--worth, --position, --most: {error}") from error
 
 
 @options.command(configured=True)
 def duel(
-    logs: Annotated[tuple[str, ...], options.Typed(metavar="LOG...")],
-    crediting: Crediting,
+    logs: Annotated[tuple[str, ...], options.OptionFormat(metavar="LOG...")],
+    crediting: CreditOptions,
     *,
     format: str | None = None,
     column: options.Columns = (),
@@ -472,28 +486,28 @@ def duel(
     """
     from tacit.evaluate.duels import read_duels
     from tacit.evaluate.interleaved import read_interleaved
-    from tacit.evaluate.interleaved.comparison import searched, tells_pairs
-    from tacit.logs.formats import files_at, suffixes_of
-    from tacit.plots import ready
+    from tacit.evaluate.interleaved.comparison import check_search_columns, is_duel_log
+    from tacit.logs.formats import find_files, list_suffixes
+    from tacit.plots import check_plot
 
     if crediting.credits and crediting.wins:
         raise click.UsageError("--credits, --wins: give one of them")
     if plot:
-        with options.usage():
-            ready(plot)
-    with options.usage():
-        columns = searched(options.pairs("column", column))
-        files = [file for log in logs for file in files_at(log, suffixes_of(format))]
+        with options.usage_errors():
+            check_plot(plot)
+    with options.usage_errors():
+        columns = check_search_columns(options.split_pairs("column", column))
+        files = [file for log in logs for file in find_files(log, list_suffixes(format))]
     reading: Any = {"format": format, "strict": strict, "confidence": confidence}
     report: Any
-    plain = len(files) == 1 and crediting.plain
+    is_single_default = len(files) == 1 and crediting.is_default
     with progress(None, "reading duels"):
-        if plain and tells_pairs(files[0], format, columns):
+        if is_single_default and is_duel_log(files[0], format, columns):
             report, rows = read_duels(files[0], columns=columns, **reading)
         else:
             report, rows = read_interleaved(
-                logs, columns=columns, false_share=false_share, **crediting.given(), **reading
+                logs, columns=columns, false_share=false_share, **crediting.as_options(), **reading
             )
     if plot:
         report.plot(plot)
-    options.show(report.as_dict(), report.summary(), as_json, rows)
+    options.print_result(report.as_dict(), report.summary(), as_json, rows)

@@ -16,18 +16,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
-from tacit.cli.options import File, Json, Map, NewFile, NewFolder, Typed, command, interruptible, show, usage
-from tacit.cli.placement import connected
+from tacit.cli.options import (
+    File,
+    Json,
+    Map,
+    NewFile,
+    NewFolder,
+    OptionFormat,
+    command,
+    interruptible,
+    print_result,
+    usage_errors,
+)
+from tacit.cli.placement import open_client
 from tacit.core.text import escape_controls
-from tacit.errors import needing
+from tacit.errors import require_extra
 
 if TYPE_CHECKING:
     from tacit.feed.feeder import Limits
     from tacit.feed.mapping import Mapper
-    from tacit.feed.sources import EventSource, Kept
+    from tacit.feed.sources import EventSource, OffsetReader
     from tacit.feed.tally import FeedTally
 
-CHECKED = 1000
+CHECKED_EVENTS = 1000
 """Number of events that ``--check`` reads."""
 REJECTED, INTERRUPTED = 3, 130
 """Exit codes."""
@@ -67,47 +78,49 @@ class SourceOptions:
     once: bool = False
     properties: File | None = None
     rejected: NewFile | None = None
-    most_rejected: Annotated[str, Typed(metavar="SHARE")] = "5%"
+    most_rejected: Annotated[str, OptionFormat(metavar="SHARE")] = "5%"
     strict: bool = False
     wait: Annotated[float, click.FloatRange(0.0)] = 300.0
     name: str | None = None
 
     @contextmanager
-    def open(self, place: str, *, once: bool, kept: "Kept" = lambda name: {}) -> "Iterator[EventSource]":
+    def open(
+        self, url: str, *, once: bool, read_offsets: "OffsetReader" = lambda name: {}
+    ) -> "Iterator[EventSource]":
         """Open the source at a path or URL; with ``once``, a topic is read to its current end.
 
         For a topic, ``read_offsets`` returns the saved offsets of a feed, by its name.
         """
-        from tacit.feed.sources import EventSource, events_at
+        from tacit.feed.sources import EventSource, read_events
 
-        if place.startswith("kafka://"):
-            source = self._topic(place, once, kept)
+        if url.startswith("kafka://"):
+            source = self._open_topic(url, once, read_offsets)
         elif self.properties is not None:
             raise click.UsageError("--properties: they are for kafka://HOST:PORT/TOPIC; leave them out")
         else:
-            source = EventSource(events_at(place, self.format, follow=self.follow))
+            source = EventSource(read_events(url, self.format, follow=self.follow))
         with closing(source):
             yield source
 
-    def _topic(self, place: str, once: bool, kept: "Kept") -> "EventSource":
+    def _open_topic(self, url: str, once: bool, read_offsets: "OffsetReader") -> "EventSource":
         from tacit.feed.kafka import Topic
-        from tacit.feed.kafka_topics import address_of, properties_of
+        from tacit.feed.kafka_topics import parse_address, read_properties
 
         if self.format not in (None, "json"):
             raise click.UsageError("--format: a topic has JSON in its messages; leave it out")
-        with usage():
-            address, properties = address_of(place), properties_of(self.properties, os.environ)
-        return Topic(address, properties, once=once, kept=kept)
+        with usage_errors():
+            address, properties = parse_address(url), read_properties(self.properties, os.environ)
+        return Topic(address, properties, until_end=once, read_offsets=read_offsets)
 
-    def limits(self) -> "Limits":
+    def make_limits(self) -> "Limits":
         """Return the limits of rejected events."""
         from tacit.feed.feeder import Limits
 
-        return Limits(self.strict, share_of(self.most_rejected))
+        return Limits(self.strict, parse_share(self.most_rejected))
 
 
 @dataclass(frozen=True, kw_only=True)
-class PastOptions:
+class HistoryOptions:
     """Options of the bootstrap from past events.
 
     Parameters
@@ -123,7 +136,7 @@ class PastOptions:
 
     past: bool = False
     policy: str = "auto"
-    output: Annotated[NewFolder, Typed(("-o", "--output"))] = Path("past")
+    output: Annotated[NewFolder, OptionFormat(("-o", "--output"))] = Path("past")
 
 
 # ---- The command
@@ -137,7 +150,7 @@ def feed(
     url: str = "http://127.0.0.1:8787",
     key: str | None = None,
     reading: SourceOptions,
-    past: PastOptions,
+    past: HistoryOptions,
     check: bool = False,
     example: Literal["segment", "posthog", "posthog-webhook", "cloudevents", "ubi", "ga4"] | None = None,
     as_json: Json = False,
@@ -161,8 +174,8 @@ def feed(
     example
         Print an example map for events of this system, and exit.
     """
-    with needing("client"):
-        from tacit.feed.event_map import example_map, map_at
+    with require_extra("client"):
+        from tacit.feed.event_map import example_map, load_map
         from tacit.feed.mapping import Mapper
     if example is not None:
         click.echo(example_map(example), nl=False)
@@ -175,19 +188,19 @@ def feed(
         raise click.UsageError(
             "--check: it writes nothing and does not wait; leave out --follow and --rejected"
         )
-    if not past.past and past != PastOptions():
+    if not past.past and past != HistoryOptions():
         raise click.UsageError("--policy, --output: only with --past")
     if past.past and (check or reading.follow or reading.rejected):
         raise click.UsageError("--past: leave out --check, --follow and --rejected")
-    same_file(source, reading.rejected)
-    with usage():
-        event_map = map_at(map)
-    shown = event_map.shown
-    if shown is not None and shown.elsewhere and shown.propensity is None:
+    refuse_same_file(source, reading.rejected)
+    with usage_errors():
+        event_map = load_map(map)
+    shown_map = event_map.shown
+    if shown_map is not None and shown_map.elsewhere and shown_map.propensity is None:
         remedy = 'name the field that has it, or give "uniform" with the arms'
         click.echo(f"warning: shown.propensity: without it no lift will be known; {remedy}", err=True)
     if past.past:
-        click.get_current_context().exit(_start(event_map, source, reading, past, as_json))
+        click.get_current_context().exit(_bootstrap(event_map, source, reading, past, as_json))
     mapper = Mapper(event_map)
     if check:
         _check(mapper, source, reading, as_json)
@@ -195,33 +208,35 @@ def feed(
         click.get_current_context().exit(_feed(mapper, source, reading, (url, key), as_json))
 
 
-def share_of(text: str) -> float:
+def parse_share(text: str) -> float:
     """Parse a share, such as ``5%`` or ``0.05``.
 
     Examples
     --------
-    >>> share_of("5%"), share_of("0.05")
+    >>> parse_share("5%"), parse_share("0.05")
     (0.05, 0.05)
     """
-    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
-    share = float("nan") if found is None else float(found[1]) / (100.0 if found[2] else 1.0)
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
+    share = float("nan") if match is None else float(match[1]) / (100.0 if match[2] else 1.0)
     if not 0.0 <= share <= 1.0:
         raise click.UsageError(f"--most-rejected: {text!r} is no share; give one such as 5% or 0.05")
     return share
 
 
-def name_of(source: str) -> str:
+def default_name(source: str) -> str:
     """Return the default name of a feed.
 
     Examples
     --------
-    >>> name_of("kafka://a:9092,b:9092/clicks?group=g"), name_of("/data/clicks.jsonl"), name_of("-")
-    ('clicks', 'clicks.jsonl', 'standard input')
+    >>> default_name("kafka://a:9092,b:9092/clicks?group=g")
+    'clicks'
+    >>> default_name("/data/clicks.jsonl"), default_name("-")
+    ('clicks.jsonl', 'standard input')
     """
     return "standard input" if source == "-" else Path(source.partition("?")[0]).name[-128:] or "events"
 
 
-def same_file(source: str, rejected: Path | None) -> None:
+def refuse_same_file(source: str, rejected: Path | None) -> None:
     """Raise an error if the file of rejected events is part of the source."""
     if rejected is None or "://" in source or source == "-":
         return
@@ -233,34 +248,43 @@ def same_file(source: str, rejected: Path | None) -> None:
 # ---- Actions: bootstrap, check, or feed
 
 
-def _start(event_map: Any, source: str, reading: SourceOptions, past: PastOptions, as_json: bool) -> int:
+def _bootstrap(
+    event_map: Any, source: str, reading: SourceOptions, past: HistoryOptions, as_json: bool
+) -> int:
     """Bootstrap from past events, print the result, and return the exit code."""
-    with needing("service"):
-        from tacit.feed.history_start import start
+    with require_extra("service"):
+        from tacit.feed.history_start import write_start
     if source == "-" or "://" in source:
         raise click.UsageError("--past: it reads events twice; give files or a folder")
-    limits = reading.limits()
-    most = 0.0 if limits.strict else limits.share
-    with usage():
-        made = start(event_map, source, reading.format, policy=past.policy, folder=past.output, most=most)
-    show(made.as_dict(), made.summary(), as_json)
-    return 0 if made.facts else REJECTED
+    limits = reading.make_limits()
+    max_rejected = 0.0 if limits.strict else limits.share
+    with usage_errors():
+        result = write_start(
+            event_map,
+            source,
+            reading.format,
+            policy=past.policy,
+            folder=past.output,
+            max_rejected_share=max_rejected,
+        )
+    print_result(result.as_dict(), result.summary(), as_json)
+    return 0 if result.facts else REJECTED
 
 
 def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
-    from tacit.feed.feeder import foreseen
+    from tacit.feed.feeder import preview_events
     from tacit.feed.tally import FeedTally
 
-    tally = FeedTally(mapper.doubts)
+    tally = FeedTally(mapper.warnings)
     lines = []
     with reading.open(source, once=True) as events:
-        for line in foreseen(mapper, events, tally, CHECKED):
+        for line in preview_events(mapper, events, tally, CHECKED_EVENTS):
             if as_json:
                 lines.append(line)
             else:
                 click.echo(escape_controls(line))
     text = "nothing was sent; whether the service knows these decisions is said when they are fed"
-    show(tally.as_dict() | {"events": lines}, f"{tally.summary()}\n{text}", as_json)
+    print_result(tally.as_dict() | {"events": lines}, f"{tally.summary()}\n{text}", as_json)
 
 
 def _feed(
@@ -270,18 +294,18 @@ def _feed(
     from tacit.feed.feeder import Feeder, Reporter, Sender, TooManyRejected
     from tacit.feed.tally import FeedTally, RejectedFile
 
-    tally, code, limits = FeedTally(mapper.doubts), 0, reading.limits()
+    tally, code, limits = FeedTally(mapper.warnings), 0, reading.make_limits()
     endless = reading.follow or (source.startswith("kafka://") and not reading.once)
     (url, key), line = service, ProgressLine(tally)
     with (
         RejectedFile(reading.rejected) as rejected,
-        connected(url, key, timeout=TIMEOUT) as client,
-        connected(url, key, timeout=REPORT_TIMEOUT, retries=0) as beside,
+        open_client(url, key, timeout=TIMEOUT) as client,
+        open_client(url, key, timeout=REPORT_TIMEOUT, retries=0) as report_client,
         interruptible() as stopping,
-        nullcontext(Sender(client, reading.wait, stopping, line.waiting)) as sender,
-        reading.open(source, once=reading.once, kept=sender.kept) as events,
+        nullcontext(Sender(client, reading.wait, stopping, line.show_waiting)) as sender,
+        reading.open(source, once=reading.once, read_offsets=sender.read_offsets) as events,
     ):
-        report = Reporter(beside, reading.name or name_of(source), tally)
+        report = Reporter(report_client, reading.name or default_name(source), tally)
 
         def progress() -> None:
             line()
@@ -305,7 +329,7 @@ def _feed(
         if stopping():
             click.echo("interrupted after a whole batch; feed it again to go on", err=True)
             code = code or (0 if endless else INTERRUPTED)
-    show(tally.as_dict(), tally.summary(), as_json)
+    print_result(tally.as_dict(), tally.summary(), as_json)
     return code
 
 
@@ -319,18 +343,18 @@ class ProgressLine:
         from tacit.core.parallel import is_watched
 
         self._tally = tally
-        self._watched = is_watched()
-        self._before = time.monotonic(), 0
+        self._is_terminal = is_watched()
+        self._last_shown = time.monotonic(), 0
         self._width = 0
 
     def __call__(self) -> None:
         """Show the progress if the last time is at least a second ago."""
-        since, read = self._before
+        last_time, last_read = self._last_shown
         now = time.monotonic()
-        if not self._watched or now - since < 1.0:
+        if not self._is_terminal or now - last_time < 1.0:
             return
-        tally, rate = self._tally, (self._tally.read - read) / (now - since)
-        self._before = now, tally.read
+        tally, rate = self._tally, (self._tally.read - last_read) / (now - last_time)
+        self._last_shown = now, tally.read
         sent = tally.sent
         parts = [f"{tally.read:,} events", f"{rate:,.0f}/s", f"{sent['learned'] + sent['pending']:,} learned"]
         parts += [f"{sent[name]:,} {name}" for name in ("late", "duplicate") if sent[name]]
@@ -338,13 +362,13 @@ class ProgressLine:
         parts += [] if tally.last is None else [f"lag {max(0.0, time.time() - tally.last):,.0f} s"]
         self._show(", ".join(parts))
 
-    def waiting(self, why: str) -> None:
+    def show_waiting(self, reason: str) -> None:
         """Show that the service does not answer; without a terminal, print a line for logs now and then."""
-        if self._watched:
-            self._show(f"waiting for the service: {why}")
-        elif time.monotonic() - self._before[0] > 10.0:
-            self._before = time.monotonic(), self._tally.read
-            click.echo(f"waiting for the service: {why}", err=True)
+        if self._is_terminal:
+            self._show(f"waiting for the service: {reason}")
+        elif time.monotonic() - self._last_shown[0] > 10.0:
+            self._last_shown = time.monotonic(), self._tally.read
+            click.echo(f"waiting for the service: {reason}", err=True)
 
     def clear(self) -> None:
         """Erase the line."""

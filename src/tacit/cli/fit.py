@@ -19,9 +19,9 @@ def fit(
     reading: options.LogOptions,
     *,
     policy: str = "auto",
-    output: Annotated[options.NewFile, options.Typed(("-o", "--output"))],
-    relevance: Annotated[str, options.Typed(metavar="COLUMN,…|table:FILE")] | None = None,
-    examination: Annotated[str, options.Typed(metavar="COLUMN,…|table:FILE")] | None = None,
+    output: Annotated[options.NewFile, options.OptionFormat(("-o", "--output"))],
+    relevance: Annotated[str, options.OptionFormat(metavar="COLUMN,…|table:FILE")] | None = None,
+    examination: Annotated[str, options.OptionFormat(metavar="COLUMN,…|table:FILE")] | None = None,
     placement: str | None = None,
     seed: options.Seed = 1,
     as_json: options.Json = False,
@@ -48,17 +48,17 @@ def fit(
     """
     from tacit.evaluate import arms_of
     from tacit.learning.learner import Learner
-    from tacit.learning.log_learning import features_given
+    from tacit.learning.log_learning import count_features
     from tacit.policies import policy_from_spec
     from tacit.policies.context import schema_text
     from tacit.policies.spec import reads_features
 
     if output.exists() and not is_zipfile(output):
         raise click.UsageError(f"--output: {output} is there, and is no learner; give another, or delete it")
-    with options.usage():
-        reader, contexts = reading.contextual(reading.open(logs), policy)
-        features = {"relevance": features_at(relevance), "examination": features_at(examination)}
-        dims = {f"{name}_dim": features_given(where) for name, where in features.items()}
+    with options.usage_errors():
+        reader, contexts = reading.with_contexts(reading.open(logs), policy)
+        features = {"relevance": read_features(relevance), "examination": read_features(examination)}
+        dims = {f"{name}_dim": count_features(where) for name, where in features.items()}
         dims["relevance_dim"] = dims["relevance_dim"] or (reader.items.dim if reader.items else 0)
         by_features = reads_features(policy)
         if by_features and not any(dims.values()):
@@ -67,20 +67,20 @@ def fit(
                 "price,age, columns of the log with those of the arm shown, --relevance "
                 "table:FILE, a row for each arm, or --items FILE, a vector for each id"
             )
-    offering = reader.without_context()
-    with options.concluding(offering), progress(None, "reading the arms"):
-        arms = arms_of(offering)
-    reader.report = offering.report
-    with options.usage():
+    plain_reader = reader.without_context()
+    with options.require_valid_rows(plain_reader), progress(None, "reading the arms"):
+        arms = arms_of(plain_reader)
+    reader.report = plain_reader.report
+    with options.usage_errors():
         learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
         reader = reader.with_context(learner.policy.schema)
-    with options.concluding(reader):
+    with options.require_valid_rows(reader):
         learned = learner.fit_log(reader, placement=placement, **features).decisions
     learner.save(output)
     text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
     if learner.policy.schema:
         text += f"\n{schema_text(learner.policy.schema)}"
-    options.show({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
+    options.print_result({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
 
 
 @options.command(configured=True)
@@ -101,40 +101,42 @@ def schema(
     first
         Number of rows to read.
     """
-    from tacit.policies.context import declared, schema_text
+    from tacit.policies.context import normalize_schema, schema_text
 
-    with options.usage():
-        if not reading.contexts:
+    with options.usage_errors():
+        if not reading.context_columns:
             raise click.UsageError("--column: name the columns of the context: --column context=age,device")
         # Other columns are not read and may be missing.
-        kept = tuple(each for each in reading.column if each.startswith("context="))
-        harmless = replace(reading, arms=None, column=kept, constant=("arm=?", 'arms=["?"]'))
+        context_columns = tuple(
+            column_text for column_text in reading.column if column_text.startswith("context=")
+        )
+        log_options = replace(reading, arms=None, column=context_columns, constant=("arm=?", 'arms=["?"]'))
         with warnings.catch_warnings(action="ignore", category=AssumptionWarning):
-            reader = harmless.open(logs)
-    suggested = reader.schema_of(reading.contexts, first)
-    text = schema_text(declared("context", suggested))
-    options.show({"context": suggested}, text, as_json)
+            reader = log_options.open(logs)
+    suggested = reader.infer_schema(reading.context_columns, first)
+    text = schema_text(normalize_schema("context", suggested))
+    options.print_result({"context": suggested}, text, as_json)
 
 
-def features_at(features: str | None) -> Any:
+def read_features(features: str | None) -> Any:
     """Return the names of feature columns, or a table of features by arm from a file."""
     import pyarrow as pa
 
-    from tacit.logs.reader import file_at
-    from tacit.logs.rows import converted
+    from tacit.logs.reader import open_file
+    from tacit.logs.rows import convert_values
 
     if features is None:
         return None
     if not features.startswith("table:"):
-        return options.names(features)
-    file = file_at(Path(features.removeprefix("table:")))
+        return options.split_names(features)
+    file = open_file(Path(features.removeprefix("table:")))
     if "arm" not in file.names:
         raise click.UsageError(f"{file.path}: there is no column 'arm', which names each row's arm")
     table: dict[str, list[float]] = {}
     for raw in file.read(file.names, 65_536):
         columns = [raw.columns[name] for name in file.names if name != "arm"]
-        arms = converted(raw.columns["arm"], pa.string()).to_pylist()
-        numbers = [converted(column, pa.float64()).to_pylist() for column in columns]
+        arms = convert_values(raw.columns["arm"], pa.string()).to_pylist()
+        numbers = [convert_values(column, pa.float64()).to_pylist() for column in columns]
         table |= zip(arms, map(list, zip(*numbers, strict=True)), strict=True)
     return table
 
@@ -169,18 +171,18 @@ def ubi(
         Most objects that a page shows.
     """
     from tacit.logs import read_ubi, write_log
-    from tacit.logs.formats import format_of
+    from tacit.logs.formats import detect_format
     from tacit.logs.ubi import UbiReport
 
-    with options.usage():
-        format_of(out)
+    with options.usage_errors():
+        detect_format(out)
         reader = read_ubi(
             records,
-            clicks=options.names(clicks),
-            examined=options.names(examined),
+            clicks=options.split_names(clicks),
+            examined=options.split_names(examined),
             seen=seen,
             length=length,
-            constants=options.pairs("constant", constant),
+            constants=options.split_pairs("constant", constant),
             strict=strict,
         )
     with progress(None, "reading records"):
@@ -196,4 +198,4 @@ def ubi(
         "others": report.others,
         "rejected": report.rejected,
     }
-    options.show(content, f"{report.summary()}\nwrote {out}", as_json)
+    options.print_result(content, f"{report.summary()}\nwrote {out}", as_json)

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 
 import click
 
-from tacit.core.text import escape_controls, no_toml, number_of, said_in
-from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, meant
-from tacit.policies.context import declared
+from tacit.core.text import convert_duration, escape_controls, no_toml, parse_docstring
+from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, suggest_name
+from tacit.policies.context import normalize_schema
 
 if TYPE_CHECKING:
     from tacit.logs.reader import LogReader
@@ -36,24 +36,26 @@ if TYPE_CHECKING:
 # ---- Commands from functions: a signature and its docstring define arguments and options
 
 
-class KnownPath(click.Path):
+class ExistingPathType(click.Path):
     """Type of a path that must exist; the error has a remedy."""
 
     def __init__(
-        self, made: str = "give one that is there, with its path from here or from the root", **what: Any
+        self,
+        remedy: str = "give one that is there, with its path from here or from the root",
+        **settings: Any,
     ) -> None:
-        super().__init__(exists=True, path_type=Path, **what)
-        self.made = made
+        super().__init__(exists=True, path_type=Path, **settings)
+        self.remedy = remedy
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or raise the error with its remedy."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            raise click.BadParameter(f"{error.message.rstrip('.')}; {self.made}", ctx, param) from None
+            raise click.BadParameter(f"{error.message.rstrip('.')}; {self.remedy}", ctx, param) from None
 
 
-class Once(click.Option):
+class SingleOption(click.Option):
     """An option that refuses a second, different value instead of replacing the first one."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -65,17 +67,17 @@ class Once(click.Option):
 
     def consume_value(self, ctx: click.Context, opts: Any) -> Any:
         """Return the only value, or raise an error for several."""
-        given = opts.get(self.name)
-        if isinstance(given, list) and not self.multiple:
-            if len(set(given)) > 1:
-                raise click.BadParameter(only_one(given), ctx, self)
-            opts[self.name] = given[0]
+        values = opts.get(self.name)
+        if isinstance(values, list) and not self.multiple:
+            if len(set(values)) > 1:
+                raise click.BadParameter(single_value_error(values), ctx, self)
+            opts[self.name] = values[0]
         return super().consume_value(ctx, opts)
 
 
-def only_one(given: list[Any]) -> str:
+def single_value_error(items: list[Any]) -> str:
     """Return the error message for several values of an option that takes one."""
-    values = ", ".join(repr(value) for value in given if isinstance(value, str))
+    values = ", ".join(repr(value) for value in items if isinstance(value, str))
     return f"{values}: only one can count; give it once, with commas between where it takes several"
 
 
@@ -89,7 +91,7 @@ EXAMPLES = {
 """Example values of required parameters, for errors; other parameters are names."""
 
 
-MISTAKEN = (
+USAGE_HINTS = (
     (".toml)", "--config", "give it as --config"),
     ("unexpected extra argument", "--add", "give each as an --add of its own"),
     ("--context", "--column", "who is asking is a column: --column context=age,device"),
@@ -98,92 +100,106 @@ MISTAKEN = (
 """Remedies by text of click's error and by an option that the command must have."""
 
 
-NEARLY = 0.93
+MIN_SIMILARITY = 0.93
 """Minimum similarity of a variable's name to that of an option for a warning about a typo."""
 
 
-class Explained(click.Command):
+class ExplainedCommand(click.Command):
     """A command whose usage errors have a remedy."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; add remedies to errors."""
-        self._doubt_variables(ctx)
-        known = [flag for parameter in self.params for flag in parameter.opts]
-        for each in args:
-            if each.startswith("-") and (long := f"-{each.partition('=')[0]}") in known:
-                raise click.UsageError(f"No such option {each!r}; did you mean {long}?", ctx)
+        self._warn_variables(ctx)
+        flags = [flag for parameter in self.params for flag in parameter.opts]
+        for argument in args:
+            if argument.startswith("-") and (long := f"-{argument.partition('=')[0]}") in flags:
+                raise click.UsageError(f"No such option {argument!r}; did you mean {long}?", ctx)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:
-            typed = [ctx.command_path, *(example_of(each) for each in self.params if each.required)]
-            what = f"{error.format_message().rstrip('.')}; for example: {' '.join(typed)}"
-            raise click.UsageError(what, ctx) from error
+            words = [
+                ctx.command_path,
+                *(example_text(argument) for argument in self.params if argument.required),
+            ]
+            message = f"{error.format_message().rstrip('.')}; for example: {' '.join(words)}"
+            raise click.UsageError(message, ctx) from error
         except click.BadParameter as error:
-            if found := NO_NUMBER.fullmatch(error.message):
-                such = f"{seconds}, in seconds" if (seconds := number_of(found[2])) else NUMBERS[found[3]]
-                raise click.BadParameter(f"{found[1]} is no number; give {such}", ctx, error.param) from None
+            if match := NUMBER_ERROR.fullmatch(error.message):
+                example = (
+                    f"{seconds}, in seconds" if (seconds := convert_duration(match[2])) else NUMBERS[match[3]]
+                )
+                raise click.BadParameter(
+                    f"{match[1]} is no number; give {example}", ctx, error.param
+                ) from None
             option = error.param
             if isinstance(option, click.Option) and option.multiple and re.match(r"'[^']*,", error.message):
                 why = f"{error.message.rstrip('.')}; give each by {option.opts[0]} of its own"
                 raise click.BadParameter(why, ctx, option) from None
             raise
         except click.UsageError as error:
-            for said, flag, remedy in MISTAKEN:
-                if said in error.message and flag in known:
+            for message, flag, remedy in USAGE_HINTS:
+                if message in error.message and flag in flags:
                     raise click.UsageError(f"{error.message.rstrip('.')}; {remedy}", ctx) from error
             raise
 
-    def _doubt_variables(self, ctx: click.Context) -> None:
+    def _warn_variables(self, ctx: click.Context) -> None:
         """Warn of environment variables without effect whose names are similar to an option's variable."""
-        short = {f"TACIT_{str(each.name).upper()}": each for each in self.params}
-        of = {name: each.envvar or f"{ctx.auto_envvar_prefix}{name[5:]}" for name, each in short.items()}
-        known = list(map(str, of.values()))
-        for name in filter(lambda name: name.startswith("TACIT_"), os.environ.keys() - known):
-            if near := [of[name]] if name in of else get_close_matches(name, known, 1, NEARLY):
-                doubt = f"{name}: it sets nothing; call it {near[0]} if that is meant"
-                warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+        by_name = {f"TACIT_{str(parameter.name).upper()}": parameter for parameter in self.params}
+        variable_by_name = {
+            name: parameter.envvar or f"{ctx.auto_envvar_prefix}{name[5:]}"
+            for name, parameter in by_name.items()
+        }
+        variables = list(map(str, variable_by_name.values()))
+        for name in filter(lambda name: name.startswith("TACIT_"), os.environ.keys() - variables):
+            if (
+                matches := [variable_by_name[name]]
+                if name in variable_by_name
+                else get_close_matches(name, variables, 1, MIN_SIMILARITY)
+            ):
+                message = f"{name}: it sets nothing; call it {matches[0]} if that is meant"
+                warnings.warn(message, AssumptionWarning, stacklevel=2)
 
 
-class ExplainedGroup(Explained, click.Group):
+class ExplainedGroup(ExplainedCommand, click.Group):
     """A group of commands whose usage errors tell where a command or option belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; for an unknown option, hint that options follow their command."""
         names = self.list_commands(ctx)
-        command = next((each for each in args if each in names), None)
+        command = next((argument for argument in args if argument in names), None)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if command is None:
                 raise
-            where = f"options follow their command: {ctx.command_path} {command} {error.option_name} …"
-            raise click.UsageError(f"{error.format_message().rstrip('.')}; {where}", ctx) from None
+            hint = f"options follow their command: {ctx.command_path} {command} {error.option_name} …"
+            raise click.UsageError(f"{error.format_message().rstrip('.')}; {hint}", ctx) from None
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
         """Return the command by name, or raise an error that lists the commands."""
-        names, typed = self.list_commands(context), args[0]
-        if typed in names or typed.startswith("-"):
+        names, word = self.list_commands(context), args[0]
+        if word in names or word.startswith("-"):
             return super().resolve_command(context, args)
         groups = [group for group in self.commands.values() if isinstance(group, click.Group)]
-        below = [group.name for group in groups if typed in group.list_commands(context)]
-        where = f"{meant(typed, names)}; there is {', '.join(names)}"
-        if below:
-            where = f"; it is {context.command_path} {below[0]} {typed}"
-        raise click.UsageError(f"No such command {typed!r}{where}", context)
+        subgroups = [group.name for group in groups if word in group.list_commands(context)]
+        hint = f"{suggest_name(word, names)}; there is {', '.join(names)}"
+        if subgroups:
+            hint = f"; it is {context.command_path} {subgroups[0]} {word}"
+        raise click.UsageError(f"No such command {word!r}{hint}", context)
 
 
 NUMBERS = {"integer": "a whole number, such as 1000", "float": "a number, such as 0.5"}
-NO_NUMBER = re.compile(r"('(.*)') is not a valid (integer|float)(?: range)?\.")
+NUMBER_ERROR = re.compile(r"('(.*)') is not a valid (integer|float)(?: range)?\.")
 
 
-def example_of(parameter: click.Parameter) -> str:
+def example_text(parameter: click.Parameter) -> str:
     """Return an argument or option with an example value."""
     value = EXAMPLES.get(str(parameter.name), "home")
     return value if isinstance(parameter, click.Argument) else f"{parameter.opts[-1]} {value}"
 
 
 @dataclass(frozen=True)
-class Typed:
+class OptionFormat:
     """Properties of an argument or option that a type hint cannot express.
 
     Parameters
@@ -219,56 +235,56 @@ def command(
         Whether the command has ``--config`` for defaults from a TOML file.
     """
 
-    def made(function: Callable[..., None]) -> click.Command:
-        found = Explained(
+    def decorate(function: Callable[..., None]) -> click.Command:
+        new_command = ExplainedCommand(
             name or function.__name__,
-            callback=with_records(function),
-            params=[*([config_file()] if configured else []), *parameters(function)],
-            help=described(function)[0],
+            callback=build_option_objects(function),
+            params=[*([config_option()] if configured else []), *iter_parameters(function)],
+            help=split_docstring(function)[0],
         )
         if group is not None:
-            group.add_command(found)
-        return found
+            group.add_command(new_command)
+        return new_command
 
-    return made
+    return decorate
 
 
-def parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
+def iter_parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
     """Yield the arguments and options of a function, or of a dataclass."""
     hints = get_type_hints(function, include_extras=True)
-    _, texts = described(function)
+    _, texts = split_docstring(function)
     for name, parameter in inspect.signature(function).parameters.items():
         hint = hints[name]
-        if is_record(hint):
-            yield from parameters(hint)
+        if is_options_class(hint):
+            yield from iter_parameters(hint)
         elif parameter.kind is parameter.KEYWORD_ONLY:
-            yield option(name, Hint.of(hint), parameter.default, texts.get(name))
+            yield make_option(name, ParameterType.from_hint(hint), parameter.default, texts.get(name))
         else:
-            yield argument(name, Hint.of(hint), parameter.default)
+            yield make_argument(name, ParameterType.from_hint(hint), parameter.default)
 
 
-def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def split_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the text of a docstring, and the description of each parameter."""
-    return said_in(function.__doc__, "Parameters")
+    return parse_docstring(function.__doc__, "Parameters")
 
 
-def is_record(hint: Any) -> bool:
+def is_options_class(hint: Any) -> bool:
     """True if a type is a dataclass, whose fields are options."""
     return isinstance(hint, type) and is_dataclass(hint)
 
 
-class Hint(NamedTuple):
+class ParameterType(NamedTuple):
     """Parsed type hint of a parameter: click's type, whether it is repeated, help text, and format."""
 
     type: Any
     many: bool
     text: str | None
-    more: Typed
+    option_format: OptionFormat
 
     @classmethod
-    def of(cls, hint: Any) -> "Hint":
+    def from_hint(cls, hint: Any) -> "ParameterType":
         """Parse a type hint."""
-        hint = without_none(hint)
+        hint = unwrap_optional(hint)
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         many = get_origin(kind) is tuple
         kind = get_args(kind)[0] if many else kind
@@ -276,76 +292,86 @@ class Hint(NamedTuple):
             kind = click.Choice(get_args(kind))
         elif kind is Path:
             kind = click.Path(path_type=Path)
-        text, more = None, Typed()
+        text, option_format = None, OptionFormat()
         for note in notes:
             if isinstance(note, click.ParamType):
                 kind = note
-            elif isinstance(note, Typed):
-                more = note
+            elif isinstance(note, OptionFormat):
+                option_format = note
             else:
                 text = note
-        return cls(kind, many, text, more)
+        return cls(kind, many, text, option_format)
 
 
-def without_none(hint: Any) -> Any:
+def unwrap_optional(hint: Any) -> Any:
     """Return the type hint without ``None``."""
     kinds = get_args(hint)
     return kinds[0] if type(None) in kinds else hint
 
 
-def argument(name: str, hint: Hint, default: Any) -> click.Argument:
+def make_argument(name: str, hint: ParameterType, default: Any) -> click.Argument:
     """Return click's argument for a parameter."""
     required = default is inspect.Parameter.empty
     nargs = -1 if hint.many else 1
-    return click.Argument([name], type=hint.type, nargs=nargs, required=required, metavar=hint.more.metavar)
+    return click.Argument(
+        [name], type=hint.type, nargs=nargs, required=required, metavar=hint.option_format.metavar
+    )
 
 
-def option(name: str, hint: Hint, default: Any, text: str | None) -> click.Option:
+def make_option(name: str, hint: ParameterType, default: Any, text: str | None) -> click.Option:
     """Return click's option for a parameter."""
-    more: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if default is inspect.Parameter.empty:
-        more["required"] = True
+        settings["required"] = True
     elif hint.type is bool:
-        more["is_flag"] = True
+        settings["is_flag"] = True
     elif default not in (None, ()):
-        more |= {"default": default, "show_default": True}
-    if hint.more.bare is not None:
-        more |= {"is_flag": False, "flag_value": hint.more.bare}
+        settings |= {"default": default, "show_default": True}
+    if hint.option_format.bare is not None:
+        settings |= {"is_flag": False, "flag_value": hint.option_format.bare}
     if hint.type is not bool:
-        more |= {"type": hint.type, "multiple": hint.many}
-    flags = hint.more.flags or ("--" + name.replace("_", "-"),)
+        settings |= {"type": hint.type, "multiple": hint.many}
+    flags = hint.option_format.flags or ("--" + name.replace("_", "-"),)
     text = " ".join(filter(None, (hint.text, text)))
-    return Once([*flags, name], help=text, metavar=hint.more.metavar, envvar=hint.more.envvar, **more)
+    return SingleOption(
+        [*flags, name],
+        help=text,
+        metavar=hint.option_format.metavar,
+        envvar=hint.option_format.envvar,
+        **settings,
+    )
 
 
-def with_records(function: Callable[..., None]) -> Callable[..., None]:
+def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
     """Wrap a function so that options become fields of its dataclass parameters."""
     hints = get_type_hints(function)
-    records: dict[str, Any] = {name: hint for name, hint in hints.items() if is_record(hint)}
+    options_classes: dict[str, Any] = {name: hint for name, hint in hints.items() if is_options_class(hint)}
 
     @wraps(function)
-    def called(**given: Any) -> None:
-        for name, record in records.items():
-            given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
-        function(**given)
+    def call_with_options(**arguments: Any) -> None:
+        for name, options_class in options_classes.items():
+            arguments[name] = options_class(
+                **{field.name: arguments.pop(field.name) for field in fields(options_class)}
+            )
+        function(**arguments)
 
-    return called if records else function
+    return call_with_options if options_classes else function
 
 
-def config_file() -> click.Option:
+def config_option() -> click.Option:
     """Return the option ``--config``, which is processed before all others."""
-    made = "write a table for each command, such as [simulate] with horizon = 1000 below it"
-    return Once(
+    remedy = "write a table for each command, such as [simulate] with horizon = 1000 below it"
+    return SingleOption(
         ["--config"],
-        type=KnownPath(made, dir_okay=False),
-        callback=take_defaults,
+        type=ExistingPathType(remedy, dir_okay=False),
+        callback=load_defaults,
         is_eager=True,
         expose_value=False,
         help="TOML file with defaults for these options.",
     )
 
 
-def take_defaults(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+def load_defaults(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
     """Load defaults from the command's table of a TOML file."""
     if path is not None:
         try:
@@ -354,8 +380,10 @@ def take_defaults(context: click.Context, _: click.Parameter, path: Path | None)
             raise click.UsageError(f"{path}: {no_toml(error)}") from error
         command = str(context.info_name)
         if command not in tables:
-            there = ", ".join(f"[{name}]" for name in tables) or "nothing"
-            raise click.UsageError(f"{path}: there is no table [{command}] in it, but {there}; name it so")
+            tables_text = ", ".join(f"[{name}]" for name in tables) or "nothing"
+            raise click.UsageError(
+                f"{path}: there is no table [{command}] in it, but {tables_text}; name it so"
+            )
         table: Mapping[str, Any] = tables[command]
         options = {
             flag.lstrip("-").replace("-", "_"): str(parameter.name)
@@ -364,22 +392,24 @@ def take_defaults(context: click.Context, _: click.Parameter, path: Path | None)
         }
         for name in table:
             if name.replace("-", "_") not in options:
-                known = ", ".join(options).replace("_", "-")
-                raise click.UsageError(f"{path}: {command}.{name}: there is no such option; there is {known}")
+                options_text = ", ".join(options).replace("_", "-")
+                raise click.UsageError(
+                    f"{path}: {command}.{name}: there is no such option; there is {options_text}"
+                )
         context.default_map = {options[name.replace("-", "_")]: value for name, value in table.items()}
     return path
 
 
 @contextmanager
-def usage() -> Iterator[None]:
+def usage_errors() -> Iterator[None]:
     """Raise TacitErrors within the ``with`` block as usage errors."""
     try:
         yield
     except TacitError as error:
-        raise (WrongFile if isinstance(error, ConfigError) else click.UsageError)(str(error)) from error
+        raise (FileError if isinstance(error, ConfigError) else click.UsageError)(str(error)) from error
 
 
-class WrongFile(click.ClickException):
+class FileError(click.ClickException):
     """An error in a file, shown without the command's usage."""
 
     exit_code = 2
@@ -388,54 +418,54 @@ class WrongFile(click.ClickException):
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Yield a function that is True after Ctrl-C or SIGTERM; a second signal interrupts immediately."""
-    asked = False
+    is_stopping = False
 
-    def ask(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
+    def request_stop(number: int, frame: Any) -> None:
+        nonlocal is_stopping
+        if is_stopping:
             raise KeyboardInterrupt
-        asked = True
+        is_stopping = True
 
     if current_thread() is not main_thread():
         yield lambda: False
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked
+        yield lambda: is_stopping
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-Existing = Annotated[Path, KnownPath()]
-File = Annotated[Path, KnownPath(dir_okay=False)]
+ExistingPath = Annotated[Path, ExistingPathType()]
+File = Annotated[Path, ExistingPathType(dir_okay=False)]
 Configuration = Annotated[
-    Path, KnownPath('write one, such as: placements.home.arms = ["film", "song"]', dir_okay=False)
+    Path, ExistingPathType('write one, such as: placements.home.arms = ["film", "song"]', dir_okay=False)
 ]
-Folder = Annotated[Path, KnownPath(file_okay=False)]
+Folder = Annotated[Path, ExistingPathType(file_okay=False)]
 Map = Annotated[
     Path,
-    KnownPath("begin with one that tacit feed --example segment prints", dir_okay=False),
-    Typed(("--map",), metavar="FEED.TOML"),
+    ExistingPathType("begin with one that tacit feed --example segment prints", dir_okay=False),
+    OptionFormat(("--map",), metavar="FEED.TOML"),
 ]
 NewFile = Annotated[Path, click.Path(dir_okay=False, path_type=Path)]
 NewFolder = Annotated[Path, click.Path(file_okay=False, path_type=Path)]
 Count = Annotated[int, click.IntRange(1)]
 Share = Annotated[float, click.FloatRange(0.0, 1.0, min_open=True)]
-Json = Annotated[bool, Typed(("--json",)), "Print JSON, for machines."]
+Json = Annotated[bool, OptionFormat(("--json",)), "Print JSON, for machines."]
 Seed = Annotated[int, click.IntRange(0), "Where every draw comes from."]
 Workers = Annotated[int, click.IntRange(1), "Threads; by default one per core. Never changes results."]
 Columns = Annotated[
     tuple[str, ...],
-    Typed(metavar="OURS=THEIRS"),
+    OptionFormat(metavar="OURS=THEIRS"),
     "Map a foreign column's name; a context's, with commas between, of which what they hold is learned, or "
     "said: context=@FILE (TOML or JSON, as tacit schema writes it).",
 ]
-Constants = Annotated[tuple[str, ...], Typed(metavar="OURS=VALUE"), "Fill a column it has not."]
+Constants = Annotated[tuple[str, ...], OptionFormat(metavar="OURS=VALUE"), "Fill a column it has not."]
 Strict = Annotated[bool, "Stop at the first bad row instead of counting it."]
 Ray = Annotated[
     str,
-    Typed(("--ray",), metavar="[ADDRESS]", bare="local"),
+    OptionFormat(("--ray",), metavar="[ADDRESS]", bare="local"),
     "Run on Ray: the cluster at ADDRESS, or one of its own on this machine.",
 ]
 
@@ -459,9 +489,9 @@ class LogOptions:
     format: str | None = None
     column: Columns = ()
     constant: Constants = ()
-    arms: Annotated[str, Typed(metavar="ARM,ARM,…")] | None = None
+    arms: Annotated[str, OptionFormat(metavar="ARM,ARM,…")] | None = None
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
-    items: Existing | None = None
+    items: ExistingPath | None = None
     strict: Strict = False
 
     def open(self, log: Any) -> "LogReader":
@@ -471,37 +501,37 @@ class LogOptions:
         return read_log(
             log,
             format=self.format,
-            columns=_columns(self.column),
-            constants=pairs("constant", self.constant),
-            arms=names(self.arms) if self.arms and self.arms != "shown" else self.arms,
+            columns=_parse_columns(self.column),
+            constants=split_pairs("constant", self.constant),
+            arms=split_names(self.arms) if self.arms and self.arms != "shown" else self.arms,
             time_unit=self.time_unit,
             strict=self.strict,
             items=self.items,
         )
 
-    def contextual(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
+    def with_contexts(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
         """Return the log with contexts, and the policy's setting with their schema.
 
         The schema is inferred from the first rows if the option does not declare one. The setting is empty if
         the policy declares its context itself, or the log has ready-made contexts in one column.
         """
-        context = _columns(self.column).get("context")
+        context = _parse_columns(self.column).get("context")
         if context is None or policy is None or re.search(r"\bcontext(_dim)?\s*=", policy):
             return reader, {}
         if isinstance(context, str) and reader.holds_lists(context):
             return reader, {}
-        held = context if isinstance(context, dict) else reader.schema_of(self.contexts)
-        schema = declared("context", held)
+        declared_fields = context if isinstance(context, dict) else reader.infer_schema(self.context_columns)
+        schema = normalize_schema("context", declared_fields)
         return reader.with_context(schema), {"context": schema}
 
     @property
-    def contexts(self) -> list[str]:
+    def context_columns(self) -> list[str]:
         """Names of the context columns in the option ``--column``."""
-        context = _columns(self.column).get("context", ())
+        context = _parse_columns(self.column).get("context", ())
         return [context] if isinstance(context, str) else list(context)
 
 
-def where(cluster: str | None) -> AbstractContextManager[None]:
+def execution_context(cluster: str | None) -> AbstractContextManager[None]:
     """Return a context manager that runs parallel work on a cluster, or in threads without one."""
     if cluster is None:
         return nullcontext()
@@ -511,7 +541,7 @@ def where(cluster: str | None) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def concluding(reader: "LogReader") -> Iterator[None]:
+def require_valid_rows(reader: "LogReader") -> Iterator[None]:
     """Raise an error at the end of the ``with`` block if the log had no valid row."""
     try:
         yield
@@ -522,72 +552,72 @@ def concluding(reader: "LogReader") -> Iterator[None]:
     reader.report.check_kept()
 
 
-def show(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) -> None:
+def print_result(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) -> None:
     """Print a result as JSON or text, with the rejected rows of a log."""
     if rows is not None:
-        doubts = rows.doubted()
-        value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *doubts]}
+        warning_lines = rows.warning_lines()
+        value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *warning_lines]}
         notes = [note for note in rows.notes() if note not in text]
         text = "\n".join([text, *notes, *([rows.summary()] if rows.rejected else [])])
-    click.echo(json.dumps(plain(value), indent=1, allow_nan=False) if as_json else escape_controls(text))
+    click.echo(json.dumps(to_plain(value), indent=1, allow_nan=False) if as_json else escape_controls(text))
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Convert a result for JSON: numbers that are not finite become null.
 
     Examples
     --------
-    >>> plain({"value": float("nan"), "ends": (0.5, float("inf"))})
+    >>> to_plain({"value": float("nan"), "ends": (0.5, float("inf"))})
     {'value': None, 'ends': [0.5, None]}
     """
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: to_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(plain, value))
+        return list(map(to_plain, value))
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def names(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split a text at commas."""
     if text.startswith("[") and text.endswith("]"):
         raise click.UsageError(f"{text}: give names with commas between, without brackets")
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _columns(texts: tuple[str, ...]) -> dict[str, Any]:
+def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:
     """Parse ``--column``: a context can name several columns, separated by commas, or a schema file."""
-    columns: dict[str, Any] = pairs("column", texts)
+    columns: dict[str, Any] = split_pairs("column", texts)
     context = columns.get("context", "")
     if context.startswith("@"):
-        columns["context"] = _schema_at(Path(context[1:]))
+        columns["context"] = _load_schema(Path(context[1:]))
     elif Path(context).suffix in (".toml", ".json") and Path(context).is_file():
         raise click.UsageError(f"--column: context: {context} is a file; give context=@{context}")
     elif "," in context:
-        columns["context"] = names(context)
+        columns["context"] = split_names(context)
     return columns
 
 
-def _schema_at(path: Path) -> dict[str, Any]:
+def _load_schema(path: Path) -> dict[str, Any]:
     """Load a schema from a TOML or JSON file, which is the whole file or its table ``context``."""
     try:
         text = path.read_text()
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         remedy = "give a schema, such as tacit schema writes"
-        raise click.UsageError(f"--column: context: {path} cannot be read: {why}; {remedy}") from error
-    schema = found.get("context", found) if isinstance(found, dict) else found
-    return dict(declared("context", schema))
+        raise click.UsageError(f"--column: context: {path} cannot be read: {reason}; {remedy}") from error
+    schema = content.get("context", content) if isinstance(content, dict) else content
+    return dict(normalize_schema("context", schema))
 
 
-def pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+def split_pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     """Split ``NAME=VALUE`` texts."""
-    split = [text.partition("=") for text in texts]
-    for name, equals, _ in split:
+    parts = [text.partition("=") for text in texts]
+    for name, equals, _ in parts:
         if not (name and equals):
             raise click.UsageError(f"--{option}: {name!r} is not of the form NAME=VALUE")
-    found = {name: value for name, _, value in split}
-    for name, _, value in split:
-        if found[name] != value:
-            raise click.UsageError(f"--{option}: {name}: {only_one([value, found[name]])}")
-    return found
+    values = {name: value for name, _, value in parts}
+    for name, _, value in parts:
+        if values[name] != value:
+            raise click.UsageError(f"--{option}: {name}: {single_value_error([value, values[name]])}")
+    return values

@@ -11,8 +11,21 @@ import click
 
 from tacit import __version__
 from tacit.cli import options
-from tacit.cli.options import Count, File, Json, Ray, Seed, Typed, Workers, command, names, show, usage, where
-from tacit.errors import needing
+from tacit.cli.options import (
+    Count,
+    File,
+    Json,
+    OptionFormat,
+    Ray,
+    Seed,
+    Workers,
+    command,
+    execution_context,
+    print_result,
+    split_names,
+    usage_errors,
+)
+from tacit.errors import require_extra
 
 
 @command(configured=True)
@@ -73,17 +86,17 @@ def demo(
     if lists:
         from tacit.demo_rankings import play_lists
 
-        with usage():
+        with usage_errors():
             play_lists(policy, impressions or 5000, out, port, seed, share, keep=keep, as_json=as_json)
         return
     if duel:
         from tacit.demo_rankings import play_duels
 
-        with usage():
+        with usage_errors():
             play_duels(policy, impressions or 8000, out, port, seed, keep=keep, as_json=as_json)
         return
-    with usage():
-        scenario = show_case.scenario(interest, policy, impressions, seed, share, context=context)
+    with usage_errors():
+        scenario = show_case.build_scenario(interest, policy, impressions, seed, share, context=context)
     show_case.play(scenario, out, port, keep=keep, as_json=as_json, feed=feed)
 
 
@@ -130,27 +143,40 @@ def simulate(
         Write all checkpoints (.csv or .parquet).
     """
     from tacit.environments import environment_from_spec
-    from tacit.plots import ready
+    from tacit.plots import check_plot
     from tacit.policies import policy_from_spec
     from tacit.simulation import simulate as run
-    from tacit.simulation.clicks_only import clicks_only
+    from tacit.simulation.clicks_only import read_click_timing
 
-    with usage():
-        world = environment_from_spec(environment)
-        players = [policy_from_spec(spec, arms=world.arm_count, setting=world.setting) for spec in policy]
-        clicks_only(feedback, window, delay, world)
+    with usage_errors():
+        simulated_environment = environment_from_spec(environment)
+        policy_list = [
+            policy_from_spec(
+                spec, arms=simulated_environment.arm_count, setting=simulated_environment.setting
+            )
+            for spec in policy
+        ]
+        read_click_timing(feedback, window, delay, simulated_environment)
         if plot:
-            ready(plot)
+            check_plot(plot)
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
-    late: dict[str, Any] = {"feedback": feedback, "window": window, "delay": delay}
-    with where(cluster):
-        result = run(players, world, horizon, runs=runs, seed=seed, workers=workers, **late)
+    feedback_options: dict[str, Any] = {"feedback": feedback, "window": window, "delay": delay}
+    with execution_context(cluster):
+        result = run(
+            policy_list,
+            simulated_environment,
+            horizon,
+            runs=runs,
+            seed=seed,
+            workers=workers,
+            **feedback_options,
+        )
     if plot:
         result.plot(plot)
     if table:
         write_table(result.table, table)
-    show(result.rows(), result.summary(), as_json)
+    print_result(result.rows(), result.summary(), as_json)
 
 
 def write_table(table: Any, path: Path) -> None:
@@ -175,33 +201,33 @@ def write_table(table: Any, path: Path) -> None:
 
 @command()
 def policies(
-    called: Annotated[tuple[str, ...], Typed(metavar="[NAMES]...")] = (), *, as_json: Json = False
+    called: Annotated[tuple[str, ...], OptionFormat(metavar="[NAMES]...")] = (), *, as_json: Json = False
 ) -> None:
     """List the policies: their source, their assumptions, and what to use if these fail.
 
     The name auto stands for the recommended policies.
     """
-    from tacit.core.dispatch import shipped
+    from tacit.core.dispatch import list_parts
     from tacit.policies.base import registry
     from tacit.policies.spec import is_auto, policy_class
 
     recommended = [policy for policy in registry.values() if policy.about.suits]
-    with usage():
-        chosen = [
+    with usage_errors():
+        selected = [
             policy for name in called for policy in (recommended if is_auto(name) else [policy_class(name)])
         ] or list(registry.values())
     # A user's class may have no example.
-    known = shipped(registry, "policies")
+    packaged = list_parts(registry, "policies")
     table = {
         policy.__name__: policy.about._asdict()
-        | {"propensity": policy.example().propensities if policy in known else ""}
-        for policy in chosen
+        | {"propensity": policy.example().propensities if policy in packaged else ""}
+        for policy in selected
     }
     text = "\n\n".join(
         f"{name}\n" + "\n".join(f"  {label:<10} {text}" for label, text in about.items() if text)
         for name, about in table.items()
     )
-    show(table, text, as_json)
+    print_result(table, text, as_json)
 
 
 @command()
@@ -231,12 +257,12 @@ def check(
     from tacit.checking import check as checked
     from tacit.policies import policy_from_spec
 
-    with usage():
-        made = policy_from_spec(policy, arms)
-        wanted = None if only is None else names(only)
-        found = checked(made, only=wanted, seed=seed, draws=draws)
-    show(found.as_dict(), found.summary(), as_json)
-    if not found.passed:
+    with usage_errors():
+        tested_policy = policy_from_spec(policy, arms)
+        test_names = None if only is None else split_names(only)
+        report = checked(tested_policy, only=test_names, seed=seed, draws=draws)
+    print_result(report.as_dict(), report.summary(), as_json)
+    if not report.passed:
         raise SystemExit(1)
 
 
@@ -245,7 +271,7 @@ def doctor(
     *,
     config: options.Configuration | None = None,
     url: str | None = None,
-    key: Annotated[str, Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    key: Annotated[str, OptionFormat(envvar="TACIT_PLACEMENT_KEY")] | None = None,
     as_json: Json = False,
 ) -> None:
     """Check the installation, or a running service, and suggest remedies.
@@ -260,24 +286,24 @@ def doctor(
     key
         API key of that service; better set as TACIT_PLACEMENT_KEY.
     """
-    with needing("service"):
-        from tacit.service.maintenance.doctor import checks, served
+    with require_extra("service"):
+        from tacit.service.maintenance.doctor import check_service, checks
 
-    found = checks(config=config) if url is None else served(url, key)
-    marks = {True: "ok", False: "WRONG", None: "note"}
-    lines = [(marks[check.ok], f"{check.name}: {check.detail}", check.remedy) for check in found]
+    results = checks(config=config) if url is None else check_service(url, key)
+    labels = {True: "ok", False: "WRONG", None: "note"}
+    lines = [(labels[check.ok], f"{check.name}: {check.detail}", check.remedy) for check in results]
     text = "\n".join(
         f"{mark:<5}  {line}" + (f"\n       → {remedy}" if remedy and mark != "ok" else "")
         for mark, line, remedy in lines
     )
-    show([check._asdict() for check in found], text, as_json)
-    if any(check.ok is False for check in found):
+    print_result([check._asdict() for check in results], text, as_json)
+    if any(check.ok is False for check in results):
         raise SystemExit(1)
 
 
 @command()
 def warmup(
-    called: Annotated[tuple[str, ...], Typed(metavar="[POLICY]...")] = (),
+    called: Annotated[tuple[str, ...], OptionFormat(metavar="[POLICY]...")] = (),
     *,
     config: options.Configuration | None = None,
     as_json: Json = False,
@@ -294,25 +320,25 @@ def warmup(
     """
     if called and config is not None:
         raise click.UsageError("--config: name policies or give a configuration, not both")
-    hits, misses, folder = _compiled(called) if config is None else _compiled_for(config)
+    hits, misses, folder = _compile(called) if config is None else _compile_config(config)
     text = f"compiled {misses} loops, found {hits} in the cache: {folder}"
-    show({"compiled": misses, "cached": hits, "folder": str(folder)}, text, as_json)
+    print_result({"compiled": misses, "cached": hits, "folder": str(folder)}, text, as_json)
 
 
-def _compiled(called: tuple[str, ...]) -> tuple[int, int, Path]:
+def _compile(called: tuple[str, ...]) -> tuple[int, int, Path]:
     from tacit.warmup import compile_all, compile_named
 
     if not called:
         return compile_all()
-    with usage():
+    with usage_errors():
         return compile_named(called)
 
 
-def _compiled_for(config: Path) -> tuple[int, int, Path]:
-    with needing("service"):
+def _compile_config(config: Path) -> tuple[int, int, Path]:
+    with require_extra("service"):
         from tacit.service.app.compile_ahead import compile_served
         from tacit.service.config.file import load_config
-    with usage():
+    with usage_errors():
         configuration = load_config(config)
     return compile_served(configuration)
 
@@ -320,4 +346,4 @@ def _compiled_for(config: Path) -> tuple[int, int, Path]:
 @command()
 def version(*, as_json: Json = False) -> None:
     """Print the version."""
-    show({"version": __version__}, f"tacit {__version__}", as_json)
+    print_result({"version": __version__}, f"tacit {__version__}", as_json)

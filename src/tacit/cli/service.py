@@ -21,7 +21,7 @@ import click
 
 from tacit.cli import options
 from tacit.core.text import escape_controls
-from tacit.errors import AssumptionWarning, ConfigError, TacitError, needing
+from tacit.errors import AssumptionWarning, ConfigError, TacitError, require_extra
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
@@ -43,17 +43,17 @@ class StoreOptions:
     config: options.Configuration | None = None
     store: str | None = None
 
-    def configuration(self, **more: Any) -> "Config":
+    def configuration(self, **overrides: Any) -> "Config":
         """Return the configuration of the service, with the given overrides."""
-        with needing("service"):
+        with require_extra("service"):
             from tacit.service.config.file import load_config
-        place = "store.url" if self.store and "://" in self.store else "store.path"
-        return load_config(self.config, {place: self.store, **more})
+        setting = "store.url" if self.store and "://" in self.store else "store.path"
+        return load_config(self.config, {setting: self.store, **overrides})
 
     @contextmanager
     def open(self) -> Iterator[Any]:
         """Open the configured store."""
-        with options.usage():
+        with options.usage_errors():
             configuration = self.configuration()
         from tacit.service.engine.stores import open_store
 
@@ -63,29 +63,31 @@ class StoreOptions:
     @contextmanager
     def open_to_read(self) -> Iterator[Any]:
         """Open the configured store read-only in its current state, without owning it."""
-        with options.usage():
+        with options.usage_errors():
             store = self.configuration().store
         from tacit.service.engine.stores import open_to_read
 
         if store.url is not None:
-            from tacit.service.engine.shard_layout import stores_of
+            from tacit.service.engine.shard_layout import list_stores
 
-            if len(stores_of(store, reading=True)) > 1:
+            if len(list_stores(store, reading=True)) > 1:
                 raise click.UsageError("--store: it is dealt out to shards; give the schema of one of them")
         with closing(open_to_read(store)) as opened:
             yield opened
 
-    def open_each(self, *, reading: bool = False, made: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    def open_each(
+        self, *, read_only: bool = False, may_create: bool = False
+    ) -> Iterator[tuple[str, Any, Any]]:
         """Open the configured stores one after the other: that of a single server, or of each shard.
 
         Stores that are opened read-only may be in use. With ``may_create``, a missing file is created.
 
         Yield each store's name (empty for that of a single server), the configuration and the store.
         """
-        with options.usage():
+        with options.usage_errors():
             configuration = self.configuration()
         path = Path(configuration.store.path)
-        if configuration.store.url is None and not (made or path.exists()):
+        if configuration.store.url is None and not (may_create or path.exists()):
             raise click.UsageError(
                 f"--store: there is no log at {path}; give another, or the service's --config"
             )
@@ -93,15 +95,15 @@ class StoreOptions:
 
         parts = [configuration.store]
         if configuration.store.url is not None:
-            from tacit.service.engine.shard_layout import stores_of
+            from tacit.service.engine.shard_layout import list_stores
 
-            parts = stores_of(configuration.store, reading=reading)
+            parts = list_stores(configuration.store, reading=read_only)
         for number, part in enumerate(parts):
-            with closing(_as_it_is(part) if reading else open_store(part)) as opened:
+            with closing(_open_unowned(part) if read_only else open_store(part)) as opened:
                 yield "" if part == configuration.store else f"shard-{number}", configuration, opened
 
 
-def _as_it_is(part: Any) -> Any:
+def _open_unowned(part: Any) -> Any:
     """Open a store read-only in its current state, even if it is in use."""
     from tacit.service.engine.stores import open_store, open_to_read
     from tacit.service.errors import InUse
@@ -114,7 +116,7 @@ def _as_it_is(part: Any) -> Any:
 
 logger = logging.getLogger(__name__)
 
-SERVICE = "tacit.toml"
+DEFAULT_CONFIG = "tacit.toml"
 """Name of the service's configuration file in all examples."""
 
 
@@ -152,7 +154,7 @@ def serve(
     skip_damaged
         Permanently remove damaged rows from the log, and continue without them.
     """
-    with needing("service"):
+    with require_extra("service"):
         from tacit.service.app.logging_setup import log_the_uncaught, set_up
         from tacit.service.app.server import serve as run
         from tacit.service.errors import AddressUnavailable
@@ -165,22 +167,22 @@ def serve(
     if clock_is_right:
         overrides["store.clock_is_right"] = True
 
-    def reread() -> "Config":
+    def load_again() -> "Config":
         return log.configuration(**overrides)
 
-    if log.config is None and os.path.isfile(SERVICE):
-        doubt = f"--config: {SERVICE} lies here and was not read; give --config {SERVICE}"
-        warnings.warn(doubt, AssumptionWarning, stacklevel=2)
-    with options.usage():
-        configuration = reread()
-    form = configuration.server.log
-    set_up(form)
+    if log.config is None and os.path.isfile(DEFAULT_CONFIG):
+        message = f"--config: {DEFAULT_CONFIG} lies here and was not read; give --config {DEFAULT_CONFIG}"
+        warnings.warn(message, AssumptionWarning, stacklevel=2)
+    with options.usage_errors():
+        configuration = load_again()
+    log_format = configuration.server.log
+    set_up(log_format)
     log_the_uncaught()
     try:
         if skip_damaged:
-            _leave_out_damaged(log)
+            _drop_damaged_rows(log)
         if cluster is None:
-            run(configuration, reread=reread)
+            run(configuration, reread=load_again)
         else:
             from tacit.cluster.serving import serve as run_on_ray
 
@@ -190,32 +192,32 @@ def serve(
                 shards,
                 merge_seconds=merge_seconds,
                 ingresses=ingresses,
-                reread=reread,
+                reread=load_again,
             )
     except TacitError as error:
         # A supervisor must not restart the service for an invalid configuration, which would fail again.
-        wrong = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
-        end(error, wrong, form)
+        is_config_error = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
+        exit_for_error(error, is_config_error, log_format)
 
 
-def _leave_out_damaged(log: StoreOptions) -> None:
-    from tacit.service.log.store import rows_text
+def _drop_damaged_rows(log: StoreOptions) -> None:
+    from tacit.service.log.store import describe_rows
 
-    for name, _, opened in log.open_each(made=True):
-        if damaged := opened.damaged():
-            opened.leave_out(damaged)
-            shard, lost = f" {name}:" * bool(name), rows_text(damaged)
-            logger.warning("store:%s left out for good, as they were damaged: %s", shard, lost)
+    for name, _, store in log.open_each(may_create=True):
+        if damaged_rows := store.damaged():
+            store.leave_out(damaged_rows)
+            shard, lost_rows = f" {name}:" * bool(name), describe_rows(damaged_rows)
+            logger.warning("store:%s left out for good, as they were damaged: %s", shard, lost_rows)
 
 
-def end(error: TacitError, wrong: bool, form: str) -> NoReturn:
+def exit_for_error(error: TacitError, is_config_error: bool, log_format: str) -> NoReturn:
     """Exit with an error, as a usage error if the configuration is invalid."""
-    if form == "json":
+    if log_format == "json":
         # The last line of a JSON log must be JSON, too.
         logging.getLogger("tacit").critical("%s", error)
-        sys.exit(2 if wrong else 1)
-    if wrong:
-        raise options.WrongFile(str(error)) from error
+        sys.exit(2 if is_config_error else 1)
+    if is_config_error:
+        raise options.FileError(str(error)) from error
     raise error
 
 
@@ -224,9 +226,9 @@ def key(
     name: str,
     *,
     scopes: Annotated[
-        tuple[Literal["decide", "feedback", "read", "admin"], ...], options.Typed(("--scope",))
+        tuple[Literal["decide", "feedback", "read", "admin"], ...], options.OptionFormat(("--scope",))
     ] = ("decide", "feedback"),
-    placements: Annotated[tuple[str, ...], options.Typed(("--placement",))] = (),
+    placements: Annotated[tuple[str, ...], options.OptionFormat(("--placement",))] = (),
     as_json: options.Json = False,
 ) -> None:
     """Create an API key for the decision service; only its hash goes into the configuration.
@@ -239,21 +241,21 @@ def key(
         A placement that the key may access, or a pattern of names such as 'shop-*'; by default all; can be
         given more than once.
     """
-    with needing("service"):
+    with require_extra("service"):
         from tacit.service.config.keys import KeyConfig, new_key
-    made, sha256 = new_key()
-    with options.usage():
+    api_key, sha256 = new_key()
+    with options.usage_errors():
         KeyConfig(sha256, [], [*placements] or None).check()
     table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name)
     text = (
-        f"{made}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
+        f"{api_key}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
         f'[keys.{table}]\nsha256 = "{sha256}"\nscopes = {json.dumps(scopes)}'
     )
-    content = {"name": name, "key": made, "sha256": sha256, "scopes": scopes}
+    content = {"name": name, "key": api_key, "sha256": sha256, "scopes": scopes}
     if placements:
         text += f"\nplacements = {json.dumps(placements)}"
         content["placements"] = placements
-    options.show(content, text, as_json)
+    options.print_result(content, text, as_json)
 
 
 @click.group(cls=options.ExplainedGroup)
@@ -264,28 +266,28 @@ def log() -> None:
 
 
 @options.command(group=log)
-def verify(kept: StoreOptions, *, as_json: options.Json = False) -> None:
+def verify(store_options: StoreOptions, *, as_json: options.Json = False) -> None:
     """Check every row and index, replay the log and compare the result with the snapshots."""
-    wrong, rows = [], 0
-    for name, configuration, opened in kept.open_each():
+    all_differences, rows = [], 0
+    for name, configuration, store in store_options.open_each():
         from tacit.service.maintenance.doctor import verify as check
 
-        found = check(configuration, opened)
-        wrong += [f"{name}: {each}" if name else each for each in found]
-        rows += opened.end().seq
-    text = "\n".join(wrong) or f"the log and what was learned agree, up to row {rows:,}"
-    options.show({"rows": rows, "differences": wrong}, text, as_json)
-    if wrong:
+        differences = check(configuration, store)
+        all_differences += [f"{name}: {difference}" if name else difference for difference in differences]
+        rows += store.end().seq
+    text = "\n".join(all_differences) or f"the log and what was learned agree, up to row {rows:,}"
+    options.print_result({"rows": rows, "differences": all_differences}, text, as_json)
+    if all_differences:
         raise SystemExit(1)
 
 
-LIKE_FILES = (".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".xlsx", ".db")
+FILE_SUFFIXES = (".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".xlsx", ".db")
 
 
 @options.command(group=log)
 def export(
     folder: options.NewFolder,
-    kept: StoreOptions,
+    store_options: StoreOptions,
     *,
     format: Literal["parquet", "ubi"] = "parquet",
     as_json: options.Json = False,
@@ -300,42 +302,44 @@ def export(
     format
         Parquet, which can be imported, or records of User Behavior Insights as JSON lines.
     """
-    if folder.suffix in LIKE_FILES and not folder.is_dir():
-        what = f"{folder} is called as a file; several files come into it: give a folder, such as exported"
-        raise click.BadParameter(what, param_hint="'FOLDER'")
+    if folder.suffix in FILE_SUFFIXES and not folder.is_dir():
+        message = f"{folder} is called as a file; several files come into it: give a folder, such as exported"
+        raise click.BadParameter(message, param_hint="'FOLDER'")
     counts: dict[str, int] = {}
     # Files of shards are one level below; deeper levels may have many other files.
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
-    before = {path.relative_to(folder).as_posix() for path in files}
-    for name, configuration, opened in kept.open_each(reading=True):
+    existing = {path.relative_to(folder).as_posix() for path in files}
+    for name, configuration, store in store_options.open_each(read_only=True):
         if format == "ubi":
             from tacit.service.maintenance.ubi_export import export_ubi
 
-            written = export_ubi(opened, folder / name)
+            written = export_ubi(store, folder / name)
         else:
             from tacit.service.maintenance.log_export import export as write
 
-            written = write(configuration, opened, folder / name)
+            written = write(configuration, store, folder / name)
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
-        unknown = sorted(opened.placements().keys() - configuration.placements.keys())
-        if unknown and format == "parquet":
-            what = f"placements: {', '.join(unknown)}: not in the configuration, so no click log has them"
-            lacking = "" if "clicks" in written else ", and there is no clicks.parquet"
-            click.echo(f"{what}{lacking}; give --config", err=True)
+        unconfigured = sorted(store.placements().keys() - configuration.placements.keys())
+        if unconfigured and format == "parquet":
+            message = (
+                f"placements: {', '.join(unconfigured)}: not in the configuration, so no click log has them"
+            )
+            missing = "" if "clicks" in written else ", and there is no clicks.parquet"
+            click.echo(f"{message}{missing}; give --config", err=True)
     suffix = "ndjson" if format == "ubi" else "parquet"
     lines = (f"{n:>12,}  {name}.{suffix}" for name, n in counts.items())
-    replaced = [file for name in counts if (file := f"{name}.{suffix}") in before]
-    options.show(counts, "\n".join(lines) + _in_place_of(replaced), as_json)
+    replaced = [file for name in counts if (file := f"{name}.{suffix}") in existing]
+    options.print_result(counts, "\n".join(lines) + _format_replaced(replaced), as_json)
 
 
-def _in_place_of(files: list[str]) -> str:
+def _format_replaced(files: list[str]) -> str:
     """Return a note that existing files were replaced, or an empty text."""
     return f"\n{', '.join(files)}: replaced, as such files were there" if files else ""
 
 
 @options.command(group=log, name="follow")
 def follow_log(
-    kept: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, once: bool = False
+    store_options: StoreOptions, *, after: Annotated[int, click.IntRange(0)] = 0, once: bool = False
 ) -> None:
     """Print the rows of the log as JSON lines, and follow the running service until Ctrl-C.
 
@@ -351,8 +355,8 @@ def follow_log(
     """
     from tacit.service.maintenance.log_export import follow
 
-    with kept.open_to_read() as opened, options.interruptible() as stopping:
-        follow(opened, _show_lines, after, stopping, once=once)
+    with store_options.open_to_read() as store, options.interruptible() as stopping:
+        follow(store, _show_lines, after, stopping, once=once)
 
 
 def _show_lines(lines: "Sequence[LogLine]") -> None:
@@ -360,23 +364,23 @@ def _show_lines(lines: "Sequence[LogLine]") -> None:
 
 
 @options.command(group=log, name="import")
-def import_log(folder: options.Folder, kept: StoreOptions, *, as_json: options.Json = False) -> None:
+def import_log(folder: options.Folder, store_options: StoreOptions, *, as_json: options.Json = False) -> None:
     """Import a log that was exported to FOLDER into an empty store."""
     if not (folder / "placements.json").is_file():
         # Check before a store is created.
         raise click.UsageError(f"FOLDER: {folder} holds no log; give one that tacit log export wrote")
-    with kept.open() as opened:
-        from tacit.service.maintenance.log_export import take_in
+    with store_options.open() as store:
+        from tacit.service.maintenance.log_export import import_log
 
-        count = take_in(opened, folder)
-    options.show({"rows": count}, f"{count:,} rows", as_json)
+        count = import_log(store, folder)
+    options.print_result({"rows": count}, f"{count:,} rows", as_json)
 
 
 @options.command(group=log, name="backup")
-def back_up(target: options.NewFile, kept: StoreOptions, *, as_json: options.Json = False) -> None:
+def back_up(target: options.NewFile, store_options: StoreOptions, *, as_json: options.Json = False) -> None:
     """Copy an SQLite store to TARGET, even while the service is running."""
-    with options.usage():
-        configuration = kept.configuration()
+    with options.usage_errors():
+        configuration = store_options.configuration()
     if configuration.store.url is not None:
         schema = configuration.store.schema
         raise click.UsageError(f"--store: back up PostgreSQL with: pg_dump --schema {schema} …")
@@ -384,18 +388,18 @@ def back_up(target: options.NewFile, kept: StoreOptions, *, as_json: options.Jso
 
     replaced = [target.name] * target.exists()
     size = backup(configuration.store.path, target)
-    options.show({"bytes": size}, f"{size:,} bytes: {target}{_in_place_of(replaced)}", as_json)
+    options.print_result({"bytes": size}, f"{size:,} bytes: {target}{_format_replaced(replaced)}", as_json)
 
 
 @options.command(group=log)
 def forget(
-    kept: StoreOptions,
+    store_options: StoreOptions,
     *,
     user: str | None = None,
     session: str | None = None,
     client: str | None = None,
     url: str | None = None,
-    key: Annotated[str, options.Typed(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    key: Annotated[str, options.OptionFormat(envvar="TACIT_PLACEMENT_KEY")] | None = None,
     backups: options.Folder | None = None,
     as_json: options.Json = False,
 ) -> None:
@@ -418,34 +422,36 @@ def forget(
     backups
         List the backups in this folder that contain the person's data.
     """
-    named = {"user": user, "session": session, "client": client}
-    given = [(kind, name) for kind, name in named.items() if name is not None]
-    if len(given) != 1:
+    names = {"user": user, "session": session, "client": client}
+    subjects = [(kind, name) for kind, name in names.items() if name is not None]
+    if len(subjects) != 1:
         raise click.UsageError("give one of --user, --session and --client")
-    (kind, name) = given[0]
+    (kind, name) = subjects[0]
     # Before anything is erased, because a backup may be unreadable.
-    holding = _holding(backups, kind, name)
+    backup_paths = _find_backups(backups, kind, name)
     if url is not None:
-        blanked = _forget_at(url, key, kind, name)
+        blanked = _forget_remotely(url, key, kind, name)
     else:
         from tacit.service.errors import InUse
-        from tacit.service.log.store import added
+        from tacit.service.log.store import sum_blanked_rows
         from tacit.service.maintenance.doctor import forget as blank
 
-        parts = (blank(each, opened, kind, name) for _, each, opened in kept.open_each())
+        parts = (
+            blank(configuration, store, kind, name) for _, configuration, store in store_options.open_each()
+        )
         try:
-            blanked = {place: found._asdict() for place, found in added(*parts).items()}
+            blanked = {placement: counts._asdict() for placement, counts in sum_blanked_rows(*parts).items()}
         except InUse as error:
             raise InUse(f"{error}; or let the service do it: --url http://127.0.0.1:8787") from error
     lines = [
-        f"{place}: {found['decisions']:,} decisions, {found['records']:,} records blanked"
-        for place, found in blanked.items()
+        f"{placement}: {counts['decisions']:,} decisions, {counts['records']:,} records blanked"
+        for placement, counts in blanked.items()
     ] or [f"nothing tells of this {kind}"]
-    lines += [f"holds the person, as before: {path}" for path in holding]
-    options.show({"placements": blanked, "backups": holding}, "\n".join(lines), as_json)
+    lines += [f"holds the person, as before: {path}" for path in backup_paths]
+    options.print_result({"placements": blanked, "backups": backup_paths}, "\n".join(lines), as_json)
 
 
-def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, dict[str, int]]:
+def _forget_remotely(url: str, key: str | None, kind: str, name: str) -> dict[str, dict[str, int]]:
     """Make a running service erase a person's data."""
     from urllib.error import HTTPError
     from urllib.parse import quote
@@ -463,19 +469,19 @@ def _forget_at(url: str, key: str | None, kind: str, name: str) -> dict[str, dic
     return blanked
 
 
-def _holding(folder: Path | None, kind: str, name: str) -> list[str]:
+def _find_backups(folder: Path | None, kind: str, name: str) -> list[str]:
     """Return the backups in a folder that contain a person's data."""
     if folder is None:
         return []
-    from tacit.service.maintenance.doctor import holds
+    from tacit.service.maintenance.doctor import has_user_data
 
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    return [str(path) for path in files if holds(path, kind, name)]
+    return [str(path) for path in files if has_user_data(path, kind, name)]
 
 
 @options.command(group=log)
 def reshard(
-    kept: StoreOptions,
+    store_options: StoreOptions,
     *,
     shards: Annotated[int, click.IntRange(1, 1024)],
     drop: bool = False,
@@ -492,10 +498,10 @@ def reshard(
     drop
         Remove the old shards at the end.
     """
-    with options.usage():
-        configuration = kept.configuration()
-    from tacit.service.maintenance.resharding import reshard as deal
+    with options.usage_errors():
+        configuration = store_options.configuration()
+    from tacit.service.maintenance.resharding import reshard as reshard_log
 
-    rows = deal(configuration, shards, drop=drop)
+    rows = reshard_log(configuration, shards, drop=drop)
     text = "\n".join(f"{n:>12,}  rows of shard {shard}" for shard, n in enumerate(rows))
-    options.show({"shards": rows}, text, as_json)
+    options.print_result({"shards": rows}, text, as_json)

@@ -18,7 +18,7 @@ from tacit.core.arrays import Booleans, Floats, Generator, Ints
 from tacit.core.part import Checked, probabilities
 from tacit.errors import InvalidValue, LogError
 
-NOTHING = -1
+EMPTY = -1
 """Kind of an empty position, below the end of a shorter list."""
 
 
@@ -96,7 +96,7 @@ class ClickModel(Checked):
         InvalidValue
             If a kind does not exist.
         """
-        table, single = sessions(shown, self.kinds)
+        table, single = check_sessions(shown, self.kinds)
         chain = self.chain(table)
         clicks = np.zeros(table.shape, np.bool_)
         examining = np.ones(len(table), np.bool_)
@@ -124,17 +124,17 @@ class ClickModel(Checked):
         InvalidValue
             If a kind does not exist.
         """
-        table, single = sessions(shown, self.kinds)
+        table, single = check_sessions(shown, self.kinds)
         chain = self.chain(table)
-        found = np.zeros(table.shape)
+        chances = np.zeros(table.shape)
         examined = np.ones(len(table))
         for position in range(table.shape[1]):
             click = chain.click[:, position]
-            found[:, position] = examined * click
+            chances[:, position] = examined * click
             examined = examined * (
                 click * chain.after_click[:, position] + (1.0 - click) * chain.after_skip[:, position]
             )
-        return found[0] if single else found
+        return chances[0] if single else chances
 
     def conditional_probabilities(self, shown: Any, clicks: Any) -> Floats:
         """Return the probability of a click at each position, given the clicks above it.
@@ -154,9 +154,9 @@ class ClickModel(Checked):
         InvalidValue
             If a kind does not exist, or an empty position has a click.
         """
-        table, clicked, single = log(shown, clicks, self.kinds)
-        found = conditional(self.chain(table), clicked)
-        return found[0] if single else found
+        table, clicked, single = check_log(shown, clicks, self.kinds)
+        chances = conditional_clicks(self.chain(table), clicked)
+        return chances[0] if single else chances
 
     def log_likelihood(self, shown: Any, clicks: Any) -> Floats:
         """Return the log-probability of each session's clicks; −inf if they are impossible.
@@ -175,24 +175,24 @@ class ClickModel(Checked):
         InvalidValue
             If a kind does not exist, or an empty position has a click.
         """
-        table, clicked, single = log(shown, clicks, self.kinds)
-        found = log_probabilities(conditional(self.chain(table), clicked), clicked).sum(axis=1)
-        return np.asarray(found[0] if single else found)
+        table, clicked, single = check_log(shown, clicks, self.kinds)
+        likelihoods = log_probabilities(conditional_clicks(self.chain(table), clicked), clicked).sum(axis=1)
+        return np.asarray(likelihoods[0] if single else likelihoods)
 
 
-def conditional(chain: Chain, clicks: Booleans) -> Floats:
+def conditional_clicks(chain: Chain, clicks: Booleans) -> Floats:
     """Return the probability of a click at each position, given the clicks above it."""
-    found = np.zeros(clicks.shape)
+    chances = np.zeros(clicks.shape)
     examined = np.ones(len(clicks))
     for position in range(clicks.shape[1]):
         clicked, click = clicks[:, position], chain.click[:, position]
-        found[:, position] = examined * click
-        unclicked = 1.0 - found[:, position]
+        chances[:, position] = examined * click
+        unclicked = 1.0 - chances[:, position]
         skipped = np.divide(
             examined * (1.0 - click), unclicked, out=np.zeros(len(clicks)), where=unclicked > 0
         )
         examined = np.where(clicked, chain.after_click[:, position], skipped * chain.after_skip[:, position])
-    return found
+    return chances
 
 
 def log_probabilities(chances: Floats, clicks: Booleans) -> Floats:
@@ -201,7 +201,7 @@ def log_probabilities(chances: Floats, clicks: Booleans) -> Floats:
         return np.asarray(np.log(np.where(clicks, chances, 1.0 - chances)))
 
 
-def sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
+def check_sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
     """Validate ``shown``; return it as a table of kinds, and whether it was a single row.
 
     Raises
@@ -213,13 +213,13 @@ def sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
     if table.ndim not in (1, 2) or table.size == 0 or table.dtype.kind not in "iu":
         raise InvalidValue("shown", shown, "give whole numbers: a row of kinds for each session")
     most = np.iinfo(np.int64).max if kinds is None else kinds - 1
-    wrong = table[(table < NOTHING) | (table > most)]
+    wrong = table[(table < EMPTY) | (table > most)]
     if wrong.size:
         raise InvalidValue("shown", int(wrong[0]), f"kinds go from 0 to {most}, -1 is for none")
     return np.atleast_2d(table).astype(np.int64), table.ndim == 1
 
 
-def log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Booleans, bool]:
+def check_log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Booleans, bool]:
     """Validate shown results and clicks; return them as tables, and whether they were single rows.
 
     Raises
@@ -227,19 +227,19 @@ def log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Boolea
     InvalidValue
         If they are no tables of kinds and clicks, a kind does not exist, or an empty position has a click.
     """
-    table, single = sessions(shown, kinds)
+    table, single = check_sessions(shown, kinds)
     clicked = np.atleast_2d(np.asarray(clicks))
     if clicked.shape != table.shape or clicked.dtype.kind not in "biu":
         raise InvalidValue("clicks", clicks, f"give true or false in the shape {table.shape}")
     if not np.isin(clicked, (0, 1)).all():
         raise InvalidValue("clicks", clicks, "give true or false")
     clicked = clicked.astype(np.bool_)
-    if (clicked & (table == NOTHING)).any():
+    if (clicked & (table == EMPTY)).any():
         raise InvalidValue("clicks", clicks, "there can be no click where nothing was shown")
     return table, clicked, single
 
 
-def by_kind(values: Sequence[float], shown: Ints, nothing: float) -> Floats:
+def lookup_values(values: Sequence[float], shown: Ints, nothing: float) -> Floats:
     """Return each result's value by its kind, and ``nothing`` at empty positions."""
     return np.asarray([*values, nothing])[shown]
 
@@ -264,7 +264,7 @@ class Sessions(NamedTuple):
     names: list[Any]
 
 
-def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
+def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     """Read sessions from a click log: a row for each decision, in the order of the log.
 
     Parameters
@@ -301,8 +301,8 @@ def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     >>> sessions.shown.tolist(), sessions.clicks.tolist(), sessions.names
     ([[0, 1]], [[False, True]], [('toner', 'b'), ('toner', 'a')])
     """
-    from tacit.logs.selection import selected
-    from tacit.logs.sources import opened
+    from tacit.logs.selection import select_columns
+    from tacit.logs.sources import open_log
 
     if kind not in ("key-arm", "arm"):
         raise InvalidValue("kind", kind, "give 'key-arm' or 'arm'")
@@ -310,7 +310,7 @@ def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     rows: dict[tuple[str, str], int] = {}
     kinds: dict[Any, int] = {}
     cells: dict[tuple[int, int], tuple[int, bool]] = {}
-    for batch, source, numbers in selected(opened(log, **reading), columns):
+    for batch, source, numbers in select_columns(open_log(log, **reading), columns):
         values = zip(numbers, *(batch[name].to_pylist() for name in columns), strict=True)
         for number, placement, decision, position, key, arm, reward in values:
             row = rows.setdefault((placement, decision), len(rows))
@@ -322,10 +322,10 @@ def sessions_of(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
                     "arm of a decision a place of its own"
                 )
     shape = len(rows), 1 + max(position for _, position in cells)
-    shown, clicks = np.full(shape, NOTHING, np.int64), np.zeros(shape, np.bool_)
+    kind_table, clicks = np.full(shape, EMPTY, np.int64), np.zeros(shape, np.bool_)
     for at, (number, clicked) in cells.items():
-        shown[at], clicks[at] = number, clicked
-    return Sessions(shown, clicks, list(kinds))
+        kind_table[at], clicks[at] = number, clicked
+    return Sessions(kind_table, clicks, list(kinds))
 
 
 # ---- Perplexity: how well a click model predicts each position of a click log
@@ -368,12 +368,12 @@ def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool 
     >>> perplexity(model, [[0, 0], [0, 0]], [[1, 0], [0, 0]]).round(4)
     array([2.    , 1.3333])
     """
-    table, clicked, _ = log(shown, clicks, model.kinds)
+    table, clicked, _ = check_log(shown, clicks, model.kinds)
     if conditional:
         chances = model.conditional_probabilities(table, clicked)
     else:
         chances = model.click_probabilities(table)
-    real = table != NOTHING
+    real = table != EMPTY
     surprise = -np.where(real, log_probabilities(chances, clicked), 0.0).sum(axis=0)
     count = real.sum(axis=0)
     mean = np.divide(surprise, count, out=np.full(len(count), np.nan), where=count > 0)
@@ -406,7 +406,7 @@ class Fit(NamedTuple):
     converged: bool
 
 
-def prepared(shown: Any, clicks: Any, kinds: int | None) -> tuple[Ints, Booleans, int]:
+def prepare_log(shown: Any, clicks: Any, kinds: int | None) -> tuple[Ints, Booleans, int]:
     """Validate a log for fitting; return its tables and the number of kinds.
 
     Raises
@@ -414,14 +414,14 @@ def prepared(shown: Any, clicks: Any, kinds: int | None) -> tuple[Ints, Booleans
     InvalidValue
         If the log is not of that form.
     """
-    table, clicked, _ = log(shown, clicks, kinds)
+    table, clicked, _ = check_log(shown, clicks, kinds)
     count = int(table.max()) + 1 if kinds is None else checks.integer("kinds", kinds, 1)
     if count == 0:
         raise InvalidValue("shown", shown, "there must be a result")
     return table, clicked, count
 
 
-def maximised(
+def run_em(
     start: Model,
     step: Callable[[Model], Model],
     shown: Ints,
@@ -439,16 +439,16 @@ def maximised(
     checks.integer("iterations", iterations, 1)
     checks.number("tolerance", tolerance, 0.0, math.inf)
     model = start
-    found = [math.fsum(model.log_likelihood(shown, clicks))]
+    log_likelihoods = [math.fsum(model.log_likelihood(shown, clicks))]
     for _ in range(iterations):
         model = step(model)
-        found.append(math.fsum(model.log_likelihood(shown, clicks)))
-        if found[-1] - found[-2] <= tolerance * len(shown):
-            return Fit(model, tuple(found), True)
-    return Fit(model, tuple(found), False)
+        log_likelihoods.append(math.fsum(model.log_likelihood(shown, clicks)))
+        if log_likelihoods[-1] - log_likelihoods[-2] <= tolerance * len(shown):
+            return Fit(model, tuple(log_likelihoods), True)
+    return Fit(model, tuple(log_likelihoods), False)
 
 
-def examined_given(chain: Chain, clicks: Booleans) -> Floats:
+def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:
     """Return the probability that each position was examined, given all clicks of its session.
 
     All positions down to the last click were; below it, the user may have read on without clicks.
@@ -478,7 +478,7 @@ def rates(hits: Floats, trials: Floats, otherwise: Any) -> Any:
 
 def totals(values: Any, shown: Ints, kinds: int) -> Floats:
     """Return the sum of values over the results of each kind."""
-    real = shown != NOTHING
+    real = shown != EMPTY
     weights = np.broadcast_to(values, shown.shape)[real].astype(np.float64)
     return np.asarray(np.bincount(shown[real], weights, minlength=kinds), np.float64)
 

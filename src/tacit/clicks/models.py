@@ -11,17 +11,17 @@ from typing import Annotated, Any
 import numpy as np
 
 from tacit.clicks.base import (
-    NOTHING,
+    EMPTY,
     UNKNOWN,
     Chain,
     ClickModel,
     Fit,
-    by_kind,
-    examined_given,
+    examination_posterior,
     kind_rates,
-    maximised,
-    prepared,
+    lookup_values,
+    prepare_log,
     rates,
+    run_em,
 )
 from tacit.core import checks
 from tacit.core.arrays import Ints
@@ -57,7 +57,7 @@ class Cascade(ClickModel):
     """
 
     def chain(self, shown: Ints) -> Chain:
-        click = by_kind(self.attraction, shown, 0.0)
+        click = lookup_values(self.attraction, shown, 0.0)
         return Chain(click, np.zeros(shown.shape), np.ones(shown.shape))
 
     @classmethod
@@ -82,7 +82,7 @@ class Cascade(ClickModel):
         InvalidValue
             If the log is not of that form.
         """
-        table, clicked, count = prepared(shown, clicks, kinds)
+        table, clicked, count = prepare_log(shown, clicks, kinds)
         several = clicked.sum(axis=1) > 1
         if several.any():
             raise InvalidValue(
@@ -92,12 +92,12 @@ class Cascade(ClickModel):
                 "DependentClick or DynamicBayesian",
             )
         # Nothing below a click is examined.
-        examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != NOTHING)
+        examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != EMPTY)
 
         def step(model: Cascade) -> Cascade:
             return cls(kind_rates(clicked, examined, table, model.attraction))
 
-        return maximised(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
+        return run_em(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
 
 
 # ---- The dependent click model: after a click the user continues, with a probability by position
@@ -144,7 +144,7 @@ class DependentClick(ClickModel):
             )
         onward = np.zeros(shown.shape)
         onward[:, : len(self.continuation)] = self.continuation[:positions]
-        return Chain(by_kind(self.attraction, shown, 0.0), onward, np.ones(shown.shape))
+        return Chain(lookup_values(self.attraction, shown, 0.0), onward, np.ones(shown.shape))
 
     @classmethod
     def fit(
@@ -179,20 +179,20 @@ class DependentClick(ClickModel):
         InvalidValue
             If the log or an option is not of that form.
         """
-        table, clicked, count = prepared(shown, clicks, kinds)
+        table, clicked, count = prepare_log(shown, clicks, kinds)
         if table.shape[1] < 2:
             raise InvalidValue("shown", shown, "give at least two positions")
-        real = table != NOTHING
+        real = table != EMPTY
         followed = clicked[:, :-1] & real[:, 1:]  # a click, with a next result
 
         def step(model: DependentClick) -> DependentClick:
-            examined = examined_given(model.chain(table), clicked)
+            examined = examination_posterior(model.chain(table), clicked)
             attraction = kind_rates(clicked, examined, table, model.attraction)
-            went_on = (followed * examined[:, 1:]).sum(axis=0)
-            return cls(attraction, rates(went_on, followed.sum(axis=0), model.continuation))
+            continued = (followed * examined[:, 1:]).sum(axis=0)
+            return cls(attraction, rates(continued, followed.sum(axis=0), model.continuation))
 
         start = cls([UNKNOWN] * count, [UNKNOWN] * (table.shape[1] - 1))
-        return maximised(start, step, table, clicked, iterations, tolerance)
+        return run_em(start, step, table, clicked, iterations, tolerance)
 
 
 # ---- The dynamic Bayesian network model: a click may satisfy the user, who then leaves
@@ -240,8 +240,8 @@ class DynamicBayesian(ClickModel):
             raise InvalidValue("satisfaction", self.satisfaction, f"give {self.kinds} numbers")
 
     def chain(self, shown: Ints) -> Chain:
-        click = by_kind(self.attraction, shown, 0.0)
-        unsatisfied = 1.0 - by_kind(self.satisfaction, shown, 0.0)
+        click = lookup_values(self.attraction, shown, 0.0)
+        unsatisfied = 1.0 - lookup_values(self.satisfaction, shown, 0.0)
         onward = np.full(shown.shape, self.persistence)
         return Chain(click, onward * unsatisfied, onward)
 
@@ -282,30 +282,30 @@ class DynamicBayesian(ClickModel):
         InvalidValue
             If the log or an option is not of that form.
         """
-        table, clicked, count = prepared(shown, clicks, kinds)
+        table, clicked, count = prepare_log(shown, clicks, kinds)
         follows = np.zeros(table.shape, np.bool_)  # whether there is a next result
-        follows[:, :-1] = table[:, 1:] != NOTHING
+        follows[:, :-1] = table[:, 1:] != EMPTY
         followed = clicked & follows
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
-            examined = examined_given(model.chain(table), clicked)
+            examined = examination_posterior(model.chain(table), clicked)
             attraction = kind_rates(clicked, examined, table, model.attraction)
             onward = np.zeros(table.shape)
             onward[:, :-1] = examined[:, 1:]
             # A user who left after a click was satisfied, or was not and did not persist.
-            likes = by_kind(model.satisfaction, table, 0.0)
-            left = 1.0 - (1.0 - likes) * model.persistence
-            satisfied = followed * (1.0 - onward) * rates(likes, left, np.zeros(left.shape))
+            likes = lookup_values(model.satisfaction, table, 0.0)
+            leaving = 1.0 - (1.0 - likes) * model.persistence
+            satisfied = followed * (1.0 - onward) * rates(likes, leaving, np.zeros(leaving.shape))
             satisfaction = kind_rates(satisfied, followed, table, model.satisfaction)
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)
             tempted = follows * examined - satisfied
-            went_on = follows * onward
-            goes_on = rates(went_on.sum(), tempted.sum(), model.persistence)
-            return cls(attraction, satisfaction, float(goes_on))
+            continued = follows * onward
+            continuation = rates(continued.sum(), tempted.sum(), model.persistence)
+            return cls(attraction, satisfaction, float(continuation))
 
         start = cls([UNKNOWN] * count, [UNKNOWN] * count, UNKNOWN if persistence is None else persistence)
-        return maximised(start, step, table, clicked, iterations, tolerance)
+        return run_em(start, step, table, clicked, iterations, tolerance)
 
 
 # ---- The position-based model: a click if the position is examined and the result attracts
@@ -347,7 +347,7 @@ class PositionBased(ClickModel):
             raise InvalidValue(
                 "shown", positions, f"examination is known for {len(self.examination)} positions"
             )
-        click = by_kind(self.attraction, shown, 0.0) * self.examination[:positions]
+        click = lookup_values(self.attraction, shown, 0.0) * self.examination[:positions]
         return Chain(click, np.ones(shown.shape), np.ones(shown.shape))
 
     @classmethod
@@ -386,11 +386,11 @@ class PositionBased(ClickModel):
         InvalidValue
             If the log or an option is not of that form.
         """
-        table, clicked, count = prepared(shown, clicks, kinds)
-        real = table != NOTHING
+        table, clicked, count = prepare_log(shown, clicks, kinds)
+        real = table != EMPTY
 
         def step(model: PositionBased) -> PositionBased:
-            attracts = by_kind(model.attraction, table, 0.0)
+            attracts = lookup_values(model.attraction, table, 0.0)
             examines = np.broadcast_to(model.examination, table.shape)
             unclicked = 1.0 - attracts * examines
             attracted = np.where(
@@ -404,7 +404,7 @@ class PositionBased(ClickModel):
             return cls(attraction, [1.0, *examination[1:]])
 
         start = cls([UNKNOWN] * count, [1.0, *[UNKNOWN] * (table.shape[1] - 1)])
-        return maximised(start, step, table, clicked, iterations, tolerance)
+        return run_em(start, step, table, clicked, iterations, tolerance)
 
 
 # ---- The simulated users of the literature on interleaving and online learning to rank
@@ -429,7 +429,7 @@ INFORMATIONAL = {
 Table = dict[int, tuple[tuple[float, ...], tuple[float, ...]]]
 
 
-def _user(table: Table, grades: int) -> DynamicBayesian:
+def _build_user(table: Table, grades: int) -> DynamicBayesian:
     if checks.integer("grades", grades, 2) not in table:
         raise InvalidValue("grades", grades, "there are users for 2, 3 and 5 grades")
     attraction, satisfaction = table[grades]
@@ -460,7 +460,7 @@ def perfect(grades: int = 5) -> DynamicBayesian:
     >>> perfect(3).click_probabilities([2, 0, 1])
     array([1. , 0. , 0.5])
     """
-    return _user(PERFECT, grades)
+    return _build_user(PERFECT, grades)
 
 
 def navigational(grades: int = 5) -> DynamicBayesian:
@@ -485,7 +485,7 @@ def navigational(grades: int = 5) -> DynamicBayesian:
     >>> navigational(2).click_probabilities([1, 1]).round(4)
     array([0.95  , 0.1378])
     """
-    return _user(NAVIGATIONAL, grades)
+    return _build_user(NAVIGATIONAL, grades)
 
 
 def informational(grades: int = 5) -> DynamicBayesian:
@@ -510,4 +510,4 @@ def informational(grades: int = 5) -> DynamicBayesian:
     >>> informational(2).click_probabilities([1, 0]).round(3)
     array([0.9 , 0.22])
     """
-    return _user(INFORMATIONAL, grades)
+    return _build_user(INFORMATIONAL, grades)

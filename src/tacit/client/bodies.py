@@ -22,7 +22,7 @@ from msgspec import inspect
 
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.service.log.ids import decision_id as new_id
+from tacit.service.log.ids import create_decision_id as new_id
 from tacit.wire.lists import Clicks
 
 Check = Callable[[str, Any], Any]
@@ -34,12 +34,12 @@ class Field(NamedTuple):
     """A field of a message, with the check of its values."""
 
     name: str
-    sent_as: str
+    encoded_name: str
     required: bool
     check: Check
 
 
-def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
+def make_body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
     """Return the JSON body of a message.
 
     Fields of None are left out, except that a missing id is replaced by a new one, so that the body
@@ -65,8 +65,8 @@ def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
     """
     if isinstance(message, Clicks) and (message.clicks is None) == (message.items is None):
         raise InvalidValue(f"{place}clicks", message.clicks, "give clicks, or items in place of them")
-    sent = {}
-    for field in fields_of(type(message)):
+    content = {}
+    for field in read_fields(type(message)):
         value = getattr(message, field.name)
         if value is None and not field.required:
             if not field.name.endswith("_id"):
@@ -74,12 +74,12 @@ def body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
             value = new_id(time.time_ns() // 1000)
         if hasattr(value, "decision_id"):
             raise InvalidValue(place + field.name, type(value).__name__, "give its .decision_id")
-        sent[field.sent_as] = field.check(place + field.name, value)
-    return sent
+        content[field.encoded_name] = field.check(place + field.name, value)
+    return content
 
 
 @cache
-def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
+def read_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the fields of a structure of the wire, with their checks.
 
     Examples
@@ -88,15 +88,14 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     >>> [field.encoded_name for field in read_fields(LiftOf)][:3]
     ['confidence', 'control', 'from']
     """
-    described = inspect.type_info(kind)
-    assert isinstance(described, inspect.StructType)
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
     return tuple(
-        Field(field.name, field.encode_name, field.required, check_of(field.type))
-        for field in described.fields
+        Field(field.name, field.encode_name, field.required, make_check(field.type)) for field in info.fields
     )
 
 
-def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
+def make_check(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
     """Return the check of values of a type; ``schema`` has the constraints of its annotation.
 
     Examples
@@ -107,76 +106,76 @@ def check_of(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Che
     """
     match kind:
         case inspect.Metadata():
-            return check_of(kind.type, {**(kind.extra_json_schema or {}), **(kind.extra or {})})
+            return make_check(kind.type, {**(kind.extra_json_schema or {}), **(kind.extra or {})})
         case inspect.LiteralType():
-            return _text(f"one of {', '.join(map(str, kind.values))}")
+            return _make_text_check(f"one of {', '.join(map(str, kind.values))}")
         case inspect.StrType():
-            return _text((schema or {}).get("such"))
+            return _make_text_check((schema or {}).get("such"))
         case inspect.BoolType():
             return checks.flag
         case inspect.IntType():
             low = -(2**62) if kind.ge is None else kind.ge
             return lambda field, given: checks.integer(field, given, low, kind.le or 2**62)
         case inspect.FloatType():
-            return _number(kind, schema or {})
+            return _make_number_check(kind, schema or {})
         case inspect.ListType():
-            return _list_of(check_of(kind.item_type))
+            return _make_list_check(make_check(kind.item_type))
         case inspect.DictType():
-            return _mapping_to(check_of(kind.value_type))
+            return _make_mapping_check(make_check(kind.value_type))
         case inspect.UnionType():
-            return _one_of(kind.types)
+            return _make_union_check(kind.types)
     # The service checks the content.
     return lambda field, given: dict(given) if isinstance(given, Mapping) else given
 
 
-def _text(such: str | None) -> Check:
+def _make_text_check(note: str | None) -> Check:
     """Return the check of a text; with ``note``, of a time, which may also be a date or datetime."""
 
-    def checked(field: str, given: Any) -> str:
-        if such and not isinstance(given, str | date):
-            raise InvalidValue(field, given, f"give {such}")
-        if such and isinstance(given, datetime) and given.tzinfo is None and given.astimezone().utcoffset():
-            doubt = f"{field}: {given:%Y-%m-%d %H:%M} has no zone, and is taken as UTC"
-            doubt += "; if it is a time of here, give it .astimezone()"
+    def check(field: str, value: Any) -> str:
+        if note and not isinstance(value, str | date):
+            raise InvalidValue(field, value, f"give {note}")
+        if note and isinstance(value, datetime) and value.tzinfo is None and value.astimezone().utcoffset():
+            warning = f"{field}: {value:%Y-%m-%d %H:%M} has no zone, and is taken as UTC"
+            warning += "; if it is a time of here, give it .astimezone()"
             # The warning points at the call of the client's method.
-            warnings.warn(doubt, AssumptionWarning, stacklevel=7)
-        return checks.name(field, given.isoformat() if such and isinstance(given, date) else given)
+            warnings.warn(warning, AssumptionWarning, stacklevel=7)
+        return checks.name(field, value.isoformat() if note and isinstance(value, date) else value)
 
-    return checked
+    return check
 
 
-def _number(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
+def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
     """Return the check of a number within the bounds of its type or schema."""
     above, high = schema.get("exclusiveMinimum", kind.gt), schema.get("exclusiveMaximum", LARGEST)
     low = next((bound for bound in (above, kind.ge) if bound is not None), -LARGEST)
     most = schema.get("maximum", high) if kind.le is None else kind.le
 
-    def checked(field: str, given: Any) -> float:
+    def check(field: str, value: Any) -> float:
         try:
-            return checks.number(field, given, low, most, open_low=above is not None)
+            return checks.number(field, value, low, most, open_low=above is not None)
         except InvalidValue as error:
-            such = schema.get("such")
-            raise InvalidValue(field, given, f"give {such}" if such else error.allowed) from None
+            note = schema.get("such")
+            raise InvalidValue(field, value, f"give {note}" if note else error.allowed) from None
 
-    return checked
-
-
-def _list_of(check: Check) -> Check:
-    def checked(field: str, given: Any) -> list[Any]:
-        if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-            raise InvalidValue(field, given, "give a list")
-        return [check(f"{field}[{i}]", value) for i, value in enumerate(given)]
-
-    return checked
+    return check
 
 
-def _mapping_to(check: Check) -> Check:
-    def checked(field: str, given: Any) -> dict[str, Any]:
-        if not isinstance(given, Mapping):
-            raise InvalidValue(field, given, "give a value for each by name: {name: value}")
-        return {checks.name(field, name): check(f"{field}.{name}", value) for name, value in given.items()}
+def _make_list_check(check: Check) -> Check:
+    def check_list(field: str, items: Any) -> list[Any]:
+        if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
+            raise InvalidValue(field, items, "give a list")
+        return [check(f"{field}[{i}]", value) for i, value in enumerate(items)]
 
-    return checked
+    return check_list
+
+
+def _make_mapping_check(check: Check) -> Check:
+    def check_mapping(field: str, mapping: Any) -> dict[str, Any]:
+        if not isinstance(mapping, Mapping):
+            raise InvalidValue(field, mapping, "give a value for each by name: {name: value}")
+        return {checks.name(field, name): check(f"{field}.{name}", value) for name, value in mapping.items()}
+
+    return check_mapping
 
 
 FORMS: dict[type[inspect.Type], tuple[type, str]] = {
@@ -193,21 +192,21 @@ FORMS: dict[type[inspect.Type], tuple[type, str]] = {
 """Python type and description of each type, in the order of the checks, since a text is also iterable."""
 
 
-def _one_of(kinds: Sequence[inspect.Type]) -> Check:
+def _make_union_check(kinds: Sequence[inspect.Type]) -> Check:
     """Return the check of a value of one of several types."""
-    if len(named := [kind for kind in kinds if not isinstance(kind, inspect.NoneType)]) == 1:
-        return check_of(named[0])
-    named = sorted(kinds, key=lambda kind: list(FORMS).index(type(kind)))
-    forms = [(*FORMS[type(kind)], check_of(kind)) for kind in named]
+    if len(ordered := [kind for kind in kinds if not isinstance(kind, inspect.NoneType)]) == 1:
+        return make_check(ordered[0])
+    ordered = sorted(kinds, key=lambda kind: list(FORMS).index(type(kind)))
+    forms = [(*FORMS[type(kind)], make_check(kind)) for kind in ordered]
 
-    def checked(field: str, given: Any) -> Any:
-        given = given.item() if isinstance(given, np.generic) else given
-        if isinstance(given, float) and math.isnan(given) and type(None) in {form for form, *_ in forms}:
+    def check_value(field: str, value: Any) -> Any:
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, float) and math.isnan(value) and type(None) in {form for form, *_ in forms}:
             # As in the library, NaN means a missing value.
             return None
         for form, _, check in forms:
-            if isinstance(given, form):
-                return check(field, given)
-        raise InvalidValue(field, given, f"give {' or '.join(words for _, words, _ in forms)}")
+            if isinstance(value, form):
+                return check(field, value)
+        raise InvalidValue(field, value, f"give {' or '.join(words for _, words, _ in forms)}")
 
-    return checked
+    return check_value

@@ -30,7 +30,7 @@ from urllib.parse import urlencode
 import msgspec
 import numpy as np
 
-from tacit.client.bodies import body
+from tacit.client.bodies import make_body
 from tacit.errors import AssumptionWarning, InvalidValue, TacitError
 from tacit.wire.verbs import Verb
 
@@ -66,11 +66,11 @@ class ServiceError(TacitError):
     """
 
     def __init__(self, field: str, value: Any, what: str, kind: str = "", status: int | None = None) -> None:
-        shown = repr(value)
-        if len(shown) > LONGEST_SHOWN:
-            shown = shown[: LONGEST_SHOWN - 3] + "..."
-        given = "" if value is None or shown in what else f" (given: {shown})"
-        super().__init__(f"{field}: {what}{given}")
+        text = repr(value)
+        if len(text) > LONGEST_SHOWN:
+            text = text[: LONGEST_SHOWN - 3] + "..."
+        suffix = "" if value is None or text in what else f" (given: {text})"
+        super().__init__(f"{field}: {what}{suffix}")
         self.field = field
         self.value = value
         self.what = what
@@ -105,7 +105,7 @@ class Unavailable(ServiceError):
     """
 
 
-def error_for(status: int) -> type[ServiceError]:
+def get_error_class(status: int) -> type[ServiceError]:
     """Return the class of errors for a status.
 
     Examples
@@ -133,7 +133,7 @@ def error_for(status: int) -> type[ServiceError]:
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
 # If the service asks for a longer pause, an error is better than a call that hangs.
-LONGEST_ASKED = 60.0
+LONGEST_RETRY_AFTER = 60.0
 MOST_DOUBLINGS = 20
 
 _SECONDS = re.compile(r"[0-9]{1,9}")
@@ -148,12 +148,12 @@ class Reply(NamedTuple):
     failure: str = ""
 
     @property
-    def passing(self) -> bool:
+    def is_transient(self) -> bool:
         """True if a retry of the same request may succeed."""
         return self.status is None or self.status in (408, 429) or self.status >= 500
 
 
-def pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Generator) -> float:
+def compute_pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Generator) -> float:
     """Return the pause before the next try; infinity if there is none.
 
     The pause is uniform between 0 and a bound that doubles with each try, so that clients that failed
@@ -188,14 +188,14 @@ def pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Gen
     >>> compute_pause(Reply(503), 4, 3, 0.0, rng), compute_pause(Reply(409), 1, 3, 0.0, rng)
     (inf, inf)
     """
-    asked = seconds_asked(reply.retry_after, now)
-    if not reply.passing or tries > retries or asked > LONGEST_ASKED:
+    retry_seconds = parse_retry_after(reply.retry_after, now)
+    if not reply.is_transient or tries > retries or retry_seconds > LONGEST_RETRY_AFTER:
         return float("inf")
     bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries - 1, MOST_DOUBLINGS))
-    return asked + bound * float(rng.random())
+    return retry_seconds + bound * float(rng.random())
 
 
-def seconds_asked(retry_after: str, now: float) -> float:
+def parse_retry_after(retry_after: str, now: float) -> float:
     """Return the pause in seconds that a ``Retry-After`` header asks for; 0 if it is invalid.
 
     Examples
@@ -244,7 +244,7 @@ class Call(NamedTuple, Generic[A]):
         """Path of the request, below the address of the service."""
         return f"/v1/placements/{self.placement}/{self.action}"
 
-    def given(self, field: str) -> Any:
+    def get_value(self, field: str) -> Any:
         """Return the call's value of a field such as ``decisions[1].arms``; None if it has none."""
         if field == "placement":
             return self.placement
@@ -266,7 +266,7 @@ class SiteCall(Call[A]):
         return f"/v1/{self.action}"
 
 
-def call_to(
+def make_call(
     placement: str,
     action: str,
     content: dict[str, Any] | None,
@@ -284,11 +284,11 @@ def call_to(
     if not (isinstance(placement, str) and _PLACEMENT.fullmatch(placement)):
         raise InvalidValue("placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -")
     method = method or ("GET" if content is None else "POST")
-    sent = None if content is None else msgspec.json.encode(content)
-    return Call(placement, action, sent, read, method)
+    encoded = None if content is None else msgspec.json.encode(content)
+    return Call(placement, action, encoded, read, method)
 
 
-def ask(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
+def make_verb_call(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
     """Return the call of a verb of a placement, with a message.
 
     Raises
@@ -296,21 +296,21 @@ def ask(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
     InvalidValue
         If the placement's name or a field is not valid.
     """
-    given, path, content = body(message), verb.path, None
+    fields, path, content = make_body(message), verb.path, None
     if verb.method in ("POST", "PUT"):
-        content = given
-    elif given:
-        path = f"{path}?{urlencode(given)}"
+        content = fields
+    elif fields:
+        path = f"{path}?{urlencode(fields)}"
     read = verb.answer if verb.answer is bytes else partial(decode, type=verb.answer)
-    return call_to(placement, path, content, read, verb.method)
+    return make_call(placement, path, content, read, verb.method)
 
 
-def part(name: str, call: Call[Any]) -> Call[Any]:
+def select_field(name: str, call: Call[Any]) -> Call[Any]:
     """Return a call that returns only one field of its answer."""
     return call._replace(read=lambda reply: getattr(call.read(reply), name))
 
 
-def ask_many(
+def make_batch_call(
     verb: Verb[Any], placement: str, kind: type[M], messages: Iterable[M | msgspec.Raw]
 ) -> Call[list[Any]]:
     """Return the call of a verb for many messages of a type, with the answers in their order.
@@ -332,7 +332,7 @@ def ask_many(
             continue
         if not isinstance(message, kind):
             raise InvalidValue(f"{field}[{i}]", message, f"give a tacit.client.{kind.__name__}")
-        bodies.append(body(message, f"{field}[{i}]."))
+        bodies.append(make_body(message, f"{field}[{i}]."))
 
     def read(reply: bytes) -> list[Any]:
         answers: list[Any] = getattr(decode(reply, type=verb.answer), field)
@@ -340,7 +340,7 @@ def ask_many(
             raise msgspec.ValidationError(f"{len(answers)} answers to {len(bodies)} questions")
         return answers
 
-    return call_to(placement, verb.path, {field: bodies}, read)
+    return make_call(placement, verb.path, {field: bodies}, read)
 
 
 class _Problem(msgspec.Struct):
@@ -349,7 +349,7 @@ class _Problem(msgspec.Struct):
     field: str
 
 
-def answer(call: Call[A], replies: list[Reply], url: str) -> A:
+def read_answer(call: Call[A], replies: list[Reply], url: str) -> A:
     """Return the answer to a call, or raise the error of the last reply.
 
     Raises
@@ -359,7 +359,7 @@ def answer(call: Call[A], replies: list[Reply], url: str) -> A:
     """
     reply, tries = replies[-1], len(replies)
     if reply.status is None:
-        unchanged = all(each.failure.startswith("ConnectError") for each in replies)
+        unchanged = all(item.failure.startswith("ConnectError") for item in replies)
         effect = "nothing was changed" if unchanged else "it is not known whether it took effect"
         raise Unavailable(
             "url", url,
@@ -369,33 +369,33 @@ def answer(call: Call[A], replies: list[Reply], url: str) -> A:
             "no-answer",
         )  # fmt: skip
     if reply.status != 200:
-        _refuse(call, reply.status, reply.body, url)
+        _raise_error(call, reply.status, reply.body, url)
     try:
-        answered = call.read(reply.body)
+        result = call.read(reply.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ServiceError(
             "url", url, f"its answer is not one of the service ({error}); give the service's",
             "foreign", reply.status,
         ) from error  # fmt: skip
-    for each in answered if isinstance(answered, list) else [answered]:
-        if doubt := getattr(each, "warning", None):
+    for item in result if isinstance(result, list) else [result]:
+        if warning := getattr(item, "warning", None):
             # The warning points at the call of the client's method.
-            warnings.warn(doubt, AssumptionWarning, stacklevel=4)
-    return answered
+            warnings.warn(warning, AssumptionWarning, stacklevel=4)
+    return result
 
 
-def _refuse(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:
+def _raise_error(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:
     """Raise the error for a reply that refuses the request."""
     try:
         problem = decode(content, type=_Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         # The reply is not from the service, but perhaps from a proxy.
-        raise error_for(status)(
+        raise get_error_class(status)(
             "url", url, f"it answered {status} and no more; see what is there", "foreign", status
         ) from None
     what = problem.detail.removeprefix(f"{problem.field}: ")
     kind = problem.type.removeprefix(PROBLEM)
-    raise error_for(status)(problem.field, call.given(problem.field), what, kind, status)
+    raise get_error_class(status)(problem.field, call.get_value(problem.field), what, kind, status)
 
 
 # ---- Calls as methods of the clients, and their types
@@ -411,7 +411,7 @@ class Blocking:
     """Base of the client whose methods return answers."""
 
 
-class Awaited:
+class Asynchronous:
     """Base of the client whose methods are coroutines."""
 
 
@@ -421,13 +421,15 @@ class Method(Protocol[P, A_co]):
     @overload
     def __get__(self, client: Blocking, owner: type[Blocking]) -> Callable[P, A_co]: ...
     @overload
-    def __get__(self, client: Awaited, owner: type[Awaited]) -> Callable[P, Coroutine[Any, Any, A_co]]: ...
+    def __get__(
+        self, client: Asynchronous, owner: type[Asynchronous]
+    ) -> Callable[P, Coroutine[Any, Any, A_co]]: ...
     @overload
     def __get__(self, client: None, owner: type[Blocking]) -> Callable[Concatenate[Blocking, P], A_co]: ...
     @overload
     def __get__(
-        self, client: None, owner: type[Awaited]
-    ) -> Callable[Concatenate[Awaited, P], Coroutine[Any, Any, A_co]]: ...
+        self, client: None, owner: type[Asynchronous]
+    ) -> Callable[Concatenate[Asynchronous, P], Coroutine[Any, Any, A_co]]: ...
 
 
 def call(make: Callable[Concatenate[Any, P], Call[A]]) -> Method[P, A]:

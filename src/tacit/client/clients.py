@@ -20,12 +20,12 @@ import httpx
 import numpy as np
 
 from tacit import __version__
-from tacit.client.call import Awaited, Blocking, Call, Reply, answer, pause
+from tacit.client.call import Asynchronous, Blocking, Call, Reply, compute_pause, read_answer
 from tacit.client.control_calls import ControlCalls
 from tacit.client.decision_calls import DecisionCalls
 from tacit.client.feedback_calls import FeedbackCalls
 from tacit.core import checks
-from tacit.errors import InvalidValue, suggesting
+from tacit.errors import InvalidValue, with_suggestions
 
 A = TypeVar("A")
 C = TypeVar("C", bound="type[_Connection[Any]]")
@@ -34,7 +34,7 @@ H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 CONNECTIONS = 100
 # Shorter than the 5 s after which the service closes idle connections, so that no request is
 # sent over a connection that is just being closed.
-KEPT_SECONDS = 4.0
+KEEPALIVE_SECONDS = 4.0
 HIDDEN = "(hidden)"
 
 _KEY = re.compile(r"[!-~]{1,1024}")
@@ -56,24 +56,24 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
         retries: int = 3,
         rng: np.random.Generator | None = None,
     ) -> None:
-        self._url = _checked_url(url)
+        self._url = _check_url(url)
         self._retries = checks.integer("retries", retries, 0)
         self._rng = np.random.default_rng() if rng is None else rng
         self._http: H = self._connect(
             base_url=self._url,
-            headers=_headers(key),
+            headers=_make_headers(key),
             timeout=checks.positive("timeout", timeout),
             limits=httpx.Limits(
                 max_connections=CONNECTIONS,
                 max_keepalive_connections=CONNECTIONS,
-                keepalive_expiry=KEPT_SECONDS,
+                keepalive_expiry=KEEPALIVE_SECONDS,
             ),
         )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r})"
 
-    def _pauses(self, call: Call[Any], replies: list[Reply]) -> Iterator[float]:
+    def _iterate_pauses(self, call: Call[Any], replies: list[Reply]) -> Iterator[float]:
         """Yield the seconds before each try, whose reply is then appended to ``replies``."""
         if self._http.is_closed:
             raise InvalidValue("client", "closed", "make another: its connections are gone")
@@ -81,7 +81,7 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
         while seconds < math.inf:
             yield seconds
             reply = replies[-1]
-            seconds = pause(reply, len(replies), self._retries, time.time(), self._rng)
+            seconds = compute_pause(reply, len(replies), self._retries, time.time(), self._rng)
             if seconds < math.inf:
                 logger.info(
                     "%s: %s on try %d, again in %.2f s",
@@ -89,39 +89,39 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
                 )  # fmt: skip
 
 
-def _with_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
+def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
     """Return a class decorator that gives a client a method for each call, made by ``method_of``."""
 
-    def give(client: C) -> C:
+    def decorate(client: C) -> C:
         for name, make in (vars(DecisionCalls) | vars(FeedbackCalls) | vars(ControlCalls)).items():
             if name.startswith("_"):
                 continue
             make.__qualname__ = f"{client.__name__}.{name}"
-            method: Any = wraps(make)(method_of(suggesting(make)))
-            (answered,) = get_args(get_type_hints(make)["return"])
-            method.__annotations__ = {**make.__annotations__, "return": answered}
-            method.__signature__ = inspect.signature(make).replace(return_annotation=answered)
+            method: Any = wraps(make)(method_of(with_suggestions(make)))
+            (answer_type,) = get_args(get_type_hints(make)["return"])
+            method.__annotations__ = {**make.__annotations__, "return": answer_type}
+            method.__signature__ = inspect.signature(make).replace(return_annotation=answer_type)
             setattr(client, name, method)
         return client
 
-    return give
+    return decorate
 
 
-def _blocking(make: Callable[..., Call[A]]) -> Callable[..., A]:
+def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
     def method(self: Client, *args: Any, **options: Any) -> A:
-        return self._answer(make(self, *args, **options))
+        return self._send(make(self, *args, **options))
 
     return method
 
 
-def _awaited(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[Any, Any, A]]:
+def _make_async_method(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[Any, Any, A]]:
     async def method(self: AsyncClient, *args: Any, **options: Any) -> A:
-        return await self._answer(make(self, *args, **options))
+        return await self._send(make(self, *args, **options))
 
     return method
 
 
-@_with_calls(_blocking)
+@_add_calls(_make_method)
 class Client(_Connection[httpx.Client], Blocking):
     """A client of the decision service.
 
@@ -195,20 +195,20 @@ class Client(_Connection[httpx.Client], Blocking):
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _answer(self, call: Call[A]) -> A:
+    def _send(self, call: Call[A]) -> A:
         replies: list[Reply] = []
-        for seconds in self._pauses(call, replies):
+        for seconds in self._iterate_pauses(call, replies):
             time.sleep(seconds)
             try:
                 response = self._http.request(call.method, call.path, content=call.body)
-                replies.append(_reply(response))
+                replies.append(_make_reply(response))
             except httpx.RequestError as error:
-                replies.append(_lost(error))
-        return answer(call, replies, self._url)
+                replies.append(_make_failure(error))
+        return read_answer(call, replies, self._url)
 
 
-@_with_calls(_awaited)
-class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
+@_add_calls(_make_async_method)
+class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
     """:class:`Client` for asyncio: the same methods as coroutines.
 
     Parameters
@@ -255,27 +255,27 @@ class AsyncClient(_Connection[httpx.AsyncClient], Awaited):
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
-    async def _answer(self, call: Call[A]) -> A:
+    async def _send(self, call: Call[A]) -> A:
         replies: list[Reply] = []
-        for seconds in self._pauses(call, replies):
+        for seconds in self._iterate_pauses(call, replies):
             await asyncio.sleep(seconds)
             try:
                 response = await self._http.request(call.method, call.path, content=call.body)
-                replies.append(_reply(response))
+                replies.append(_make_reply(response))
             except httpx.RequestError as error:
-                replies.append(_lost(error))
-        return answer(call, replies, self._url)
+                replies.append(_make_failure(error))
+        return read_answer(call, replies, self._url)
 
 
-def _reply(response: httpx.Response) -> Reply:
+def _make_reply(response: httpx.Response) -> Reply:
     return Reply(response.status_code, response.content, response.headers.get("retry-after", ""))
 
 
-def _lost(error: httpx.RequestError) -> Reply:
+def _make_failure(error: httpx.RequestError) -> Reply:
     return Reply(None, failure=f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
-def _headers(key: str | None) -> dict[str, str]:
+def _make_headers(key: str | None) -> dict[str, str]:
     headers = {"content-type": "application/json", "user-agent": f"tacit/{__version__}"}
     if key is None:
         return headers
@@ -291,7 +291,7 @@ def _headers(key: str | None) -> dict[str, str]:
     return {**headers, "authorization": f"Bearer {key}"}
 
 
-def _checked_url(url: str) -> str:
+def _check_url(url: str) -> str:
     """Return the address of a service without a trailing slash.
 
     Raises
@@ -312,8 +312,8 @@ def _checked_url(url: str) -> str:
         or parts.path.rstrip("/").endswith("/v1")
     ):
         # The part before an @ may contain a password.
-        shown = HIDDEN if "@" in str(url) else url
+        text = HIDDEN if "@" in str(url) else url
         raise InvalidValue(
-            "url", shown, "give http://HOST:PORT or https://HOST, without /v1; the key goes apart"
+            "url", text, "give http://HOST:PORT or https://HOST, without /v1; the key goes apart"
         )
     return str(parts).rstrip("/")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.client.call import Call, ask, call, part
+from tacit.client.call import Call, call, make_verb_call, select_field
 from tacit.core.arrays import Floats
 from tacit.learning.catalogue import Catalogue
 from tacit.wire import control as wire
@@ -48,7 +48,7 @@ class ControlCalls:
             As :meth:`decide`.
         """
         moment: Any = until
-        return part("pinned", ask(verbs.PIN, placement, wire.PinOf(arms, moment)))
+        return select_field("pinned", make_verb_call(verbs.PIN, placement, wire.PinOf(arms, moment)))
 
     @call
     def unpin(self, placement: str) -> Call[wire.Pinned | None]:
@@ -67,7 +67,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("pinned", ask(verbs.UNPIN, placement, wire.Unpin()))
+        return select_field("pinned", make_verb_call(verbs.UNPIN, placement, wire.Unpin()))
 
     @call
     def hold_out(
@@ -107,8 +107,8 @@ class ControlCalls:
             As :meth:`decide`.
         """
         # Any, since the service checks controls and units.
-        asked: tuple[Any, ...] = share, control, unit, look
-        return part("holdout", ask(verbs.HOLD_OUT, placement, wire.HoldoutOf(*asked)))
+        fields: tuple[Any, ...] = share, control, unit, look
+        return select_field("holdout", make_verb_call(verbs.HOLD_OUT, placement, wire.HoldoutOf(*fields)))
 
     @call
     def end_holdout(self, placement: str) -> Call[wire.Holdout | None]:
@@ -127,7 +127,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("holdout", ask(verbs.END_HOLDOUT, placement, wire.EndHoldout()))
+        return select_field("holdout", make_verb_call(verbs.END_HOLDOUT, placement, wire.EndHoldout()))
 
     @call
     def put_items(
@@ -160,10 +160,10 @@ class ControlCalls:
             As :meth:`decide`.
         """
         items = Catalogue(np.shape(vectors)[-1] if np.ndim(vectors) == 2 else 0)
-        names, halves, parts = items.checked(ids, vectors, segments)
-        numbers = five_digits(halves).tolist()
-        made = [NewItem(str(id), *each) for id, *each in zip(names, numbers, parts, strict=True)]
-        return ask(verbs.PUT_ITEMS, placement, ItemsOf(made))
+        names, halves, parts = items.validate(ids, vectors, segments)
+        numbers = round_halves(halves).tolist()
+        new_items = [NewItem(str(id), *fields) for id, *fields in zip(names, numbers, parts, strict=True)]
+        return make_verb_call(verbs.PUT_ITEMS, placement, ItemsOf(new_items))
 
     @call
     def remove_items(self, placement: str, ids: Sequence[str]) -> Call[ItemsNow]:
@@ -184,7 +184,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.REMOVE_ITEMS, placement, ItemsGone(list(ids)))
+        return make_verb_call(verbs.REMOVE_ITEMS, placement, ItemsGone(list(ids)))
 
     @call
     def items(self, placement: str) -> Call[ItemsNow]:
@@ -203,7 +203,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.ITEMS, placement, wire.Nothing())
+        return make_verb_call(verbs.ITEMS, placement, wire.Nothing())
 
     @call
     def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[wire.Rebuilt]:
@@ -227,7 +227,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; :class:`Conflict` while another rebuild runs.
         """
-        return ask(verbs.REBUILD, placement, wire.RebuildOf(policy))
+        return make_verb_call(verbs.REBUILD, placement, wire.RebuildOf(policy))
 
     @call
     def rollback(self, placement: str, to: str | None = None) -> Call[wire.Rebuilt]:
@@ -248,7 +248,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`rebuild`.
         """
-        return ask(verbs.ROLLBACK, placement, wire.RollbackOf(to))
+        return make_verb_call(verbs.ROLLBACK, placement, wire.RollbackOf(to))
 
     @call
     def states(self, placement: str) -> Call[list[wire.StateKept]]:
@@ -267,7 +267,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("states", ask(verbs.STATES, placement, wire.Nothing()))
+        return select_field("states", make_verb_call(verbs.STATES, placement, wire.Nothing()))
 
     @call
     def for_whom(self, placement: str, limit: int = LATEST) -> Call[ForWhom]:
@@ -289,7 +289,7 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.FOR_WHOM, placement, ForWhomOf(limit))
+        return make_verb_call(verbs.FOR_WHOM, placement, ForWhomOf(limit))
 
     @call
     def history(self, placement: str, limit: int = 100) -> Call[list[wire.Change]]:
@@ -310,10 +310,10 @@ class ControlCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("history", ask(verbs.HISTORY, placement, wire.HistoryOf(limit)))
+        return select_field("history", make_verb_call(verbs.HISTORY, placement, wire.HistoryOf(limit)))
 
 
-def five_digits(halves: npt.NDArray[np.float16]) -> Floats:
+def round_halves(halves: npt.NDArray[np.float16]) -> Floats:
     """Round numbers of half precision to five decimal digits, which distinguish them.
 
     Examples
@@ -323,5 +323,5 @@ def five_digits(halves: npt.NDArray[np.float16]) -> Floats:
     """
     numbers = halves.astype(np.float64)
     scale = 10.0 ** (4.0 - np.floor(np.log10(np.where(numbers == 0.0, 1.0, np.abs(numbers)))))
-    found: Floats = np.round(numbers * scale) / scale
-    return found
+    rounded: Floats = np.round(numbers * scale) / scale
+    return rounded

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Raw
 
-from tacit.client.call import Call, ask, ask_many, call
+from tacit.client.call import Call, call, make_batch_call, make_verb_call
 from tacit.errors import AssumptionWarning
 from tacit.wire import verbs
 from tacit.wire.control import LearnerOf, LentParts, Nothing
@@ -88,7 +88,7 @@ class DecisionCalls:
         impression = Impression(
             key, arms, context, decision_id, deferred, relevance, examination, session, user, segment, unknown
         )
-        return ask(verbs.DECIDE, placement, impression)
+        return make_verb_call(verbs.DECIDE, placement, impression)
 
     @call
     def decide_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Decided]]:
@@ -109,7 +109,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; the field names the place: ``decisions[1].arms``.
         """
-        return ask_many(verbs.DECIDE_MANY, placement, Impression, impressions)
+        return make_batch_call(verbs.DECIDE_MANY, placement, Impression, impressions)
 
     @call
     def slate(
@@ -149,7 +149,7 @@ class DecisionCalls:
         impression = Impression(
             key, arms, context, decision_id, deferred, relevance, examination, session, user, segment, unknown
         )
-        return ask(verbs.SLATE, placement, impression)
+        return make_verb_call(verbs.SLATE, placement, impression)
 
     @call
     def slate_many(self, placement: str, impressions: Iterable[Impression]) -> Call[list[Listed]]:
@@ -170,7 +170,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide_many`.
         """
-        return ask_many(verbs.SLATE_MANY, placement, Impression, impressions)
+        return make_batch_call(verbs.SLATE_MANY, placement, Impression, impressions)
 
     @call
     def duel(
@@ -213,7 +213,7 @@ class DecisionCalls:
             As :meth:`decide`.
         """
         search = Search(rankings, key, context, decision_id, deferred, session, user, segments)
-        return ask(verbs.DUEL, placement, search)
+        return make_verb_call(verbs.DUEL, placement, search)
 
     @call
     def duel_many(self, placement: str, searches: Iterable[Search]) -> Call[list[Dueled]]:
@@ -234,7 +234,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide_many`.
         """
-        return ask_many(verbs.DUEL_MANY, placement, Search, searches)
+        return make_batch_call(verbs.DUEL_MANY, placement, Search, searches)
 
     @call
     def standings(
@@ -259,7 +259,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.STANDINGS, placement, StandingsOf(confidence, key))
+        return make_verb_call(verbs.STANDINGS, placement, StandingsOf(confidence, key))
 
     @call
     def verdict(
@@ -287,7 +287,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; :class:`InvalidRequest` if the service has shards.
         """
-        return ask(verbs.VERDICT, placement, VerdictOf(confidence, false_share))
+        return make_verb_call(verbs.VERDICT, placement, VerdictOf(confidence, false_share))
 
     @call
     def lift(
@@ -332,17 +332,17 @@ class DecisionCalls:
             As :meth:`decide`.
         """
         if isinstance(shown, int | float) and shown > 1:
-            meant = (
+            suggestion = (
                 f"{shown - 1:.3g} if it is a ratio" if shown < 2 else f"{shown / 100:g} if {shown:g} % are"
             )
-            doubt = f"shown: {shown:g} is {100 * shown:g} % more; give {meant} meant"
-            warnings.warn(doubt, AssumptionWarning, stacklevel=4)
+            warning = f"shown: {shown:g} is {100 * shown:g} % more; give {suggestion} meant"
+            warnings.warn(warning, AssumptionWarning, stacklevel=4)
         times: tuple[Any, Any] = begin, end
-        asked = LiftOf(confidence, control, *times, shown, share, rate, daily)
-        return ask(verbs.LIFT, placement, asked)
+        query = LiftOf(confidence, control, *times, shown, share, rate, daily)
+        return make_verb_call(verbs.LIFT, placement, query)
 
     @call
-    def lent(self, placement: str) -> Call[LentParts]:
+    def list_replicas(self, placement: str) -> Call[LentParts]:
         """Return the versions of the learner's replicas: one, or one for each shard.
 
         Parameters
@@ -358,7 +358,7 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`learner`.
         """
-        return ask(verbs.LENT, placement, Nothing())
+        return make_verb_call(verbs.REPLICAS, placement, Nothing())
 
     @call
     def learner(self, placement: str, shard: int | None = None) -> Call[bytes]:
@@ -382,10 +382,12 @@ class DecisionCalls:
             As :meth:`decide`; :class:`InvalidRequest` if only the service can decide for the
             placement, since it has signals, a holdout or another mode.
         """
-        return ask(verbs.LEARNER, placement, LearnerOf(shard))
+        return make_verb_call(verbs.LEARNER, placement, LearnerOf(shard))
 
     @call
-    def take_over(self, placement: str, decisions: Iterable[LocalDecision | Raw]) -> Call[list[TakenOver]]:
+    def log_decisions(
+        self, placement: str, decisions: Iterable[LocalDecision | Raw]
+    ) -> Call[list[TakenOver]]:
         """Log 1 to 1000 client-side decisions, each of which is logged or refused.
 
         Parameters
@@ -404,4 +406,4 @@ class DecisionCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask_many(verbs.LOCAL, placement, LocalDecision, decisions)
+        return make_batch_call(verbs.LOCAL, placement, LocalDecision, decisions)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
-from tacit.client.call import Call, SiteCall, ask, ask_many, call, decode, part
+from tacit.client.call import Call, SiteCall, call, decode, make_batch_call, make_verb_call, select_field
 from tacit.wire import verbs
 from tacit.wire.control import ArmsNow, ArmsOf, Mode, ModeOf
 from tacit.wire.decisions import Arm, Event, Feedback, Recorded
@@ -59,7 +59,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.FEEDBACK, placement, Feedback(decision_id, reward, feedback_id, metrics))
+        return make_verb_call(verbs.FEEDBACK, placement, Feedback(decision_id, reward, feedback_id, metrics))
 
     @call
     def feedback_many(self, placement: str, feedback: Iterable[Feedback | Raw]) -> Call[list[Recorded]]:
@@ -84,7 +84,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`; the field names the place: ``feedback[1].reward``.
         """
-        return ask_many(verbs.FEEDBACK_MANY, placement, Feedback, feedback)
+        return make_batch_call(verbs.FEEDBACK_MANY, placement, Feedback, feedback)
 
     @call
     def clicks(
@@ -124,7 +124,7 @@ class FeedbackCalls:
             As :meth:`decide`.
         """
         request = Clicks(decision_id, clicks, items, feedback_id, metrics, action)
-        return ask(verbs.CLICKS, placement, request)
+        return make_verb_call(verbs.CLICKS, placement, request)
 
     @call
     def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:
@@ -145,7 +145,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`feedback_many`.
         """
-        return ask_many(verbs.CLICKS_MANY, placement, Clicks, clicks)
+        return make_batch_call(verbs.CLICKS_MANY, placement, Clicks, clicks)
 
     @call
     def activate(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
@@ -167,10 +167,12 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.ACTIVATE, placement, Event(decision_id, feedback_id))
+        return make_verb_call(verbs.ACTIVATE, placement, Event(decision_id, feedback_id))
 
     @call
-    def examined(self, placement: str, decision_id: str, *, feedback_id: str | None = None) -> Call[Recorded]:
+    def record_examination(
+        self, placement: str, decision_id: str, *, feedback_id: str | None = None
+    ) -> Call[Recorded]:
         """Record that the user examined the arm that a decision showed.
 
         Parameters
@@ -189,10 +191,10 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.EXAMINED, placement, Event(decision_id, feedback_id))
+        return make_verb_call(verbs.EXAMINED, placement, Event(decision_id, feedback_id))
 
     @call
-    def examined_many(self, placement: str, events: Iterable[Event]) -> Call[list[Recorded]]:
+    def record_examinations(self, placement: str, events: Iterable[Event]) -> Call[list[Recorded]]:
         """Record examinations of the arms that 1 to 1000 decisions showed, in one commit.
 
         Parameters
@@ -210,7 +212,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`feedback_many`.
         """
-        return ask_many(verbs.EXAMINED_MANY, placement, Event, events)
+        return make_batch_call(verbs.EXAMINED_MANY, placement, Event, events)
 
     @call
     def report_feed(self, name: str, report: FeedReport) -> Call[Status]:
@@ -235,7 +237,7 @@ class FeedbackCalls:
         return SiteCall("", action, msgspec.json.encode(report), partial(decode, type=Status), "PUT")
 
     @call
-    def fed(self, placement: str, feed: str, offsets: Mapping[str, int]) -> Call[Status]:
+    def log_feed_offsets(self, placement: str, feed: str, offsets: Mapping[str, int]) -> Call[Status]:
         """Log the offsets of a feed of events, after the feedback of the events before them.
 
         Parameters
@@ -256,10 +258,10 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.FED, placement, FedOf(feed, dict(offsets)))
+        return make_verb_call(verbs.FED, placement, FedOf(feed, dict(offsets)))
 
     @call
-    def fed_now(self, feed: str) -> Call[FedNow]:
+    def read_feed_offsets(self, feed: str) -> Call[FedNow]:
         """Return the logged offsets at which a feed of events resumes.
 
         Parameters
@@ -298,7 +300,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return part("mode", ask(verbs.MODE, placement, ModeOf(mode)))
+        return select_field("mode", make_verb_call(verbs.MODE, placement, ModeOf(mode)))
 
     @call
     def change_arms(
@@ -333,4 +335,4 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             As :meth:`decide`.
         """
-        return ask(verbs.ARMS, placement, ArmsOf(add, retire, restore))
+        return make_verb_call(verbs.ARMS, placement, ArmsOf(add, retire, restore))

@@ -20,16 +20,22 @@ from typing import Annotated, Self
 
 import msgspec
 
-from tacit.client.bodies import body, fields_of
+from tacit.client.bodies import make_body, read_fields
 from tacit.client.call import Conflict, InvalidRequest, ServiceError
 from tacit.client.clients import Client
-from tacit.client.replica import DECISION, FEEDBACK, LentShard, encode, write_anew
+from tacit.client.replica import DECISION, FEEDBACK, ShardReplica, encode, replace_file
 from tacit.core import checks
 from tacit.core.seeds import Seed, generator
-from tacit.errors import InvalidValue, TacitError, suggesting, undoing
-from tacit.service.log.ids import PARTITIONS, id_within, partition_by_id, partition_of, shard_of
-from tacit.service.log.ids import decision_ids as new_ids
-from tacit.service.log.requests import checked_id
+from tacit.errors import InvalidValue, TacitError, undo_on_error, with_suggestions
+from tacit.service.log.ids import (
+    PARTITIONS,
+    create_partition_id,
+    find_id_partition,
+    find_shard,
+    hash_partition,
+)
+from tacit.service.log.ids import create_decision_ids as new_ids
+from tacit.service.log.requests import check_id
 from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
 
 # The service's learner is pulled periodically. Between pulls, decisions are made with it by the same
@@ -37,20 +43,20 @@ from tacit.wire.decisions import Arm, Context, Decided, Feedback, LocalDecision
 # delivered in batches. The service logs them unchanged, so what it learns is a fold of its log as always.
 
 SPOOLED = "spooled"
-IDS = 16
+ID_BATCH = 16
 """Ids that are made at a time: more cost less each, but delay the first one."""
 MOST_REMEMBERED = 100_000
 """Decisions with ids from the caller that are remembered."""
 LAYOUT, PLACEMENT = "shards.json", "placement"
-ODD = 40503
+PARTITION_STEP = 40503
 """Multiplier that spreads successive numbers evenly over all partitions."""
 
-Asked = tuple[str, list[Arm] | None, Context | None]
+DecisionInput = tuple[str, list[Arm] | None, Context | None]
 """A key, the arms on offer, and a context."""
 
 logger = logging.getLogger("tacit.client")
 
-_context = {field.name: field.check for field in fields_of(LocalDecision)}["context"]
+_context = {field.name: field.check for field in read_fields(LocalDecision)}["context"]
 
 
 class ShardLayout(msgspec.Struct, frozen=True):
@@ -60,7 +66,7 @@ class ShardLayout(msgspec.Struct, frozen=True):
     spread: bool = False
 
 
-class Known(msgspec.Struct, frozen=True):
+class ReplicaState(msgspec.Struct, frozen=True):
     """State of the local replica of a shard, or of a single server.
 
     Attributes
@@ -155,27 +161,27 @@ class Local:
         self._lock, self._exchanging = threading.RLock(), threading.Lock()
         self._ids: list[str] = []
         self._places, self._turns = itertools.count(), itertools.count()
-        self._named: dict[str, tuple[Asked, Decided]] = {}
-        self._shards: list[LentShard] = []
+        self._decisions: dict[str, tuple[DecisionInput, Decided]] = {}
+        self._shards: list[ShardReplica] = []
         self._stopping = threading.Event()
-        if self._kept_name not in ("", placement):
-            remedy = f"it is of placement {self._kept_name!r}; give each a folder of its own"
+        if self._folder_placement not in ("", placement):
+            remedy = f"it is of placement {self._folder_placement!r}; give each a folder of its own"
             raise InvalidValue("folder", str(folder), remedy)
-        self._begin(self._kept_layout())
-        with undoing(self._leave):
+        self._open_replicas(self._read_layout())
+        with undo_on_error(self._close_replicas):
             for shard in self._shards:
                 shard.recover()
             self._exchange()
-        self._thread = threading.Thread(target=self._exchange_often, name="tacit", daemon=True)
+        self._thread = threading.Thread(target=self._exchange_periodically, name="tacit", daemon=True)
         self._thread.start()
-        atexit.register(self._say_left)
+        atexit.register(self._warn_undelivered)
 
     def __repr__(self) -> str:
         return f"<Local of {self._placement}: {self._client!r}>"
 
     # Decisions and feedback ------------------------------------------------------------------
 
-    @suggesting
+    @with_suggestions
     def decide(
         self,
         key: str,
@@ -218,9 +224,9 @@ class Local:
         ServiceError
             If the service is asked, as for :meth:`Client.decide`.
         """
-        made = self._decide_locally(key, arms=arms, context=context, decision_id=decision_id)
-        if made is not None:
-            return made
+        decision = self._decide_locally(key, arms=arms, context=context, decision_id=decision_id)
+        if decision is not None:
+            return decision
         ask = partial(self._client.decide, self._placement, key, arms=arms, context=context)
         return ask(decision_id=decision_id, session=session, user=user)
 
@@ -236,23 +242,23 @@ class Local:
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
-            shard, partition = self._shard_of(key)
+            shard, partition = self._find_replica(key)
             state = shard.state
-            if state is None or time.monotonic() - state.asked > self._stale:
+            if state is None or time.monotonic() - state.request_time > self._stale:
                 return None
             if decision_id is not None:
-                known = self._named.get(decision_id)
-                if known is not None:
-                    return _again(known, (key, offered, context))
-                checked_id("decision_id", decision_id)
-            made = state.learner.choose(key, context, offered)
+                earlier = self._decisions.get(decision_id)
+                if earlier is not None:
+                    return _repeat_decision(earlier, (key, offered, context))
+                check_id("decision_id", decision_id)
+            decision = state.learner.choose(key, context, offered)
             id = self._new_id(partition) if decision_id is None else decision_id
-            kept = LocalDecision(id, key, made.arm, made.propensity, offered, context)
-            self._taker_of(id).spool.append(encode((DECISION, kept)))
-            decided = Decided(id, made.arm, made.propensity, made.epoch, SPOOLED)
+            local_decision = LocalDecision(id, key, decision.arm, decision.propensity, offered, context)
+            self._find_owner(id).spool.append(encode((DECISION, local_decision)))
+            answer = Decided(id, decision.arm, decision.propensity, decision.epoch, SPOOLED)
             if decision_id is not None:
-                self._remember((key, offered, context), decided)
-            return decided
+                self._remember((key, offered, context), answer)
+            return answer
 
     def feedback(
         self,
@@ -281,15 +287,15 @@ class Local:
         OSError
             If the disk is full; then nothing was stored.
         """
-        sent = body(Feedback(decision_id, reward, feedback_id, metrics))
+        message = make_body(Feedback(decision_id, reward, feedback_id, metrics))
         with self._lock:
-            self._taker_of(decision_id).spool.append(encode((FEEDBACK, sent)))
+            self._find_owner(decision_id).spool.append(encode((FEEDBACK, message)))
 
-    def known(self) -> list[Known]:
+    def read_replicas(self) -> list[ReplicaState]:
         """Return the state of the replica of each shard, or of the single server."""
         now = time.monotonic()
         with self._lock:
-            return [_known(shard, now) for shard in self._shards]
+            return [_read_state(shard, now) for shard in self._shards]
 
     def flush(self) -> None:
         """Deliver all records, and pull the learners.
@@ -312,11 +318,11 @@ class Local:
             for error in self._deliver():
                 logger.warning("%s: what waits in %s is kept", error, self._folder)
         with self._lock:
-            self._leave()
+            self._close_replicas()
         self._client.close()
-        atexit.unregister(self._say_left)
+        atexit.unregister(self._warn_undelivered)
 
-    def _say_left(self) -> None:
+    def _warn_undelivered(self) -> None:
         """Warn at the end of the process if there are undelivered records."""
         # Without the lock, so that an exchange cannot delay the exit.
         if waiting := sum(shard.spool.waiting for shard in self._shards):
@@ -329,45 +335,45 @@ class Local:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _shard_of(self, key: str) -> tuple[LentShard, int]:
+    def _find_replica(self, key: str) -> tuple[ShardReplica, int]:
         """Return the replica that decides for a key, and the partition of the decision."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0], 0
         self._check_open()
         if self._layout.spread:
-            partition = next(self._turns) * ODD % PARTITIONS
+            partition = next(self._turns) * PARTITION_STEP % PARTITIONS
         else:
-            partition = partition_of(self._placement, checks.key(key))
-        return shards[shard_of(partition, len(shards))], partition
+            partition = hash_partition(self._placement, checks.key(key))
+        return shards[find_shard(partition, len(shards))], partition
 
     def _check_open(self) -> None:
         if not self._shards:
             raise TacitError("local: it is closed; make another one")
 
-    def _taker_of(self, id: str) -> LentShard:
+    def _find_owner(self, id: str) -> ShardReplica:
         """Return the replica of the shard that logs a decision and its feedback."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0]
         self._check_open()
-        return shards[shard_of(partition_by_id(self._placement, id), len(shards))]
+        return shards[find_shard(find_id_partition(self._placement, id), len(shards))]
 
-    def _remember(self, asked: Asked, decided: Decided) -> None:
-        self._named[decided.decision_id] = asked, decided
-        if len(self._named) > MOST_REMEMBERED:
-            del self._named[next(iter(self._named))]
+    def _remember(self, request: DecisionInput, answer: Decided) -> None:
+        self._decisions[answer.decision_id] = request, answer
+        if len(self._decisions) > MOST_REMEMBERED:
+            del self._decisions[next(iter(self._decisions))]
 
     def _new_id(self, partition: int) -> str:
         if len(self._shards) > 1:
-            return id_within(time.time_ns() // 1000, partition, next(self._places))
+            return create_partition_id(time.time_ns() // 1000, partition, next(self._places))
         if not self._ids:
-            self._ids = new_ids(time.time_ns() // 1000, IDS)
+            self._ids = new_ids(time.time_ns() // 1000, ID_BATCH)
         return self._ids.pop()
 
     # Exchange with the service ---------------------------------------------------------------
 
-    def _exchange_often(self) -> None:
+    def _exchange_periodically(self) -> None:
         while not self._stopping.wait(self._every):
             try:
                 self._exchange()
@@ -383,33 +389,33 @@ class Local:
     def _deliver(self) -> list[ServiceError]:
         """Deliver the records of all shards; return the errors of those that failed."""
         calls = (partial(shard.deliver, self._client, self._lock) for shard in self._shards)
-        return _failures(calls)
+        return _collect_errors(calls)
 
     def _pull(self) -> list[ServiceError]:
         """Pull the learners of all shards; return the errors of those that failed."""
         try:
-            lent = self._client.lent(self._placement)
+            parts = self._client.list_replicas(self._placement)
         except InvalidRequest as error:
             if any(shard.state for shard in self._shards):
                 logger.warning("%s: from now on the service is asked for each decision", error)
             for shard in self._shards:
                 shard.state = None
             return []
-        if not self._kept_name:
-            write_anew(self._folder / PLACEMENT, self._placement.encode())
-        self._go_on(ShardLayout(len(lent.rows), lent.spread))
-        pairs = zip(self._shards, lent.rows, strict=True)
-        return _failures(partial(shard.pull, self._client, row) for shard, row in pairs)
+        if not self._folder_placement:
+            replace_file(self._folder / PLACEMENT, self._placement.encode())
+        self._change_layout(ShardLayout(len(parts.rows), parts.spread))
+        pairs = zip(self._shards, parts.rows, strict=True)
+        return _collect_errors(partial(shard.pull, self._client, row) for shard, row in pairs)
 
     # The layout of shards --------------------------------------------------------------------
 
     @property
-    def _kept_name(self) -> str:
+    def _folder_placement(self) -> str:
         """The placement to which the folder belongs; empty if that is not known."""
         path = self._folder / PLACEMENT
         return path.read_text() if path.exists() else ""
 
-    def _kept_layout(self) -> ShardLayout:
+    def _read_layout(self) -> ShardLayout:
         path = self._folder / LAYOUT
         if not path.exists():
             return ShardLayout()
@@ -419,23 +425,25 @@ class Local:
             logger.warning(
                 "%s: it is damaged (%s), and each folder in there taken for a shard's", path, error
             )
-            folders = [int(each.name) for each in self._folder.iterdir() if each.name.isdecimal()]
+            folders = [
+                int(subfolder.name) for subfolder in self._folder.iterdir() if subfolder.name.isdecimal()
+            ]
             return ShardLayout(1 + max(folders, default=0))
 
-    def _begin(self, layout: ShardLayout) -> None:
+    def _open_replicas(self, layout: ShardLayout) -> None:
         """Open a replica for each shard: the first in the folder itself, the others in its subfolders."""
         numbers = range(layout.shards) if layout.shards > 1 else (None,)
         folders = (self._folder / str(number) if number else self._folder for number in numbers)
         self._layout = layout
         for number, folder in zip(numbers, folders, strict=True):
-            self._shards.append(LentShard(number, self._placement, folder, self._rng))
+            self._shards.append(ShardReplica(number, self._placement, folder, self._rng))
 
-    def _leave(self) -> None:
+    def _close_replicas(self) -> None:
         for shard in self._shards:
             shard.spool.close()
         self._shards = []
 
-    def _go_on(self, layout: ShardLayout) -> None:
+    def _change_layout(self, layout: ShardLayout) -> None:
         """Change to the service's current layout of shards.
 
         Raises
@@ -450,12 +458,12 @@ class Local:
                 raise error
             for shard in self._shards:
                 shard.forget()
-            self._leave()
-            write_anew(self._folder / LAYOUT, encode(layout))
-            self._begin(layout)
+            self._close_replicas()
+            replace_file(self._folder / LAYOUT, encode(layout))
+            self._open_replicas(layout)
 
 
-def _failures(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
+def _collect_errors(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
     """Call all functions and return the errors that they raised."""
     failures = []
     for call in calls:
@@ -466,7 +474,7 @@ def _failures(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
     return failures
 
 
-def _again(known: tuple[Asked, Decided], asked: Asked) -> Decided:
+def _repeat_decision(earlier: tuple[DecisionInput, Decided], request: DecisionInput) -> Decided:
     """Return an earlier decision if the request is the same.
 
     Raises
@@ -474,13 +482,15 @@ def _again(known: tuple[Asked, Decided], asked: Asked) -> Decided:
     Conflict
         If the id belongs to another request.
     """
-    before, decided = known
-    if before != asked:
-        id, what = decided.decision_id, "it stands for another decision; send the same request, or another id"
+    before, answer = earlier
+    if before != request:
+        id, what = answer.decision_id, "it stands for another decision; send the same request, or another id"
         raise Conflict("decision_id", id, what, "conflict", 409)
-    return decided
+    return answer
 
 
-def _known(shard: LentShard, now: float) -> Known:
+def _read_state(shard: ShardReplica, now: float) -> ReplicaState:
     state = shard.state
-    return Known(state and state.row, now - state.asked if state else math.inf, shard.spool.waiting)
+    return ReplicaState(
+        state and state.row, now - state.request_time if state else math.inf, shard.spool.waiting
+    )

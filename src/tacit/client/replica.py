@@ -25,7 +25,7 @@ import numpy as np
 from tacit.client.call import Conflict, InvalidRequest
 from tacit.client.clients import Client
 from tacit.errors import BEFORE_0_3, InvalidValue, TacitError
-from tacit.learning.learner import Learner, restored
+from tacit.learning.learner import Learner, restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.wire.decisions import Feedback, LocalDecision
 
@@ -114,7 +114,7 @@ class Spool:
         """Move the open file to the end of the queue; it is durable after :meth:`sync`."""
         if self.empty:
             return
-        before, last = self._file, max(map(_number, self.files()), default=0)
+        before, last = self._file, max(map(_parse_number, self.files()), default=0)
         os.rename(self.folder / OPEN, self.folder / CLOSED.format(last + 1))
         self._closed.append(before)
         self._open()
@@ -142,14 +142,14 @@ class Spool:
 
     def lines(self, file: Path) -> list[bytes]:
         """Return the lines of a file, including an incomplete one at its end."""
-        *whole, rest = file.read_bytes().split(b"\n")
-        return [*whole, rest] if rest else whole
+        *whole, last = file.read_bytes().split(b"\n")
+        return [*whole, last] if last else whole
 
     def drop(self, file: Path) -> None:
         """Delete a file."""
         file.unlink()
 
-    def refuse(self, lines: Iterable[bytes]) -> None:
+    def set_aside(self, lines: Iterable[bytes]) -> None:
         """Append lines that can never be delivered to a separate file."""
         with open(self.folder / SET_ASIDE, "ab") as file:
             file.writelines(line + b"\n" for line in lines)
@@ -163,11 +163,11 @@ class Spool:
         os.close(self._lock)
 
 
-def _number(file: Path) -> int:
+def _parse_number(file: Path) -> int:
     return int(file.stem)
 
 
-def write_anew(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Replace a file by new content, atomically and durably."""
     fresh = path.with_suffix(".new")
     with open(fresh, "wb") as file:
@@ -190,7 +190,7 @@ REFUSED = ("unknown-decision", "conflict", "repeated-feedback", "invalid-value")
 
 logger = logging.getLogger("tacit.client")
 encode = msgspec.json.Encoder().encode
-DECIDED = msgspec.Raw(encode(DECISION))
+ENCODED_DECISION = msgspec.Raw(encode(DECISION))
 _decode = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _DECODERS = {
     DECISION: msgspec.json.Decoder(LocalDecision).decode,
@@ -202,7 +202,7 @@ UNREADABLE = ValueError, KeyError, TypeError, msgspec.MsgspecError
 """Errors that damaged lines raise."""
 
 
-class LentState(NamedTuple):
+class LearnerCopy(NamedTuple):
     """A copy of a shard's learner.
 
     Attributes
@@ -215,11 +215,11 @@ class LentState(NamedTuple):
     """
 
     learner: Learner
-    asked: float
+    request_time: float
     row: int | None
 
 
-class LentShard:
+class ShardReplica:
     """A local replica of a shard, or of a single server.
 
     Parameters
@@ -242,10 +242,10 @@ class LentShard:
     def __init__(self, number: int | None, placement: str, folder: Path, rng: np.random.Generator) -> None:
         self.number, self._placement, self._rng = number, placement, rng
         self.spool = Spool(folder)
-        self.state: LentState | None = None
+        self.state: LearnerCopy | None = None
 
     @property
-    def _kept(self) -> Path:
+    def _learner_path(self) -> Path:
         return self.spool.folder / LEARNER
 
     # The copy of the learner -----------------------------------------------------------------
@@ -264,43 +264,43 @@ class LentShard:
         ServiceError
             If the request fails; the copy is not changed.
         """
-        asked = time.monotonic()
+        request_time = time.monotonic()
         if row is None:
             return
         if self.state is not None and self.state.row == row:
-            self.state = self.state._replace(asked=asked)
-            os.utime(self._kept)
+            self.state = self.state._replace(request_time=request_time)
+            os.utime(self._learner_path)
             return
         content = client.learner(self._placement, self.number)
-        self._take(content, asked, row)
-        write_anew(self._kept, content)
+        self._load_learner(content, request_time, row)
+        replace_file(self._learner_path, content)
 
     def recover(self) -> None:
         """Load the copy of the learner that an earlier process stored, if any."""
-        if not self._kept.exists():
+        if not self._learner_path.exists():
             return
-        age = max(0.0, time.time() - self._kept.stat().st_mtime)
+        age = max(0.0, time.time() - self._learner_path.stat().st_mtime)
         try:
-            self._take(self._kept.read_bytes(), time.monotonic() - age, None)
+            self._load_learner(self._learner_path.read_bytes(), time.monotonic() - age, None)
         except TacitError as error:
             logger.warning("%s: it is left out", error)
 
     def forget(self) -> None:
         """Delete the copy of the learner, also on the disk."""
         self.state = None
-        self._kept.unlink(missing_ok=True)
+        self._learner_path.unlink(missing_ok=True)
 
-    def _take(self, content: bytes, asked: float, row: int | None) -> None:
-        learner = from_bytes(content, f"what {self._placement} has learned", restored)
+    def _load_learner(self, content: bytes, request_time: float, row: int | None) -> None:
+        learner = from_bytes(content, f"what {self._placement} has learned", restore_learner)
         # All replicas get the same generator with the learner, but must draw differently.
-        (own,) = self._rng.spawn(1)
-        learner.rng.bit_generator.state = own.bit_generator.state
+        (child_rng,) = self._rng.spawn(1)
+        learner.rng.bit_generator.state = child_rng.bit_generator.state
         learner.compile()
-        self.state = LentState(learner, asked, row)
+        self.state = LearnerCopy(learner, request_time, row)
 
     # Delivery ----------------------------------------------------------------------------------
 
-    def deliver(self, client: Client, appending: threading.RLock) -> None:
+    def deliver(self, client: Client, lock: threading.RLock) -> None:
         """Deliver the records of the spool, oldest first.
 
         Parameters
@@ -314,7 +314,7 @@ class LentShard:
         ServiceError
             If records cannot be delivered now; they stay in the spool.
         """
-        with appending:
+        with lock:
             self.spool.close_file()
         self.spool.sync()
         for file in self.spool.files():
@@ -326,11 +326,11 @@ class LentShard:
     def _read_records(self, file: Path) -> list[Record]:
         """Return the records of a file of the spool; move damaged lines to a separate file."""
         records: list[Record] = []
-        whole, damaged = list[bytes](), list[bytes]()
+        valid, damaged = list[bytes](), list[bytes]()
         for line in self.spool.lines(file):
             try:
                 records.append(_read_record(line, file))
-                whole.append(line)
+                valid.append(line)
             except UNREADABLE:
                 damaged.append(line)
         if damaged:
@@ -338,40 +338,44 @@ class LentShard:
             logger.warning(
                 "%s: %d damaged lines are not delivered; they are in %s", file, len(damaged), aside
             )
-            self.spool.refuse(damaged)
-            write_anew(file, b"".join(line + b"\n" for line in whole))
+            self.spool.set_aside(damaged)
+            replace_file(file, b"".join(line + b"\n" for line in valid))
         return records
 
     def _deliver_records(self, client: Client, records: Sequence[Record]) -> None:
         """Deliver decisions, then feedback; move records that the service refuses to a separate file."""
-        made = [message for kind, message in records if kind == DECISION]
-        given = [message for kind, message in records if kind == FEEDBACK]
-        refused: list[Any] = []
-        if made:
-            taken = self._asked(client.take_over, made)
-            refused += [(sent, answer) for sent, answer in zip(made, taken, strict=True) if answer.detail]
-        if given:
-            recorded = self._asked(client.feedback_many, given)
-            refused += [
-                (line, became)
-                for line, became in zip(given, recorded, strict=True)
-                if became.outcome in REFUSED
+        decisions = [message for kind, message in records if kind == DECISION]
+        feedback = [message for kind, message in records if kind == FEEDBACK]
+        refusals: list[Any] = []
+        if decisions:
+            outcomes = self._send_messages(client.log_decisions, decisions)
+            refusals += [
+                (decision, answer)
+                for decision, answer in zip(decisions, outcomes, strict=True)
+                if answer.detail
             ]
-        if refused:
+        if feedback:
+            feedback_outcomes = self._send_messages(client.feedback_many, feedback)
+            refusals += [
+                (line, outcome)
+                for line, outcome in zip(feedback, feedback_outcomes, strict=True)
+                if outcome.outcome in REFUSED
+            ]
+        if refusals:
             logger.warning(
                 "the service refused %d records, the first as %r; they are in %s",
-                len(refused), refused[0][1], self.spool.folder,
+                len(refusals), refusals[0][1], self.spool.folder,
             )  # fmt: skip
-            self.spool.refuse(map(encode, refused))
+            self.spool.set_aside(map(encode, refusals))
 
-    def _asked(self, call: Callable[[str, Any], list[Any]], messages: Sequence[Any]) -> list[Any]:
+    def _send_messages(self, call: Callable[[str, Any], list[Any]], messages: Sequence[Any]) -> list[Any]:
         """Send messages and return their outcomes; if a batch is refused, send them one by one."""
         try:
             return call(self._placement, messages)
         except (InvalidRequest, Conflict) as error:
             if len(messages) == 1 or error.field == "placement":
                 return [_Refused(str(error))] * len(messages)
-        return [answer for message in messages for answer in self._asked(call, [message])]
+        return [answer for message in messages for answer in self._send_messages(call, [message])]
 
 
 def _read_record(line: bytes, file: Path) -> Record:
@@ -385,7 +389,7 @@ def _read_record(line: bytes, file: Path) -> Record:
         If it is damaged.
     """
     kind, *fields = _decode(line)
-    if kind == DECIDED and len(fields) == len(LocalDecision.__struct_fields__):
+    if kind == ENCODED_DECISION and len(fields) == len(LocalDecision.__struct_fields__):
         # Older versions wrote the fields of a decision, not a message.
         raise TacitError(f"{file}: {BEFORE_0_3}")
     (message,) = fields

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.lazy_imports import later
+from tacit.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
     from tacit.cluster.evaluation import arms_of as arms_of
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tacit.cluster.tasks import on_ray as on_ray
 
 # Loaded on demand: a shard starts faster without the modules that read logs.
-__getattr__, __dir__ = later(
+__getattr__, __dir__ = load_lazily(
     __name__, {"evaluation": "arms_of off_policy replay", "serving": "serve", "tasks": "on_ray"}
 )
 

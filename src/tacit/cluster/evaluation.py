@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from tacit.core import checks
-from tacit.core.parallel import Report, spread
+from tacit.core.parallel import Report, run_tasks
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate.estimators import Estimator
-from tacit.evaluate.evaluation import Weighing, warned
+from tacit.evaluate.evaluation import OffPolicyEvaluation, warn_of_doubts
 from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
-from tacit.evaluate.rejection import ReplayCounts, ReplayResult, played
+from tacit.evaluate.rejection import ReplayCounts, ReplayResult, replay_passes
 from tacit.evaluate.results import OffPolicyResult
-from tacit.evaluate.rows import in_order, offered_in
+from tacit.evaluate.rows import collect_arms, sort_arms
 from tacit.evaluate.targets import Target
-from tacit.evaluate.windows import Replaying
-from tacit.logs.parts import KeyShard, LogPart, parts_of
+from tacit.evaluate.windows import ReplayConfig
+from tacit.logs.parts import KeyShard, LogPart, split_log
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import LogReport
-from tacit.logs.sources import read_log, say_rejected
+from tacit.logs.sources import read_log, warn_rejected
 from tacit.policies.base import Policy
 
 
@@ -83,23 +83,29 @@ def off_policy(
     >>> with on_ray():  # doctest: +SKIP
     ...     result = off_policy(Uniform(), "s3://bucket/clicks/")
     """
-    weighing = Weighing(target=target, estimators=estimators, **options)
-    reader = weighing.opened(_reader(log))
+    weighing = OffPolicyEvaluation(target=target, estimators=estimators, **options)
+    reader = weighing.open_log(_open_reader(log))
     shards = checks.integer("shards", shards, 1, 2**20)
-    if shards > 1 and not weighing.sequential:
+    if shards > 1 and not weighing.is_sequential:
         raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")
     parts: list[Any] = (
-        _shards(reader, shards) if weighing.sequential else parts_of(reader, whole=weighing.weighs_slates)
+        _split_shards(reader, shards)
+        if weighing.is_sequential
+        else split_log(reader, whole_files=weighing.has_slate_estimator)
     )
-    first = [0] * len(parts)
+    first_rows = [0] * len(parts)
     if weighing.models:
-        counts = _read("counting", partial(_counts, weighing), parts, workers, reader)
-        weighing = weighing.fitted([reduce(_merged, model) for model in zip(*counts, strict=True)])
-        first = [0, *accumulate(part[0].rows for part in counts[:-1])]
-    found = _read("weighting", weighing.sums_of, parts, workers, reader, [(at,) for at in first])
-    weighing.doubt_log(reader.report)
-    say_rejected(reader, reader)
-    return warned(weighing.concluded(reduce(weighing.merged, found)))
+        model_counts = _evaluate_parts("counting", partial(_count_rows, weighing), parts, workers, reader)
+        weighing = weighing.with_fitted_models(
+            [reduce(_merge, model) for model in zip(*model_counts, strict=True)]
+        )
+        first_rows = [0, *accumulate(part[0].rows for part in model_counts[:-1])]
+    sums = _evaluate_parts(
+        "weighting", weighing.sum_log, parts, workers, reader, [(first_row,) for first_row in first_rows]
+    )
+    weighing.warn_of_lists(reader.report)
+    warn_rejected(reader, reader)
+    return warn_of_doubts(weighing.compute_result(reduce(weighing.merge_sums, sums)))
 
 
 def replay(
@@ -138,27 +144,27 @@ def replay(
     >>> with on_ray():  # doctest: +SKIP
     ...     result = replay(tacit.Thompson(arms=["film", "holiday"]), "clicks/*.parquet")
     """
-    replaying = Replaying(policy=policy, **options)
-    reader = replaying.opened(_reader(log))
-    parts = _shards(reader, checks.integer("shards", shards, 1, 2**20))
+    replaying = ReplayConfig(policy=policy, **options)
+    reader = replaying.open_log(_open_reader(log))
+    parts = _split_shards(reader, checks.integer("shards", shards, 1, 2**20))
     tasks = [(part, number) for number in range(replaying.passes) for part in parts]
-    found = _read(
+    counts = _evaluate_parts(
         "replaying",
-        partial(played, replaying),
+        partial(replay_passes, replaying),
         [part for part, _ in tasks],
         workers,
         reader,
         [([number],) for _, number in tasks],
     )
-    whole = [
-        reduce(ReplayCounts.merge, found[start : start + len(parts)])
-        for start in range(0, len(found), len(parts))
+    pass_counts = [
+        reduce(ReplayCounts.merge, counts[start : start + len(parts)])
+        for start in range(0, len(counts), len(parts))
     ]
-    every: ReplayCounts = reduce(ReplayCounts.beside, whole)
-    say_rejected(reader, reader)
-    for warning in every.warnings:
+    result: ReplayCounts = reduce(ReplayCounts.add_passes, pass_counts)
+    warn_rejected(reader, reader)
+    for warning in result.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return every.result(policy.label, replaying.by)
+    return result.result(policy.label, replaying.by)
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
@@ -169,12 +175,12 @@ def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
     log : LogReader, path or sequence of paths
     workers : int, optional
     """
-    reader = _reader(log)
-    found = _read("reading the arms", _offered, parts_of(reader), workers, reader)
-    return in_order(set().union(*found))
+    reader = _open_reader(log)
+    arm_sets = _evaluate_parts("reading the arms", _collect_offered, split_log(reader), workers, reader)
+    return sort_arms(set().union(*arm_sets))
 
 
-def _reader(log: Any) -> LogReader:
+def _open_reader(log: Any) -> LogReader:
     if isinstance(log, LogReader):
         return log
     if isinstance(log, (str, Path)) or (
@@ -184,53 +190,53 @@ def _reader(log: Any) -> LogReader:
     raise InvalidValue("log", log, "give files, or a LogReader; other logs are in memory already")
 
 
-def _shards(reader: LogReader, shards: int) -> list[Any]:
+def _split_shards(reader: LogReader, shards: int) -> list[Any]:
     """Return the shards, each with a copy of the reader, because readers hold a report."""
     if shards == 1:
         return [reader]
     return [KeyShard(copy.copy(reader), shard, shards) for shard in range(shards)]
 
 
-def _read(
+def _evaluate_parts(
     label: str,
-    reading: Any,
+    evaluate: Any,
     parts: Sequence[Any],
     workers: int | None,
     reader: LogReader,
-    more: Sequence[tuple[Any, ...]] | None = None,
+    extra_arguments: Sequence[tuple[Any, ...]] | None = None,
 ) -> list[Any]:
     """Return the result of ``evaluate`` for each part; merge the parts' reports into the reader's."""
-    tasks = [(part, *rest) for part, rest in zip(parts, more or [()] * len(parts), strict=True)]
+    tasks = [(part, *extra) for part, extra in zip(parts, extra_arguments or [()] * len(parts), strict=True)]
     amounts = [float(getattr(part, "rows", 0)) for part in parts]
-    found = spread(partial(_reported, reading), tasks, amounts, label=label, workers=workers)
-    reports = [report for _, report in found]
+    results = run_tasks(partial(_evaluate_part, evaluate), tasks, amounts, label=label, workers=workers)
+    reports = [report for _, report in results]
     # All shards and passes read the same rows, so one report is enough.
-    cut = isinstance(parts[0], LogPart) if parts else False
-    reader.report = reduce(LogReport.merge, reports if cut else reports[:1], LogReport())
-    return [value for value, _ in found]
+    is_split = isinstance(parts[0], LogPart) if parts else False
+    reader.report = reduce(LogReport.merge, reports if is_split else reports[:1], LogReport())
+    return [value for value, _ in results]
 
 
-def _reported(reading: Any, part: Any, *rest: Any) -> tuple[Any, LogReport]:
-    *given, report = rest
-    done = 0
+def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tuple[Any, LogReport]:
+    *arguments, report = arguments_and_report
+    rows_done = 0
 
-    def so_far(rows: int) -> None:
-        nonlocal done
-        report(rows - done)
-        done = rows
+    def report_rows(rows: int) -> None:
+        nonlocal rows_done
+        report(rows - rows_done)
+        rows_done = rows
 
-    found = reading(part, *given, progress=so_far)
+    result = evaluate(part, *arguments, progress=report_rows)
     log = part.log if isinstance(part, (LogPart, KeyShard)) else part
-    return found, log.report
+    return result, log.report
 
 
-def _counts(weighing: Weighing, part: Any, *, progress: Report) -> list[Any]:
-    return [model.counted(part, weighing.missing_reward) for model in weighing.models]
+def _count_rows(weighing: OffPolicyEvaluation, part: Any, *, progress: Report) -> list[Any]:
+    return [model.count_log(part, weighing.missing_reward) for model in weighing.models]
 
 
-def _merged(before: Any, after: Any) -> Any:
+def _merge(before: Any, after: Any) -> Any:
     return before.merge(after)
 
 
-def _offered(part: Any, *, progress: Report) -> set[str]:
-    return offered_in(part)
+def _collect_offered(part: Any, *, progress: Report) -> set[str]:
+    return collect_arms(part)

@@ -13,29 +13,37 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from tacit.cluster.shard import DECIDE, MADE, RECORD, ShardedView, sharded_view
+from tacit.cluster.shard import DECIDE, KNOWN_IDS, RECORD, ShardedView, make_sharded_view
 from tacit.cluster.shard_link import Link
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.rebuilding import Replacement, State
-from tacit.service.engine.reports import Health, KeyFacts, KeysFound, Lent, ShardHealth, busiest_of, found_in
-from tacit.service.engine.segments import of_shards
+from tacit.service.engine.reports import (
+    Health,
+    KeyFacts,
+    KeyMatches,
+    ReplicaFile,
+    ShardHealth,
+    merge_busiest,
+    merge_matches,
+)
+from tacit.service.engine.segments import select_shard_report
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.errors import InConflict, NotDurable, UnknownDecision
 from tacit.service.kind import check_path
 from tacit.service.log.change_events import LoggedChange
-from tacit.service.log.ids import LogClock, partition_asked, partition_in, shard_of
-from tacit.service.log.requests import FeedbackRequest, Impression, checked_feedback
+from tacit.service.log.ids import LogClock, find_request_partition, find_shard, parse_partition
+from tacit.service.log.requests import FeedbackRequest, Impression, check_feedback
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.search_records import Subject
-from tacit.service.log.store import BlankedRows, added
-from tacit.service.placements.placement import CHANGES
+from tacit.service.log.store import BlankedRows, sum_blanked_rows
+from tacit.service.placements.placement import EFFECTS
 from tacit.wire.lift import LATEST, ForWhom
 
-LOOK_SECONDS = 1.0
-MOST_REMEMBERED = 100_000
+REFRESH_SECONDS = 1.0
+MAX_HOMES = 100_000
 
 logger = logging.getLogger(__name__)
 
@@ -55,18 +63,21 @@ class Ingress(Verbs):
         self.clock: Callable[[], int] = LogClock()
         self.commits = Commits()
         self.links = links
-        self.placements = {name: sharded_view(name, each) for name, each in config.placements.items()}
-        self._turns = itertools.cycle(range(len(links)))
-        self._homes: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.placements = {
+            name: make_sharded_view(name, placement_config)
+            for name, placement_config in config.placements.items()
+        }
+        self._round_robin = itertools.cycle(range(len(links)))
+        self._shard_by_id: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
 
     async def start(self) -> None:
         """Start serving, once every shard has opened its log."""
         await asyncio.gather(*(link.open() for link in self.links))
-        await self._look()
-        await self._lead(self.links[0].arms)
-        self._tasks.append(asyncio.create_task(self._keep_looking()))
+        await self._refresh()
+        await self._propagate_arms(self.links[0].arms)
+        self._tasks.append(asyncio.create_task(self._refresh_forever()))
 
     async def stop(self) -> None:
         """Stop sending requests to shards."""
@@ -77,45 +88,48 @@ class Ingress(Verbs):
 
     # Routing ---------------------------------------------------------------------------------
 
-    def _shard_asked(self, placement: str, impression: Impression) -> int:
+    def _choose_shard(self, placement: str, impression: Impression) -> int:
         spread = self.config.placements[placement].spread
-        partition = partition_asked(placement, impression.key, impression.id, spread)
+        partition = find_request_partition(placement, impression.key, impression.id, spread)
         if partition is None:
-            return next(self._turns)
-        shard = shard_of(partition, len(self.links))
+            return next(self._round_robin)
+        shard = find_shard(partition, len(self.links))
         # Shards do not know each other's decisions; only ids without a partition can occur in several shards.
-        if impression.id is not None and partition_in(impression.id) != partition:
-            home = self._homes.setdefault((placement, impression.id), shard)
-            if home != shard or partition_in(impression.id) not in (None, partition):
+        if impression.id is not None and parse_partition(impression.id) != partition:
+            known_shard = self._shard_by_id.setdefault((placement, impression.id), shard)
+            if known_shard != shard or parse_partition(impression.id) not in (None, partition):
                 raise InConflict(
                     f"decision_id: {impression.id!r} stands for a decision of another key; "
                     "send the same request, or another id"
                 )
-            if len(self._homes) > MOST_REMEMBERED:
-                self._homes.popitem(last=False)
+            if len(self._shard_by_id) > MAX_HOMES:
+                self._shard_by_id.popitem(last=False)
         return shard
 
-    async def _shards_of(self, placement: str, ids: Iterable[str]) -> dict[str, int | TacitError]:
+    async def _locate_shards(self, placement: str, ids: Iterable[str]) -> dict[str, int | TacitError]:
         """Return the shard of each decision; for ids chosen by clients, query all shards."""
-        homes: dict[str, int | TacitError] = {}
-        strange = []
+        shards: dict[str, int | TacitError] = {}
+        client_ids = []
         for id in ids:
-            partition = partition_in(id)
-            home = self._homes.get((placement, id))
+            partition = parse_partition(id)
+            home = self._shard_by_id.get((placement, id))
             if home is not None:
-                homes[id] = home
+                shards[id] = home
             elif partition is not None:
-                homes[id] = shard_of(partition, len(self.links))
+                shards[id] = find_shard(partition, len(self.links))
             else:
-                strange.append(id)
-        if strange:
+                client_ids.append(id)
+        if client_ids:
             answers = await asyncio.gather(
-                *(link.serve((MADE, placement, strange)) for link in self.links), return_exceptions=True
+                *(link.serve((KNOWN_IDS, placement, client_ids)) for link in self.links),
+                return_exceptions=True,
             )
-            for id in strange:
-                known = [answer if isinstance(answer, BaseException) else id in answer for answer in answers]
-                homes[id] = _home(placement, id, known)
-        return homes
+            for id in client_ids:
+                answers_by_shard = [
+                    answer if isinstance(answer, BaseException) else id in answer for answer in answers
+                ]
+                shards[id] = _find_home(placement, id, answers_by_shard)
+        return shards
 
     # Requests --------------------------------------------------------------------------------
 
@@ -128,11 +142,11 @@ class Ingress(Verbs):
             As ``Engine.decide_many``.
         """
         self.placement(placement)
-        shards = [self._shard_asked(placement, impression) for impression in impressions]
+        shards = [self._choose_shard(placement, impression) for impression in impressions]
         if len(shards) == 1:
             rows: list[DecisionRow] = await self.links[shards[0]].serve((DECIDE, placement, impressions))
         else:
-            rows = await self._dealt(DECIDE, placement, impressions, shards)
+            rows = await self._dispatch(DECIDE, placement, impressions, shards)
         return rows
 
     async def record_many(
@@ -148,36 +162,36 @@ class Ingress(Verbs):
             If a shard is down. Other shards may have recorded their part: feedback with an id can be sent
             again.
         """
-        feedback = checked_feedback(feedback, self.placement(placement))
-        homes = await self._shards_of(placement, dict.fromkeys(row.decision for row in feedback))
-        outcomes: list[Any] = [homes[row.decision] for row in feedback]
-        known = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
+        feedback = check_feedback(feedback, self.placement(placement))
+        shards = await self._locate_shards(placement, dict.fromkeys(row.decision for row in feedback))
+        outcomes: list[Any] = [shards[row.decision] for row in feedback]
+        indices = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
         unavailable = [home for home in outcomes if isinstance(home, NotDurable)]
         if unavailable:
             raise unavailable[0]
-        if known:
-            answers = await self._dealt(
-                RECORD, placement, [feedback[i] for i in known], [outcomes[i] for i in known]
+        if indices:
+            answers = await self._dispatch(
+                RECORD, placement, [feedback[i] for i in indices], [outcomes[i] for i in indices]
             )
-            for i, answer in zip(known, answers, strict=True):
+            for i, answer in zip(indices, answers, strict=True):
                 outcomes[i] = answer
         return outcomes
 
-    async def _dealt(
-        self, what: str, placement: str, given: Sequence[Any], shards: Sequence[int]
+    async def _dispatch(
+        self, method: str, placement: str, requests: Sequence[Any], shards: Sequence[int]
     ) -> list[Any]:
         """Send each request to its shard, one batch per shard; return the answers in order."""
-        parts: dict[int, list[int]] = {}
-        for place, shard in enumerate(shards):
-            parts.setdefault(shard, []).append(place)
-        answers = await self._of_all(
-            self.links[shard].serve((what, placement, [given[place] for place in places]))
-            for shard, places in parts.items()
+        groups: dict[int, list[int]] = {}
+        for index, shard in enumerate(shards):
+            groups.setdefault(shard, []).append(index)
+        answers = await self._gather_all(
+            self.links[shard].serve((method, placement, [requests[index] for index in indices]))
+            for shard, indices in groups.items()
         )
-        results: list[Any] = [None] * len(given)
-        for places, answer in zip(parts.values(), answers, strict=True):
-            for place, result in zip(places, answer, strict=True):
-                results[place] = result
+        results: list[Any] = [None] * len(requests)
+        for indices, answer in zip(groups.values(), answers, strict=True):
+            for index, result in zip(indices, answer, strict=True):
+                results[index] = result
         return results
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
@@ -193,60 +207,60 @@ class Ingress(Verbs):
         NotDurable
             If a shard is down. If the first shard leads and is down, nothing changes.
         """
-        view, change = self.placement(placement), CHANGES[type(request)]
-        first, asked = self.links[0], (placement, request, who)
+        view, change = self.placement(placement), EFFECTS[type(request)]
+        first, arguments = self.links[0], (placement, request, who)
         if change.leads:
-            await first.engine("ask", *asked)
-            await self._lead({placement: (await first.call("arms"))[placement]}, who)
+            await first.engine("ask", *arguments)
+            await self._propagate_arms({placement: (await first.call("arms"))[placement]}, who)
             return change.answer(view, self.clock())
         if change.in_shards:
-            return await self._ask_shards(asked)
-        change.mark(view, request, self.clock())
-        answers = await self._of_all(link.engine("ask", *asked) for link in self.links)
-        await self._look()
+            return await self._change_shards(arguments)
+        change.change_value(view, request, self.clock())
+        answers = await self._gather_all(link.engine("ask", *arguments) for link in self.links)
+        await self._refresh()
         return answers[0]
 
-    async def _ask_shards(self, asked: tuple[Any, ...]) -> Any:
+    async def _change_shards(self, arguments: tuple[Any, ...]) -> Any:
         """Apply a change to the first shard, then to all others; if the first refuses, nothing changes."""
-        first, *others = self.links
+        first, *followers = self.links
         if not all(link.up for link in self.links):
             raise NotDurable("shard: one is being started again, and nothing was changed; try again later")
-        answer = await first.engine("ask", *asked)
-        await self._of_all(link.engine("ask", *asked) for link in others)
-        await self._look()
+        answer = await first.engine("ask", *arguments)
+        await self._gather_all(link.engine("ask", *arguments) for link in followers)
+        await self._refresh()
         return answer
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Erase a person's data in every shard; otherwise as ``Engine.forget``."""
         calls = (link.engine("forget", subject, who) for link in self.links)
-        return added(*await asyncio.gather(*calls))
+        return sum_blanked_rows(*await asyncio.gather(*calls))
 
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return the state of a key from its shard; otherwise as ``Engine.key``."""
         spread = self.placement(placement).config.spread
-        partition = partition_asked(placement, key, None, spread)
-        shard = 0 if partition is None else shard_of(partition, len(self.links))
+        partition = find_request_partition(placement, key, None, spread)
+        shard = 0 if partition is None else find_shard(partition, len(self.links))
         facts: KeyFacts = await self.links[shard].engine("key", placement, key)
         return facts
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
         """Return the busiest keys of all shards; otherwise as ``Engine.busiest``."""
-        return busiest_of(await self._of_each("busiest", placement))
+        return merge_busiest(await self._query_shards("busiest", placement))
 
-    async def find_keys(self, placement: str, text: str) -> KeysFound:
+    async def find_keys(self, placement: str, text: str) -> KeyMatches:
         """Return the matching keys of all shards; otherwise as ``Engine.find_keys``."""
-        return found_in(await self._of_each("find_keys", placement, text))
+        return merge_matches(await self._query_shards("find_keys", placement, text))
 
-    async def _of_each(self, what: str, placement: str, *given: Any) -> list[Any]:
+    async def _query_shards(self, method: str, placement: str, *arguments: Any) -> list[Any]:
         """Query every shard, or only the first if all have the same keys."""
         spread = self.placement(placement).config.spread
         links = self.links[:1] if spread else self.links
-        parts = await asyncio.gather(*(link.engine(what, placement, *given) for link in links))
-        return list(parts)
+        answers = await asyncio.gather(*(link.engine(method, placement, *arguments) for link in links))
+        return list(answers)
 
-    async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return the arms shown per segment, from the busiest shard; otherwise as ``Engine.for_whom``."""
-        return of_shards(await self._of_each("for_whom", placement, limit))
+    async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
+        """Return the arms shown per segment, by the busiest shard; as ``Engine.report_segments``."""
+        return select_shard_report(await self._query_shards("report_segments", placement, limit))
 
     async def verdict(self, placement: str, *asked: Any, **options: Any) -> ReadVerdict:
         """Raise an error: no shard has the whole log of duels."""
@@ -272,26 +286,26 @@ class Ingress(Verbs):
         self.placement(placement)
         return await self.links[0].engine("history", placement)  # type: ignore[no-any-return]
 
-    async def _lead(self, arms: dict[str, str], who: str | None = None) -> None:
+    async def _propagate_arms(self, arms: dict[str, str], who: str | None = None) -> None:
         """Give the arms of the first shard to all other shards and to this ingress."""
-        for name, now in arms.items():
+        for name, arms_record in arms.items():
             if name in self.placements:
-                known = self.placements[name]
-                known.living.have(known, now, self.clock())
-        behind = []
+                placement = self.placements[name]
+                placement.lifecycle.adopt_arms(placement, arms_record, self.clock())
+        outdated = []
         for link in self.links[1:]:
             link.leading |= arms
-            if link.up and any(link.arms.get(name) != now for name, now in arms.items()):
-                behind.append(link)
-        calls = (link.call("follow", arms, who) for link in behind)
+            if link.up and any(link.arms.get(name) != arms_record for name, arms_record in arms.items()):
+                outdated.append(link)
+        calls = (link.call("follow", arms, who) for link in outdated)
         results = await asyncio.gather(*calls, return_exceptions=True)
-        for link, result in zip(behind, results, strict=True):
+        for link, result in zip(outdated, results, strict=True):
             # A lost shard gets the arms when it is back.
             if isinstance(result, BaseException) and link.up:
                 raise result
             link.arms = link.arms | arms
 
-    async def lend(self, placement: str, shard: int | None = None) -> Lent:
+    async def export_replica(self, placement: str, shard: int | None = None) -> ReplicaFile:
         """Return a shard's learned state; otherwise as ``Engine.lend``.
 
         Raises
@@ -303,17 +317,17 @@ class Ingress(Verbs):
         if shard is None or shard >= len(self.links):
             raise InvalidValue("shard", shard, f"give one of 0 to {len(self.links) - 1}: each learned a part")
         seq, content = await self.links[shard].call("lend", placement)
-        return Lent(self, seq, [content])
+        return ReplicaFile(self, seq, [content])
 
-    async def lends(self, placement: str) -> list[int | None]:
+    async def list_replica_rows(self, placement: str) -> list[int | None]:
         """Return the log position of each shard, None if it is down; otherwise as ``Engine.lends``."""
         self.placement(placement)
-        calls = (link.engine("lends", placement) for link in self.links)
+        calls = (link.engine("list_replica_rows", placement) for link in self.links)
         rows: list[int | None] = []
-        for found in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(found, BaseException) and not isinstance(found, NotDurable):
-                raise found
-            rows += [None] if isinstance(found, BaseException) else found
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(result, BaseException) and not isinstance(result, NotDurable):
+                raise result
+            rows += [None] if isinstance(result, BaseException) else result
         return rows
 
     async def reload(self, config: Config) -> None:
@@ -326,14 +340,16 @@ class Ingress(Verbs):
         """
         before, self.config = self.config, config
         self.placements = {
-            name: self.placements[name] if before.placements.get(name) == each else sharded_view(name, each)
-            for name, each in config.placements.items()
+            name: self.placements[name]
+            if before.placements.get(name) == placement_config
+            else make_sharded_view(name, placement_config)
+            for name, placement_config in config.placements.items()
         }
-        await self._look()
-        await self._lead(self.links[0].arms)
+        await self._refresh()
+        await self._propagate_arms(self.links[0].arms)
 
     @staticmethod
-    async def _of_all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
+    async def _gather_all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
         """Wait for all calls; return the answers, or raise the first error."""
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
@@ -343,19 +359,19 @@ class Ingress(Verbs):
 
     # Monitoring ------------------------------------------------------------------------------
 
-    async def _keep_looking(self) -> None:
+    async def _refresh_forever(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(REFRESH_SECONDS)
             try:
-                await self._look()
+                await self._refresh()
                 # Includes shards that could not be reached before.
-                await self._lead(self.links[0].arms)
+                await self._propagate_arms(self.links[0].arms)
             except Exception:
                 logger.exception("the shards could not be looked at")
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Refresh the data behind the page and the metrics from all shards."""
-        await asyncio.gather(*(link.look() for link in self.links))
+        await asyncio.gather(*(link.refresh() for link in self.links))
         for name, placement in self.placements.items():
             assert isinstance(placement, ShardedView)
             placement.show([link.snapshots[name] for link in self.links if name in link.snapshots])
@@ -367,21 +383,21 @@ class Ingress(Verbs):
 
     def health(self) -> Health:
         """Return the combined health of all shards; events and bytes are sums."""
-        known = [link.health for link in self.links if link.health is not None]
-        times = [vitals.committed for vitals in known if vitals.committed is not None]
+        reports = [link.health for link in self.links if link.health is not None]
+        times = [report.committed for report in reports if report.committed is not None]
         return Health(
             ready=not self._stopping
-            and len(known) == len(self.links)
-            and all(vitals.ready for vitals in known)
+            and len(reports) == len(self.links)
+            and all(report.ready for report in reports)
             and all(link.up for link in self.links),
-            events=sum(vitals.events for vitals in known),
-            bytes=sum(vitals.bytes for vitals in known),
-            rate=sum(vitals.rate for vitals in known),
+            events=sum(report.events for report in reports),
+            bytes=sum(report.bytes for report in reports),
+            rate=sum(report.rate for report in reports),
             committed=max(times, default=None),
-            commit_seconds=max((vitals.commit_seconds for vitals in known), default=0.0),
-            buffered=sum(vitals.buffered for vitals in known),
-            recovery_seconds=max((vitals.recovery_seconds for vitals in known), default=0.0),
-            wall_ahead=max((vitals.wall_ahead for vitals in known), key=abs, default=0.0),
+            commit_seconds=max((report.commit_seconds for report in reports), default=0.0),
+            buffered=sum(report.buffered for report in reports),
+            recovery_seconds=max((report.recovery_seconds for report in reports), default=0.0),
+            wall_ahead=max((report.wall_ahead for report in reports), key=abs, default=0.0),
         )
 
     def shards(self) -> list[ShardHealth]:
@@ -399,19 +415,19 @@ class Ingress(Verbs):
             for link in self.links
         ]
 
-    def shared_seconds(self, placement: str) -> float | None:
+    def sharing_seconds(self, placement: str) -> float | None:
         """Return None: only the leading ingress knows the age of what shards share."""
         return None
 
 
-def _home(placement: str, id: str, known: Sequence[bool | BaseException]) -> int | TacitError:
+def _find_home(placement: str, id: str, answers: Sequence[bool | BaseException]) -> int | TacitError:
     """Return the shard that has a decision, from the answers of all, or the error if none or several do."""
-    knowing = [shard for shard, answer in enumerate(known) if answer is True]
-    if len(knowing) > 1:
+    shards = [shard for shard, answer in enumerate(answers) if answer is True]
+    if len(shards) > 1:
         return InConflict(f"decision_id: {id!r} stands for decisions of several keys")
-    if knowing:
-        return knowing[0]
-    for answer in known:
+    if shards:
+        return shards[0]
+    for answer in answers:
         if isinstance(answer, BaseException):
             return NotDurable("shard: one that may know the decision is down; try again later")
     return UnknownDecision(

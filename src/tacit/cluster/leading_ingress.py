@@ -19,13 +19,13 @@ import msgspec
 from tacit.cluster.ingress import Ingress
 from tacit.cluster.shard import Spares
 from tacit.cluster.shard_link import Link, OwnLink
-from tacit.cluster.tasks import imported
+from tacit.cluster.tasks import import_ray
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine.shard_layout import check_starts
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.placements.aspects.shared_learning import Learned, Value
+from tacit.service.placements.aspects.shared_learning import SharedUpdate, Value
 
 # ---- Further ingresses at one address: the operating system distributes connections
 #
@@ -33,7 +33,7 @@ from tacit.service.placements.aspects.shared_learning import Learned, Value
 # It gets the shards' handles from the leading ingress and has no state: if it dies, its open requests
 # are lost, and the leading ingress starts another one.
 
-KEEP_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 Shards = Sequence[tuple[Shard, Any]]
 """The shards, with Ray's handles of their actors."""
@@ -41,7 +41,7 @@ Shards = Sequence[tuple[Shard, Any]]
 logger = logging.getLogger(__name__)
 
 
-class Door:
+class IngressActor:
     """A Ray actor that runs an ingress; its server has a separate thread."""
 
     def open(self, config: Config, host: str, port: int, shards: Shards) -> int:
@@ -53,7 +53,7 @@ class Door:
             If the server does not start; the log has the reason.
         """
         from tacit.service.app.logging_setup import set_up
-        from tacit.service.app.server import bound, settle_memory
+        from tacit.service.app.server import open_server, settle_memory
 
         # Only the main process notifies systemd.
         os.environ.pop("NOTIFY_SOCKET", None)
@@ -71,8 +71,8 @@ class Door:
             finally:
                 answering.set()
 
-        self._server, listener = bound(
-            config, host, port, ready, opening=lambda given: Ingress(given, self._links), joins=True
+        self._server, listener = open_server(
+            config, host, port, ready, opening=lambda given: Ingress(given, self._links), reuse_port=True
         )
         settle_memory()
         self._thread = threading.Thread(target=run, name="tacit-ingress", daemon=True)
@@ -92,7 +92,7 @@ class Door:
 
     def reload(self, config: Config) -> None:
         """Adopt a new configuration."""
-        asyncio.run_coroutine_threadsafe(self._server.take_over(config), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._server.apply_configuration(config), self._loop).result()
 
     def stop(self) -> None:
         """Answer pending requests, and stop."""
@@ -100,7 +100,7 @@ class Door:
         self._thread.join()
 
 
-class Doors:
+class FurtherIngresses:
     """The further ingresses, supervised by the leading one.
 
     Parameters
@@ -111,7 +111,7 @@ class Doors:
 
     def __init__(self, count: int) -> None:
         self._actors: list[Any] = [None] * count
-        self._errors = imported().exceptions.RayError
+        self._errors = import_ray().exceptions.RayError
 
     async def open(self, config: Config, host: str, port: int, shards: Shards) -> None:
         """Start all ingresses at the leading ingress's address.
@@ -121,52 +121,52 @@ class Doors:
         NotDurable
             If an ingress does not start.
         """
-        self._config, self._place, self._shards = config, (host, port), list(shards)
+        self._config, self._address, self._shards = config, (host, port), list(shards)
         try:
-            await asyncio.gather(*(self._open(place) for place in range(len(self._actors))))
+            await asyncio.gather(*(self._open(index) for index in range(len(self._actors))))
         except self._errors as error:
             raise NotDurable(f"ingress: it did not start: {error}") from error
 
-    async def _open(self, place: int) -> None:
-        ray = imported()
-        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+    async def _open(self, index: int) -> None:
+        ray = import_ray()
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        options = {"num_cpus": 0, "max_concurrency": 8, "scheduling_strategy": here}
-        self._actors[place] = actor = ray.remote(Door).options(**options).remote()
+        options = {"num_cpus": 0, "max_concurrency": 8, "scheduling_strategy": strategy}
+        self._actors[index] = actor = ray.remote(IngressActor).options(**options).remote()
         try:
-            pid = await _awaited(actor.open.remote(self._config, *self._place, self._shards))
+            pid = await _await_reference(actor.open.remote(self._config, *self._address, self._shards))
         except self._errors:
             # The actor is alive, and would be taken for a working ingress.
             ray.kill(actor)
             raise
-        logger.info("ingress %d answers, too: process %d", place + 1, pid)
+        logger.info("ingress %d answers, too: process %d", index + 1, pid)
 
-    async def keep(self) -> None:
+    async def keep_alive(self) -> None:
         """Replace ingresses that die, forever."""
         while True:
-            await asyncio.sleep(KEEP_SECONDS)
-            for place, actor in enumerate(self._actors):
+            await asyncio.sleep(CHECK_SECONDS)
+            for index, actor in enumerate(self._actors):
                 try:
                     try:
-                        await _awaited(actor.pid.remote())
-                    except imported().exceptions.ActorDiedError:
-                        logger.error("ingress %d is lost; another one takes its place", place + 1)
-                        await self._open(place)
+                        await _await_reference(actor.pid.remote())
+                    except import_ray().exceptions.ActorDiedError:
+                        logger.error("ingress %d is lost; another one takes its place", index + 1)
+                        await self._open(index)
                 except self._errors as error:
-                    logger.error("ingress %d does not answer: %s", place + 1, error)
+                    logger.error("ingress %d does not answer: %s", index + 1, error)
 
     def attach(self, number: int, actor: Any) -> None:
         """Make all ingresses use a new actor for a shard that was replaced."""
         if self._actors and self._actors[0] is not None:
             self._shards[number] = self._shards[number][0], actor
-        for door in filter(None, self._actors):
-            door.attach.remote(number, actor)
+        for ingress_actor in filter(None, self._actors):
+            ingress_actor.attach.remote(number, actor)
 
     async def reload(self, config: Config) -> None:
         """Make all ingresses adopt a new configuration."""
         self._config = config
-        calls = (_awaited(door.reload.remote(config)) for door in filter(None, self._actors))
+        calls = (_await_reference(actor.reload.remote(config)) for actor in filter(None, self._actors))
         for result in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(result, BaseException):
                 logger.error("an ingress has not taken over the configuration: %s", result)
@@ -174,19 +174,19 @@ class Doors:
     async def stop(self) -> None:
         """Make all ingresses answer pending requests, then stop them."""
         actors, self._actors = [*filter(None, self._actors)], []
-        calls = (_awaited(door.stop.remote()) for door in actors)
+        calls = (_await_reference(actor.stop.remote()) for actor in actors)
         await asyncio.gather(*calls, return_exceptions=True)
-        for door in actors:
-            imported().kill(door)
+        for actor in actors:
+            import_ray().kill(actor)
 
 
-async def _awaited(reference: Any) -> Any:
+async def _await_reference(reference: Any) -> Any:
     return await asyncio.wrap_future(reference.future())
 
 
 # ---- Exchange between shards at an interval: each sends what it learned, and gets the others' updates
 
-LARGEST_PART = 500
+MAX_KEYS = 500
 """Most keys sent at once."""
 
 
@@ -206,10 +206,10 @@ class Exchange:
     def __init__(self, links: Sequence[Link], seconds: float) -> None:
         self._links = links
         self._seconds = seconds
-        self._everything = dict.fromkeys(range(len(links)), True)
+        self._needs_everything = dict.fromkeys(range(len(links)), True)
         # By receiver and sender: updates that the receiver does not have yet.
-        self._owed: dict[tuple[int, int], dict[str, dict[str, Value]]] = {}
-        self._fresh: dict[tuple[str, int, int], float] = {}
+        self._unsent: dict[tuple[int, int], dict[str, dict[str, Value]]] = {}
+        self._shared_at: dict[tuple[str, int, int], float] = {}
         self._losses = [link.losses for link in links]
 
     async def run(self) -> None:
@@ -227,54 +227,54 @@ class Exchange:
         if len(self._links) < 2:
             return
         began = clocks.monotonic()
-        times = dict(enumerate(await asyncio.gather(*map(self._ask, range(len(self._links))))))
-        await asyncio.gather(*(self._tell(receiver, times, began) for receiver in range(len(self._links))))
+        times = dict(enumerate(await asyncio.gather(*map(self._collect, range(len(self._links))))))
+        await asyncio.gather(*(self._deliver(receiver, times, began) for receiver in range(len(self._links))))
 
-    async def _ask(self, sender: int) -> dict[str, int]:
+    async def _collect(self, sender: int) -> dict[str, int]:
         """Add a shard's updates to the unsent ones of all others; return the updates' times by placement."""
         link = self._links[sender]
-        everything = self._everything[sender] or self._losses[sender] != link.losses
-        self._everything[sender], self._losses[sender] = True, link.losses
+        everything = self._needs_everything[sender] or self._losses[sender] != link.losses
+        self._needs_everything[sender], self._losses[sender] = True, link.losses
         try:
-            learned: dict[str, Learned] = await link.call("learned", everything)
+            learned: dict[str, SharedUpdate] = await link.call("learned", everything)
         except TacitError as error:
             logger.debug("%s has sent nothing: %s", link, error)
             return {}
-        self._everything[sender] = False
+        self._needs_everything[sender] = False
         for receiver in range(len(self._links)):
             if receiver != sender:
-                owed = self._owed.setdefault((receiver, sender), {})
-                for name, news in learned.items():
-                    owed.setdefault(name, {}).update(news.parts)
-        return {name: news.time for name, news in learned.items()}
+                unsent = self._unsent.setdefault((receiver, sender), {})
+                for name, update in learned.items():
+                    unsent.setdefault(name, {}).update(update.parts)
+        return {name: update.time for name, update in learned.items()}
 
-    async def _tell(self, receiver: int, times: dict[int, dict[str, int]], began: float) -> None:
+    async def _deliver(self, receiver: int, times: dict[int, dict[str, int]], began: float) -> None:
         """Send a shard its unsent updates."""
         link = self._links[receiver]
         for sender, learned_at in times.items():
-            owed = self._owed.get((receiver, sender), {})
+            unsent = self._unsent.get((receiver, sender), {})
             for name, time in learned_at.items():
-                parts = owed.get(name, {})
+                values = unsent.get(name, {})
                 try:
-                    while parts:
-                        part = dict(list(parts.items())[:LARGEST_PART])
-                        await link.call("take_in", name, [Learned(sender, time, part)])
-                        for key in part:
-                            del parts[key]
+                    while values:
+                        batch = dict(list(values.items())[:MAX_KEYS])
+                        await link.call("take_in", name, [SharedUpdate(sender, time, batch)])
+                        for key in batch:
+                            del values[key]
                 except TacitError as error:
                     logger.debug("%s has heard nothing: %s", link, error)
                     return
                 if sender != receiver:
-                    self._fresh[name, receiver, sender] = began
+                    self._shared_at[name, receiver, sender] = began
 
-    def age(self, placement: str) -> float | None:
+    def oldest_age(self, placement: str) -> float | None:
         """Return the largest age, in seconds, of what any shard knows of another one.
 
         None if nothing is shared, or not yet between all shards.
         """
-        known = [at for (name, *_), at in self._fresh.items() if name == placement]
+        times = [time for (name, *_), time in self._shared_at.items() if name == placement]
         pairs = len(self._links) * (len(self._links) - 1)
-        return clocks.monotonic() - min(known) if known and len(known) == pairs else None
+        return clocks.monotonic() - min(times) if times and len(times) == pairs else None
 
 
 # ---- The leading ingress: starts the shards and the further ingresses
@@ -304,34 +304,34 @@ class LeadingIngress(Ingress):
         config: Config,
         links: Sequence[OwnLink],
         spares: Spares,
-        doors: Doors,
+        further_ingresses: FurtherIngresses,
         merge_seconds: float,
-        seeded: Callable[[Config], Config],
-        closed: Callable[[], None],
+        add_seeds: Callable[[Config], Config],
+        on_close: Callable[[], None],
     ) -> None:
         super().__init__(config, links)
-        self._own = links
-        self._spares, self._doors = spares, doors
+        self._own_links = links
+        self._spares, self._further_ingresses = spares, further_ingresses
         self._exchange = Exchange(links, merge_seconds)
-        self._seeded, self._closed = seeded, closed
+        self._add_seeds, self._on_close = add_seeds, on_close
 
     async def start(self) -> None:
         """Start serving, once every shard has opened its log."""
         await super().start()
         self._tasks += [asyncio.create_task(self._exchange.run()), asyncio.create_task(self._spares.refill())]
 
-    async def open_doors(self, host: str, port: int) -> None:
+    async def open_further_ingresses(self, host: str, port: int) -> None:
         """Start the further ingresses at this one's address."""
         shards = [(link.shard, link.actor) for link in self.links]
-        await self._doors.open(self.config, host, port, shards)
-        self._tasks.append(asyncio.create_task(self._doors.keep()))
+        await self._further_ingresses.open(self.config, host, port, shards)
+        self._tasks.append(asyncio.create_task(self._further_ingresses.keep_alive()))
 
     async def stop(self) -> None:
         """Stop the further ingresses, then the shards, which first answer pending requests."""
-        await self._doors.stop()
+        await self._further_ingresses.stop()
         await super().stop()
         self._spares.close()
-        self._closed()
+        self._on_close()
 
     async def reload(self, config: Config) -> None:
         """Adopt a new configuration in every shard.
@@ -342,17 +342,17 @@ class LeadingIngress(Ingress):
             If a shard cannot; other shards may have adopted it.
         """
         check_starts(config)
-        config = await asyncio.to_thread(self._seeded, config)
-        for link in self._own:
+        config = await asyncio.to_thread(self._add_seeds, config)
+        for link in self._own_links:
             link.config = msgspec.structs.replace(config, store=link.config.store)
-        first, *others = self._own
+        first, *followers = self._own_links
         arms = await first.call("reload", first.config, {})
-        for link in others:
+        for link in followers:
             link.leading = arms
-        await self._of_all(link.call("reload", link.config, arms) for link in others)
+        await self._gather_all(link.call("reload", link.config, arms) for link in followers)
         await super().reload(config)
-        await self._doors.reload(config)
+        await self._further_ingresses.reload(config)
 
-    def shared_seconds(self, placement: str) -> float | None:
+    def sharing_seconds(self, placement: str) -> float | None:
         """Return the age, in seconds, of what shards learned from each other; None if they share nothing."""
-        return self._exchange.age(placement)
+        return self._exchange.oldest_age(placement)

@@ -8,9 +8,9 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from tacit.cluster.tasks import connected, imported
+from tacit.cluster.tasks import connect, import_ray
 from tacit.core import checks
-from tacit.errors import ConfigError, undoing
+from tacit.errors import ConfigError, undo_on_error
 from tacit.service.log.ids import MOST_SHARDS, Shard
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def serve(
     tasks = set()
 
     def engine(given: Config) -> LeadingIngress:
-        leading.append(opened(given, shards, merge_seconds, ingresses))
+        leading.append(open_ingress(given, shards, merge_seconds, ingresses))
         return leading[0]
 
     async def open_doors(place: str) -> None:
         host, _, port = place.removeprefix("http://").rpartition(":")
-        await leading[0].open_doors(host.strip("[]"), int(port))
+        await leading[0].open_further_ingresses(host.strip("[]"), int(port))
         announce(place)
 
     def ready(place: str) -> None:
@@ -93,46 +93,50 @@ def serve(
 
     # Ray starts workers at low priority (nice 15): on a busy machine shards would answer late or never start.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    with connected(address):
+    with connect(address):
         run(config, engine=engine, ready=ready, shared=ingresses > 1, **options)
 
 
-def opened(config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1) -> LeadingIngress:
+def open_ingress(
+    config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1
+) -> LeadingIngress:
     """Return a leading ingress for all shards; create the layout of a new log."""
     import msgspec
 
-    from tacit.cluster.leading_ingress import Doors, LeadingIngress
+    from tacit.cluster.leading_ingress import FurtherIngresses, LeadingIngress
     from tacit.cluster.shard import Spares
     from tacit.cluster.shard_link import OwnLink
     from tacit.service.app.server import news_since
-    from tacit.service.engine.shard_layout import LayoutStore, ReadStore, schema_of, shard_store
+    from tacit.service.engine.shard_layout import LayoutStore, ReadStore, name_schema, shard_store
     from tacit.service.errors import StoreError
 
     url = config.store.url
     assert url is not None
     # Stays open while serving, as a lock against other services of this log and changes of its layout.
-    layouts = LayoutStore(url, config.store.schema)
-    with undoing(layouts.close):
-        cores = int(imported().cluster_resources().get("CPU", 1))
-        layout = layouts.begun(shards, default=max(cores, 1))
+    layout_store = LayoutStore(url, config.store.schema)
+    with undo_on_error(layout_store.close):
+        cores = int(import_ray().cluster_resources().get("CPU", 1))
+        layout = layout_store.ensure_layout(shards, default=max(cores, 1))
 
-        def seeded(config: Config) -> Config:
-            return layouts.seeded(config, lambda: secrets.randbits(63))
+        def add_seeds(config: Config) -> Config:
+            return layout_store.with_seeds(config, lambda: secrets.randbits(63))
 
-        config = seeded(config)
+        config = add_seeds(config)
         # A new shard has no log to read.
         with contextlib.suppress(StoreError):
-            first = ReadStore(url, schema_of(config.store.schema, layout, 0))
+            first = ReadStore(url, name_schema(config.store.schema, layout, 0))
             with contextlib.closing(first):
                 news_since(first, config)()
-        spares, doors = Spares(config), Doors(ingresses - 1)
+        spares, further_ingresses = Spares(config), FurtherIngresses(ingresses - 1)
         links = [
             OwnLink(
                 Shard(number, layout.shards),
                 msgspec.structs.replace(config, store=shard_store(config.store, layout, number)),
                 spares,
-                doors.attach,
+                further_ingresses.attach,
             )
             for number in range(layout.shards)
         ]
-        return LeadingIngress(config, links, spares, doors, merge_seconds, seeded, layouts.close)
+        return LeadingIngress(
+            config, links, spares, further_ingresses, merge_seconds, add_seeds, layout_store.close
+        )

@@ -18,18 +18,18 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tacit.cluster.tasks import imported
+from tacit.cluster.tasks import import_ray
 from tacit.core.arrays import Floats, leaves
-from tacit.errors import undoing
+from tacit.errors import undo_on_error
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.reports import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.arm_results import Results
-from tacit.service.placements.aspects.shared_learning import Learned
+from tacit.service.placements.arm_results import ArmResults
+from tacit.service.placements.aspects.shared_learning import SharedUpdate
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.series import ARMS, SHIFTS_KEPT, SeenRestart, Series
+from tacit.service.placements.series import ARMS, MAX_SHIFTS, KeyRestart, Series
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config, PlacementConfig
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 # ---- A shard: the engine of a single server in an actor, with its own log
 
-DECIDE, RECORD, MADE = "decide_many", "record_many", "made"
+DECIDE, RECORD, KNOWN_IDS = "decide_many", "record_many", "find_decisions"
 
 
-class Lost(NotDurable):
+class ShardLost(NotDurable):
     """Raised when a shard does not answer, or has no open log."""
 
 
@@ -65,8 +65,8 @@ class ShardActor:
 
     def warm(self, config: Config) -> None:
         """Load and compile everything that does not depend on the shard."""
-        for name, each in config.placements.items():
-            sharded_view(name, each)
+        for name, placement in config.placements.items():
+            make_sharded_view(name, placement)
 
     async def ready(self, shard: Shard, config: Config) -> int:
         """Open the shard's log if it is not open; return the process id.
@@ -99,77 +99,77 @@ class ShardActor:
         store = config.store
         assert store.url is not None
         fenced = FencedStore(store.url, store.schema)
-        with undoing(fenced.close):
+        with undo_on_error(fenced.close):
             engine = Engine(config, fenced, shard=shard)
         settle_memory()
         return engine
 
-    def _ready(self) -> Engine:
+    def _get_engine(self) -> Engine:
         if self._engine is None:
-            raise Lost("shard: it has no log open; try again later")
+            raise ShardLost("shard: it has no log open; try again later")
         from tacit.service.errors import Fenced
 
         if isinstance(self._engine.writer.failure, Fenced):
-            self._end()
+            self._exit()
         return self._engine
 
-    def _end(self) -> None:
+    def _exit(self) -> None:
         """Exit the actor: another one owns the log."""
-        imported().actor.exit_actor()
+        import_ray().actor.exit_actor()
 
     async def pulse(self) -> None:
         """Answer a liveness check, on a separate event loop: compilation may block the main one."""
 
     async def pid(self) -> int:
         """Return the process id, once the log is open."""
-        self._ready()
+        self._get_engine()
         return os.getpid()
 
     async def serve(self, requests: Sequence[Request]) -> list[Any]:
         """Answer a batch of requests, each with its result or its error."""
-        engine = self._ready()
-        answers = (getattr(engine, what)(placement, given) for what, placement, given in requests)
+        engine = self._get_engine()
+        answers = (getattr(engine, method)(placement, request) for method, placement, request in requests)
         return await asyncio.gather(*answers, return_exceptions=True)
 
-    async def engine(self, verb: str, *given: Any) -> Any:
+    async def engine(self, verb: str, *arguments: Any) -> Any:
         """Call a coroutine of the engine by name."""
-        return await getattr(self._ready(), verb)(*given)
+        return await getattr(self._get_engine(), verb)(*arguments)
 
     async def arms(self) -> dict[str, str]:
         """Return all arms of each placement, in the format of change events."""
-        return self._ready().exchange.arms()
+        return self._get_engine().exchange.arms()
 
     async def follow(self, arms: Mapping[str, str], who: str | None) -> None:
         """Adopt the arms of the first shard."""
-        await self._ready().exchange.follow(arms, who)
+        await self._get_engine().exchange.apply_arms(arms, who)
 
     async def reload(self, config: Config, leading: Mapping[str, str]) -> dict[str, str]:
         """Adopt a new configuration and the arms of the first shard; return the arms."""
-        engine = self._ready()
+        engine = self._get_engine()
         await engine.reload(config, leading)
         return engine.exchange.arms()
 
     async def lend(self, placement: str) -> tuple[int, bytes]:
         """Return the number of the last log row that a placement has learned, and its state."""
-        lent = await self._ready().lend(placement)
-        return lent.seq, b"".join(lent)
+        replica = await self._get_engine().export_replica(placement)
+        return replica.seq, b"".join(replica)
 
-    async def learned(self, everything: bool) -> dict[str, Learned]:
+    async def learned(self, everything: bool) -> dict[str, SharedUpdate]:
         """Return the updates of all placements that share parameters between shards."""
-        engine = self._ready()
-        shared = [name for name, each in engine.placements.items() if each.shared is not None]
-        return {name: await engine.exchange.learned(name, everything) for name in shared}
+        engine = self._get_engine()
+        shared = [name for name, placement in engine.placements.items() if placement.shared is not None]
+        return {name: await engine.exchange.export_learning(name, everything) for name in shared}
 
-    async def take_in(self, placement: str, parts: Sequence[Learned]) -> None:
+    async def take_in(self, placement: str, parts: Sequence[SharedUpdate]) -> None:
         """Learn updates of other shards."""
-        engine = self._ready()
+        engine = self._get_engine()
         for part in parts:
-            await engine.exchange.take_in(placement, part)
+            await engine.exchange.import_learning(placement, part)
 
     async def look(self) -> tuple[Health, int, dict[str, ShardSnapshot], dict[str, str]]:
         """Return the engine's health, the number of pending requests, snapshots of placements, and arms."""
-        engine = self._ready()
-        snapshots = {name: snapshot_of(each) for name, each in engine.placements.items()}
+        engine = self._get_engine()
+        snapshots = {name: take_snapshot(placement) for name, placement in engine.placements.items()}
         return engine.health(), engine.waiting, snapshots, engine.exchange.arms()
 
     async def stop(self) -> None:
@@ -186,10 +186,10 @@ class ShardActor:
 logger = logging.getLogger(__name__)
 
 
-def new_actor() -> Any:
+def create_actor() -> Any:
     """Return an actor for any shard."""
     options = {"max_restarts": 0, "max_concurrency": 10_000, "scheduling_strategy": "SPREAD"}
-    return imported().remote(concurrency_groups={PULSE: 1})(ShardActor).options(**options).remote()
+    return import_ray().remote(concurrency_groups={PULSE: 1})(ShardActor).options(**options).remote()
 
 
 class Spares:
@@ -208,16 +208,16 @@ class Spares:
     def take(self) -> Any:
         """Return the spare, or a cold actor if there is none."""
         spare, self._spare = self._spare, None
-        return new_actor() if spare is None else spare
+        return create_actor() if spare is None else spare
 
     async def refill(self) -> None:
         """Create a spare if there is none, and warm it up."""
         if self._spare is not None:
             return
-        self._spare = spare = new_actor()
+        self._spare = spare = create_actor()
         try:
             await asyncio.wrap_future(spare.warm.remote(self._config).future())
-        except imported().exceptions.RayError as error:
+        except import_ray().exceptions.RayError as error:
             logger.warning("the spare could not be warmed up: %s", error)
             if self._spare is spare:
                 self._spare = None
@@ -225,7 +225,7 @@ class Spares:
     def close(self) -> None:
         """Stop the spare."""
         if self._spare is not None:
-            imported().kill(self._spare)
+            import_ray().kill(self._spare)
 
 
 # ---- Statistics of a placement: a snapshot of each shard, and the combined view
@@ -244,15 +244,15 @@ class ShardSnapshot(NamedTuple):
     start: int
     width: int
     restarts: int
-    shifts: list[SeenRestart]
+    shifts: list[KeyRestart]
     snapshot_time: int | None
     counts: Any
-    results: Results
+    results: ArmResults
     first: tuple[str, list[Any]] | None
     aspects: dict[str, Any]
 
 
-def snapshot_of(placement: Placement) -> ShardSnapshot:
+def take_snapshot(placement: Placement) -> ShardSnapshot:
     """Return a snapshot of a placement's statistics."""
     series = placement.series
     return ShardSnapshot(
@@ -261,21 +261,21 @@ def snapshot_of(placement: Placement) -> ShardSnapshot:
         dict(placement.outcomes),
         placement.key_count,
         placement.pending,
-        placement.closes,
+        placement.last_deadline,
         series.table.copy(),
         series.start,
         series.width,
         series.restarts,
         list(series.shifts),
         placement.snapshot_time,
-        placement.counts(),
+        placement.export_counts(),
         deepcopy(series.results),
-        _first(placement),
-        {name: aspect.part(placement) for name, aspect in placement.aspects.items()},
+        _first_key(placement),
+        {name: aspect.export_part(placement) for name, aspect in placement.aspects.items()},
     )
 
 
-def _first(placement: Placement) -> tuple[str, list[Any]] | None:
+def _first_key(placement: Placement) -> tuple[str, list[Any]] | None:
     """Return the first key and its state if the page shows them, else None."""
     keys = placement.learner.keys
     if not keys or not placement.kind.by_features:
@@ -304,33 +304,33 @@ class ShardedView:
         self.pending = sum(snapshot.pending for snapshot in snapshots)  # type: ignore[misc]
         ends = (snapshot.closes for snapshot in snapshots)
         self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
-        self.series = _together(self.series, snapshots)
+        self.series = _merge_series(self.series, snapshots)
         for name, aspect in self.aspects.items():
             # A shard may not have adopted the new configuration yet.
             if all(name in snapshot.aspects for snapshot in snapshots):
-                aspect.show(self, [snapshot.aspects[name] for snapshot in snapshots])
+                aspect.merge_parts(self, [snapshot.aspects[name] for snapshot in snapshots])
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
-        self.show_counts([snapshot.counts for snapshot in snapshots])
+        self.merge_counts([snapshot.counts for snapshot in snapshots])
         for snapshot in snapshots:
             if snapshot.first is not None:
                 _show_first(self, *snapshot.first)
                 break
 
 
-def _together(like: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
+def _merge_series(current: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
     # Shards may differ in their arms while a change propagates.
-    columns = max(like.table.shape[1], *(snapshot.table.shape[1] for snapshot in snapshots))
-    made = Series(columns - ARMS)
-    begun = [snapshot for snapshot in snapshots if snapshot.start >= 0]
-    for snapshot in sorted(begun, key=lambda snapshot: snapshot.start):
-        made.add(snapshot.table, snapshot.start, snapshot.width)
+    columns = max(current.table.shape[1], *(snapshot.table.shape[1] for snapshot in snapshots))
+    merged = Series(columns - ARMS)
+    started = [snapshot for snapshot in snapshots if snapshot.start >= 0]
+    for snapshot in sorted(started, key=lambda snapshot: snapshot.start):
+        merged.add_table(snapshot.table, snapshot.start, snapshot.width)
     for snapshot in snapshots:
-        made.results.take(snapshot.results)
-    made.restarts = sum(snapshot.restarts for snapshot in snapshots)
+        merged.results.merge(snapshot.results)
+    merged.restarts = sum(snapshot.restarts for snapshot in snapshots)
     shifts = sorted(shift for snapshot in snapshots for shift in snapshot.shifts)
-    made.shifts.extend(shifts[-SHIFTS_KEPT:])
-    return made
+    merged.shifts.extend(shifts[-MAX_SHIFTS:])
+    return merged
 
 
 def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
@@ -342,10 +342,10 @@ def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
             array[0] = value
 
 
-def sharded_view(name: str, config: PlacementConfig) -> Placement:
+def make_sharded_view(name: str, config: PlacementConfig) -> Placement:
     """Return a placement that shows the combined statistics of its shards, and validates requests."""
-    kind = config.served_as.placement
-    made: Placement = type(f"Sharded{kind.__name__}", (ShardedView, kind), {})(
+    kind = config.policy_kind.placement
+    view: Placement = type(f"Sharded{kind.__name__}", (ShardedView, kind), {})(
         name, config, StoredPlacement(0, 0, "", config.seed or 0)
     )
-    return made
+    return view

@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tacit.cluster.shard import PULSE, Lost, Request, ShardSnapshot, Spares, new_actor
-from tacit.cluster.tasks import imported
-from tacit.errors import TacitError, undoing
+from tacit.cluster.shard import PULSE, Request, ShardLost, ShardSnapshot, Spares, create_actor
+from tacit.cluster.tasks import import_ray
+from tacit.errors import TacitError, undo_on_error
 from tacit.service.engine.reports import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
@@ -29,17 +29,17 @@ from tacit.service.log.ids import Shard
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config
 
-LARGEST_CALL = 1024
-MOST_CALLS = 2
+MAX_REQUESTS = 1024
+MAX_CALLS = 2
 """Most open calls: while the shard commits one batch, it receives the next."""
-ASK_AGAIN_SECONDS = 0.2
+RETRY_SECONDS = 0.2
 PATIENCE_SECONDS = 20.0
 """Seconds without an answer until a shard's liveness is checked, and as many more until it counts as lost.
 
 A shard that compiles a loop on a busy machine may be slow to answer.
 """
 
-Waiting = tuple[Request, "asyncio.Future[Any]"]
+PendingRequest = tuple[Request, "asyncio.Future[Any]"]
 
 logger = logging.getLogger(__name__)
 
@@ -71,12 +71,12 @@ class Link:
         self.snapshots: dict[str, ShardSnapshot] = {}
         self.arms: dict[str, str] = {}
         self.leading: dict[str, str] = {}
-        self._inside = 0
+        self._waiting_in_shard = 0
         self.actor = actor
-        self._errors = imported().exceptions.RayError, asyncio.TimeoutError
+        self._errors = import_ray().exceptions.RayError, asyncio.TimeoutError
         self._tasks: set[asyncio.Task[None]] = set()
-        self._queue: deque[Waiting] = deque()
-        self._calls = 0
+        self._queue: deque[PendingRequest] = deque()
+        self._open_calls = 0
         self._reviving: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -92,22 +92,22 @@ class Link:
             If the shard cannot open it.
         """
         try:
-            await self._begin()
+            await self._connect()
         except self._errors as error:
-            raise _cause(error, str(self)) from error
+            raise _to_tacit_error(error, str(self)) from error
         self.up = True
 
-    async def _begin(self) -> None:
-        self.pid = await self._ask("pid")
+    async def _connect(self) -> None:
+        self.pid = await self._call_actor("pid")
 
     def attach(self, actor: Any) -> None:
         """Use a new actor for the shard, which was replaced."""
         self.actor = actor
 
-    async def _ask(self, method: str, *given: Any, watched: bool = True) -> Any:
+    async def _call_actor(self, method: str, *arguments: Any, watched: bool = True) -> Any:
         actor = self.actor
-        answer = asyncio.wrap_future(getattr(actor, method).remote(*given).future())
-        with undoing(answer.cancel):
+        answer = asyncio.wrap_future(getattr(actor, method).remote(*arguments).future())
+        with undo_on_error(answer.cancel):
             while watched and not (await asyncio.wait([answer], timeout=PATIENCE_SECONDS))[0]:
                 pulse = actor.pulse.options(concurrency_group=PULSE).remote()
                 await asyncio.wait_for(asyncio.wrap_future(pulse.future()), PATIENCE_SECONDS)
@@ -118,7 +118,7 @@ class Link:
     @property
     def waiting(self) -> int:
         """Number of pending requests, here and in the shard."""
-        return len(self._queue) + self._inside
+        return len(self._queue) + self._waiting_in_shard
 
     async def serve(self, request: Request) -> Any:
         """Send a request with the next batch; return its answer.
@@ -129,38 +129,38 @@ class Link:
             The shard's error, or NotDurable if the shard is down.
         """
         if not self.up:
-            raise self._refusal()
+            raise self._unavailable_error()
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.append((request, reply))
-        if self._calls < MOST_CALLS:
-            self._calls += 1
-            task = asyncio.create_task(self._work())
+        if self._open_calls < MAX_CALLS:
+            self._open_calls += 1
+            task = asyncio.create_task(self._send_pending())
             # The event loop holds only a weak reference to the task.
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await reply
 
-    def _refusal(self) -> NotDurable:
+    def _unavailable_error(self) -> NotDurable:
         return NotDurable(f"shard: {self} is being started again; try again later")
 
-    async def _work(self) -> None:
+    async def _send_pending(self) -> None:
         """Send batches until the queue is empty."""
         try:
             # Let requests of the same moment join the batch.
             await asyncio.sleep(0)
             while self._queue:
-                size = min(len(self._queue), LARGEST_CALL)
+                size = min(len(self._queue), MAX_REQUESTS)
                 await self._send([self._queue.popleft() for _ in range(size)])
         finally:
-            self._calls -= 1
+            self._open_calls -= 1
 
-    async def _send(self, group: list[Waiting]) -> None:
+    async def _send(self, group: list[PendingRequest]) -> None:
         try:
-            results = await self._ask("serve", [request for request, _ in group], watched=False)
+            results = await self._call_actor("serve", [request for request, _ in group], watched=False)
         except self._errors as error:
             # Includes a restarted actor that has not opened its log.
-            self._lost(error)
-            results = [self._refusal()] * len(group)
+            self._mark_lost(error)
+            results = [self._unavailable_error()] * len(group)
         for (_, reply), result in zip(group, results, strict=True):
             if reply.done():
                 continue
@@ -174,7 +174,7 @@ class Link:
 
     # Loss and recovery -----------------------------------------------------------------------
 
-    def _lost(self, error: BaseException) -> None:
+    def _mark_lost(self, error: BaseException) -> None:
         if not self.up or self._stopping:
             return
         self.up = False
@@ -183,24 +183,24 @@ class Link:
         queue, self._queue = self._queue, deque()
         for _, reply in queue:
             if not reply.done():
-                reply.set_exception(self._refusal())
+                reply.set_exception(self._unavailable_error())
         self._reviving = asyncio.create_task(self._revive())
 
     async def _revive(self) -> None:
         """Wait until the shard, or the actor that replaced it, answers."""
         while not self._stopping:
             try:
-                await self._begin()
+                await self._connect()
             except self._errors as error:
-                logger.debug("%s is not back: %s", self, _cause(error, str(self)))
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
+                logger.debug("%s is not back: %s", self, _to_tacit_error(error, str(self)))
+                await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.up = True
                 return
 
     # Other calls -----------------------------------------------------------------------------
 
-    async def call(self, method: str, *given: Any) -> Any:
+    async def call(self, method: str, *arguments: Any) -> Any:
         """Call another method of the shard.
 
         Raises
@@ -209,23 +209,23 @@ class Link:
             The shard's error, or NotDurable if the shard is down.
         """
         if not self.up:
-            raise self._refusal()
+            raise self._unavailable_error()
         try:
-            return await self._ask(method, *given)
+            return await self._call_actor(method, *arguments)
         except self._errors as error:
-            cause = _cause(error, str(self))
-            if isinstance(cause, Lost):
-                self._lost(error)
+            cause = _to_tacit_error(error, str(self))
+            if isinstance(cause, ShardLost):
+                self._mark_lost(error)
             raise cause from error
 
-    async def engine(self, verb: str, *given: Any) -> Any:
+    async def engine(self, verb: str, *arguments: Any) -> Any:
         """Call a coroutine of the shard's engine; raises as :meth:`call`."""
-        return await self.call("engine", verb, *given)
+        return await self.call("engine", verb, *arguments)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Refresh the shard's health, snapshots and arms."""
         with contextlib.suppress(TacitError):
-            self.health, self._inside, self.snapshots, self.arms = await self.call("look")
+            self.health, self._waiting_in_shard, self.snapshots, self.arms = await self.call("look")
 
     async def stop(self) -> None:
         """Stop sending requests."""
@@ -252,43 +252,43 @@ class OwnLink(Link):
         shard: Shard,
         config: Config,
         spares: Spares,
-        replaced: Callable[[int, Any], None] = lambda number, actor: None,
+        on_replaced: Callable[[int, Any], None] = lambda number, actor: None,
     ) -> None:
-        super().__init__(shard, new_actor())
+        super().__init__(shard, create_actor())
         self.config = config
-        self._spares, self._replaced = spares, replaced
+        self._spares, self._on_replaced = spares, on_replaced
 
-    async def _begin(self) -> None:
-        self.pid = await self._ask("ready", self.shard, self.config, watched=False)
+    async def _connect(self) -> None:
+        self.pid = await self._call_actor("ready", self.shard, self.config, watched=False)
 
     async def _revive(self) -> None:
         """Replace the shard's actor by the spare."""
-        began = clocks.monotonic()
+        start = clocks.monotonic()
         while not self._stopping:
             # The old actor may be alive; it loses its log to the new one.
-            imported().kill(self.actor)
+            import_ray().kill(self.actor)
             self.actor = self._spares.take()
-            if await self._opened():
-                self.recovery_seconds = clocks.monotonic() - began
+            if await self._reopen():
+                self.recovery_seconds = clocks.monotonic() - start
                 logger.warning("%s is back after %.1f s", self, self.recovery_seconds)
                 self.up = True
-                self._replaced(self.shard.number, self.actor)
+                self._on_replaced(self.shard.number, self.actor)
                 await self._spares.refill()
                 return
 
-    async def _opened(self) -> bool:
+    async def _reopen(self) -> bool:
         """Make a new actor open the log, waiting for the store if necessary; False if the actor died."""
         while not self._stopping:
             try:
-                self.pid = await self._ask("ready", self.shard, self.config)
+                self.pid = await self._call_actor("ready", self.shard, self.config)
                 # Arms may have changed during the outage.
-                await self._ask("follow", self.leading, None)
+                await self._call_actor("follow", self.leading, None)
                 return True
             except self._errors as error:
-                logger.info("%s is not back: %s", self, _cause(error, str(self)))
-                if isinstance(error, imported().exceptions.RayActorError):
+                logger.info("%s is not back: %s", self, _to_tacit_error(error, str(self)))
+                if isinstance(error, import_ray().exceptions.RayActorError):
                     break
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         return False
 
     async def stop(self) -> None:
@@ -296,16 +296,16 @@ class OwnLink(Link):
         await super().stop()
         try:
             if self.up:
-                await self._ask("stop", watched=False)
+                await self._call_actor("stop", watched=False)
         except self._errors as error:
             logger.error("%s did not end well: %s", self, error)
-        imported().kill(self.actor)
+        import_ray().kill(self.actor)
 
 
-def _cause(error: BaseException, shard: str) -> TacitError:
+def _to_tacit_error(error: BaseException, shard: str) -> TacitError:
     """Return a Ray error as the TacitError that caused it, or as a lost shard."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, TacitError):
         return cause
     first = str(error).strip().partition("\n")[0] or type(error).__name__
-    return Lost(f"shard: {shard} does not answer: {first}")
+    return ShardLost(f"shard: {shard} does not answer: {first}")

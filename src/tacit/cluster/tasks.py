@@ -20,7 +20,7 @@ class NoCluster(TacitError, ConnectionError):
     """Raised if no Ray cluster answers at the given address."""
 
 
-def imported() -> Any:
+def import_ray() -> Any:
     """Return the module ``ray``.
 
     Raises
@@ -64,7 +64,7 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
     >>> with on_ray():  # doctest: +SKIP
     ...     result = tacit.simulate(tacit.UCB1(arms=2), tacit.BernoulliArms([0.1, 0.2]), 1000)
     """
-    with connected(address):
+    with connect(address):
         token = runner.set(_run)
         try:
             yield
@@ -73,14 +73,14 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[None]:
+def connect(address: str) -> Iterator[None]:
     """Connect to a cluster within the ``with`` block, as :func:`on_ray` does."""
-    ray = imported()
-    ours = not ray.is_initialized()
+    ray = import_ray()
+    is_owner = not ray.is_initialized()
     # The first error of a task is raised; do not also print the errors of other tasks.
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
-    if ours:
-        _check_answering(address)
+    if is_owner:
+        _check_reachable(address)
         try:
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="error")
         except ConnectionError as error:
@@ -88,11 +88,11 @@ def connected(address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if ours:
+        if is_owner:
             ray.shutdown()
 
 
-def _check_answering(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Raise NoCluster if nothing listens at an address, because Ray would retry for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and "/" not in host):
@@ -114,11 +114,11 @@ def _run(
     workers: int,
     advance: Report,
 ) -> list[Any]:
-    ray = imported()
+    ray = import_ray()
     remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_task)
     # Sent once for all tasks, because it may contain a large model.
-    sent = ray.put(function)
-    futures = [remote.remote(sent, *task) for task in tasks]
+    function_ref = ray.put(function)
+    futures = [remote.remote(function_ref, *task) for task in tasks]
     amount = dict(zip(futures, amounts, strict=True))
     waiting = futures
     try:

@@ -22,12 +22,12 @@ Generator = np.random.Generator
 # does not.
 
 
-def borrowed(rows: int, columns: int) -> Floats:
+def borrow_array(rows: int, columns: int) -> Floats:
     """Return an uninitialised workspace; the caller must release it with :func:`return_array`."""
     return np.empty((rows, columns))
 
 
-def give_back(room: Floats) -> None:
+def return_array(workspace: Floats) -> None:
     """Release a workspace of :func:`borrow_array`; in plain Python this does nothing."""
 
 
@@ -54,19 +54,19 @@ def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + field, value
 
 
-def rebuilt(state: Any, arrays: Iterator[Any]) -> Any:
+def rebuild_state(state: Any, arrays: Iterator[Any]) -> Any:
     """Return a named tuple of the same form with these arrays, in order."""
     return type(state)(
-        *(rebuilt(value, arrays) if isinstance(value, tuple) else next(arrays) for value in state)
+        *(rebuild_state(value, arrays) if isinstance(value, tuple) else next(arrays) for value in state)
     )
 
 
-def copied(state: Any) -> Any:
+def copy_state(state: Any) -> Any:
     """Return a deep copy of a named tuple of arrays."""
-    return rebuilt(state, (array.copy() for _, array in leaves(state)))
+    return rebuild_state(state, (array.copy() for _, array in leaves(state)))
 
 
-def copied_into(small: Any, large: Any) -> Any:
+def copy_to_larger(small: Any, large: Any) -> Any:
     """Copy each array of ``small`` into the leading corner of the same array in ``large``.
 
     The remaining part of ``large`` is unchanged, so that a state can grow in lanes or arms.
@@ -76,13 +76,13 @@ def copied_into(small: Any, large: Any) -> Any:
     return large
 
 
-def trimmed(large: Any, small: Any) -> Any:
+def trim_state(large: Any, small: Any) -> Any:
     """Return the leading corners of ``large`` in the shapes of ``small``."""
     corners = (
         array[tuple(slice(0, n) for n in like.shape)]
         for (_, array), (_, like) in zip(leaves(large), leaves(small), strict=True)
     )
-    return rebuilt(small, corners)
+    return rebuild_state(small, corners)
 
 
 def lane_rows(init: Callable[[int], Any]) -> list[int]:
@@ -101,13 +101,13 @@ def lane_rows(init: Callable[[int], Any]) -> list[int]:
     rows = []
     empty, single, double = (list(leaves(init(lanes))) for lanes in range(3))
     for (name, *_), counts in zip(single, _lengths(empty, single, double), strict=True):
-        each = counts[1] - counts[0]
-        if counts not in ((0, each, 2 * each), (1, 1, 1)):
+        per_lane = counts[1] - counts[0]
+        if counts not in ((0, per_lane, 2 * per_lane), (1, 1, 1)):
             raise TypeError(
                 f"{name} has {counts[0]}, {counts[1]} and {counts[2]} rows for 0, 1 and 2 lanes: "
                 "give each lane as many, or a single one to all of them"
             )
-        rows.append(each)
+        rows.append(per_lane)
     return rows
 
 
@@ -125,7 +125,7 @@ def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
         array[start * count : stop * count] if count else array
         for array, count in zip(arrays, rows, strict=True)
     )
-    return rebuilt(state, views)
+    return rebuild_state(state, views)
 
 
 def byte_count(state: Any) -> int:

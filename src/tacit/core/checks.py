@@ -71,12 +71,12 @@ def _is_whole(value: Any) -> bool:
 
 def ranker(field: str, value: Any) -> str:
     """Return ``value`` if it is a name without (invisible) blanks at its ends."""
-    found = name(field, value)
-    if found != found.strip():
+    checked_name = name(field, value)
+    if checked_name != checked_name.strip():
         raise InvalidValue(
-            field, value, f"take the blanks at its ends away: {found.strip()!r} is another ranker"
+            field, value, f"take the blanks at its ends away: {checked_name.strip()!r} is another ranker"
         )
-    return found
+    return checked_name
 
 
 def path(value: Any) -> Path:
@@ -91,20 +91,20 @@ def key(value: Any) -> str:
     if _is_whole(value):
         return str(int(value))
     if isinstance(value, Mapping | list):
-        meant = "context=, who is asking" if isinstance(value, Mapping) else "arms=, those on offer"
-        raise InvalidValue("key", value, f"give a string, or, by its name, {meant}")
+        suggestion = "context=, who is asking" if isinstance(value, Mapping) else "arms=, those on offer"
+        raise InvalidValue("key", value, f"give a string, or, by its name, {suggestion}")
     return name("key", value)
 
 
 def keys(value: Any) -> Any:
     """Return keys as text."""
-    given = names("keys", listed(value))
-    if isinstance(given, Mapping) or hasattr(given, "columns") or not isinstance(given, Iterable):
+    values = names("keys", as_list(value))
+    if isinstance(values, Mapping) or hasattr(values, "columns") or not isinstance(values, Iterable):
         raise InvalidValue("keys", value, "give one for each impression, in a list or a column of a table")
-    return given if set(map(type, given)) <= {str} else list(map(key, given))
+    return values if set(map(type, values)) <= {str} else list(map(key, values))
 
 
-def listed(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     """Convert an array or a column of a data frame to a list; return other values unchanged.
 
     Examples
@@ -123,7 +123,7 @@ def names(field: str, value: Any) -> Any:
     return value
 
 
-def offered(value: Any) -> Any:
+def offer(value: Any) -> Any:
     """Return the arms of one offer, if they are a list of names; warn of a set."""
     nested = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], list | tuple | dict)
     if nested or not isinstance(value, Iterable):
@@ -136,7 +136,7 @@ def offered(value: Any) -> Any:
 
 def arms(field: str, value: Any) -> int | tuple[str, ...]:
     """Return ``value`` as a number of arms, or as a tuple of distinct arm names."""
-    value = listed(value)
+    value = as_list(value)
     if _is_whole(value):
         return integer(field, value, 1)
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0:
@@ -193,7 +193,7 @@ def flag(field: str, value: Any) -> bool:
     raise InvalidValue(field, value, "give true or false")
 
 
-def parsed(field: str, value: Any) -> Any:
+def parse_json(field: str, value: Any) -> Any:
     """Parse JSON text; return a value that is not text unchanged."""
     if not isinstance(value, str):
         return value
@@ -214,4 +214,4 @@ def is_deeper(value: Any, depth: int = DEEPEST) -> bool:
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(is_deeper(each, depth - 1) for each in inner)
+    return depth == 0 or any(is_deeper(item, depth - 1) for item in inner)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-FOREIGN = {"builtins", "math", "numba", "numpy"}
+VERSIONED_PACKAGES = {"builtins", "math", "numba", "numpy"}
 """Packages whose functions are identified by the package's version."""
 CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(...))
 
@@ -65,71 +65,71 @@ def code_key(
     """
     digest = hashlib.sha256(repr((sys.version_info[:2], *versions)).encode())
     for part in parts:
-        digest.update(_of_part(part).encode())
-    for function in reached(loop, parts, generics):
-        digest.update(_of_function(function)[0].encode())
+        digest.update(_describe_part(part).encode())
+    for function in find_functions(loop, parts, generics):
+        digest.update(_describe_function(function)[0].encode())
     return digest.hexdigest()[:20]
 
 
-def reached(
+def find_functions(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> Iterator[Any]:
     """Yield the functions that a loop may call, directly or not, including the kernels of its parts."""
     kernels = frozenset(generics)
-    waiting: list[Any] = [loop]
-    seen: set[Any] = set()
-    while waiting:
-        function = waiting.pop()
-        if function in seen:
+    pending: list[Any] = [loop]
+    visited: set[Any] = set()
+    while pending:
+        function = pending.pop()
+        if function in visited:
             continue
-        seen.add(function)
+        visited.add(function)
         if function in kernels:
-            own = (getattr(part, function.__name__, None) for part in reversed(parts))
-            waiting.extend(kernel for kernel in own if kernel is not None)
+            part_kernels = (getattr(part, function.__name__, None) for part in reversed(parts))
+            pending.extend(kernel for kernel in part_kernels if kernel is not None)
         yield function
-        waiting.extend(reversed(_of_function(function)[1]))
+        pending.extend(reversed(_describe_function(function)[1]))
 
 
-def forget_described() -> None:
+def clear_descriptions() -> None:
     """Clear all cached descriptions, after a function or class was edited."""
-    _of_part.cache_clear()
-    _of_function.cache_clear()
+    _describe_part.cache_clear()
+    _describe_function.cache_clear()
 
 
 @cache
-def _of_part(part: Any) -> str:
+def _describe_part(part: Any) -> str:
     """Return a description of a part: its name and the layouts of its named tuples."""
-    layouts = [_layout(held) for held in vars(part).values() if _is_layout(held)]
+    layouts = [_layout(attribute) for attribute in vars(part).values() if _is_layout(attribute)]
     # Cached code names the modules of its types and imports them: it must not import another package's.
     home = "" if part.__module__.startswith("tacit.") else part.__module__
     return repr((home, part.__qualname__, getattr(part, "learns_from_propensity", None), layouts))
 
 
 @cache
-def _of_function(function: FunctionType) -> tuple[str, list[Any]]:
+def _describe_function(function: FunctionType) -> tuple[str, list[Any]]:
     """Return a description of a function, and the functions that it may call directly."""
     called: list[Any] = []
-    held = [cell.cell_contents for cell in function.__closure__ or ()]
-    values = [_of_value(value, called) for value in (*held, *_globals_of(function))]
-    code = _of_code(function.__code__, function.__doc__)
+    closure_values = [cell.cell_contents for cell in function.__closure__ or ()]
+    values = [_describe_value(value, called) for value in (*closure_values, *_find_globals(function))]
+    code = _describe_code(function.__code__, function.__doc__)
     return repr((code, function.__defaults__, values)), called
 
 
-def _of_code(code: CodeType, doc: str | None = None) -> Any:
+def _describe_code(code: CodeType, doc: str | None = None) -> Any:
     """Return a description of bytecode, names and constants; ``doc`` is the docstring to ignore."""
-    constants = [_of_constant(value) for value in code.co_consts if doc is None or value != doc]
+    constants = [_describe_constant(value) for value in code.co_consts if doc is None or value != doc]
     names = code.co_names, code.co_varnames[: code.co_argcount], code.co_freevars
     return code.co_code, names, constants
 
 
-def _of_constant(value: Any) -> Any:
+def _describe_constant(value: Any) -> Any:
     """Return a description of a constant of bytecode."""
     if isinstance(value, CodeType):
-        return _of_code(value)
+        return _describe_code(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
-def _globals_of(function: FunctionType) -> Iterator[Any]:
+def _find_globals(function: FunctionType) -> Iterator[Any]:
     """Yield the values of the global names in a function, and of their attributes that it uses."""
     for code in _codes(function.__code__):
         for name in code.co_names:
@@ -150,10 +150,10 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _is_foreign(value: Any) -> bool:
     name = value.__name__ if isinstance(value, ModuleType) else value.__module__
-    return name.partition(".")[0] in FOREIGN
+    return name.partition(".")[0] in VERSIONED_PACKAGES
 
 
-def _of_value(value: Any, called: list[Any]) -> Any:
+def _describe_value(value: Any, called: list[Any]) -> Any:
     """Return a description of a value; append functions to ``called``."""
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):
@@ -165,7 +165,7 @@ def _of_value(value: Any, called: list[Any]) -> Any:
     if isinstance(value, CONSTANTS):
         return repr(value)
     if isinstance(value, (tuple, list)):
-        return [_of_value(entry, called) for entry in value]
+        return [_describe_value(entry, called) for entry in value]
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()
     if _is_layout(value):

@@ -26,18 +26,18 @@ from numba.extending import overload, register_jitable
 
 import tacit.core.compiled_derived  # noqa: F401  teaches numba what kernels may derive
 from tacit.core import dispatch
-from tacit.core.code_key import code_key, forget_described, reached
+from tacit.core.code_key import clear_descriptions, code_key, find_functions
 from tacit.core.compilation import notice
 from tacit.core.compilation.loops import (
     KernelCompiler,
     LoopCache,
     LoopCompiler,
-    held,
-    is_noted,
-    makes_arrays,
+    address_type,
+    creates_arrays,
+    has_note,
     note,
 )
-from tacit.core.compilation.notice import explained
+from tacit.core.compilation.notice import explain_error
 
 # Division by zero gives inf or nan, as in C; kernels guard against it where needed.
 OPTIONS: Any = {"error_model": "numpy"}
@@ -60,16 +60,16 @@ GENERICS = (
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,
 )
-HOW = "4"
+COMPILATION_VERSION = "4"
 """Version of the compilation in :mod:`tacit.core.compilation`; change it whenever that changes."""
 # Machine code does not depend on the last part of NumPy's version.
-VERSIONS = HOW, numba.__version__, *np.__version__.split(".")[:2]
+VERSIONS = COMPILATION_VERSION, numba.__version__, *np.__version__.split(".")[:2]
 
 _dispatchers: list[Any] = []
-_taught_helpers = 0
+_registered_helpers = 0
 
 
-def _teach(generic: Callable[..., Any]) -> None:
+def _register_generic(generic: Callable[..., Any]) -> None:
     """Register ``generic`` with numba: compiled code resolves it by the type of its first argument."""
 
     def resolve(params: Any, *rest: Any) -> Any:
@@ -79,7 +79,7 @@ def _teach(generic: Callable[..., Any]) -> None:
 
 
 for _generic in GENERICS:
-    _teach(_generic)
+    _register_generic(_generic)
 
 
 def _learns_from_propensity(params: Any) -> bool:
@@ -148,42 +148,42 @@ class Driver:
         It does not check types (which takes some 10 µs a call), so every call of it must pass
         arguments of the same types.
         """
-        form = _form(arguments)
+        form = _type_key(arguments)
         if form not in self._entries:
             types = tuple(numba.typeof(argument) for argument in arguments)
             try:
-                with notice.telling(self.name):
-                    self._entries[form] = self._compiled(types)
+                with notice.announce(self.name):
+                    self._entries[form] = self._compile(types)
             except Exception as error:
-                failure = explained(error, self._function, self._parts)
-                raise failure from _shortened(error)
+                failure = explain_error(error, self._function, self._parts)
+                raise failure from _shorten_error(error)
         return self._entries[form]
 
-    def _compiled(self, types: tuple[Any, ...]) -> Any:
+    def _compile(self, types: tuple[Any, ...]) -> Any:
         """Compile the loop for these types, with reference counting only if needed."""
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
         # The result of an earlier attempt is stored, so that it is not repeated in every process.
         counts = f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
-        noted = is_noted(self._key, counts)
+        noted = has_note(self._key, counts)
         whole = numba.types.none not in types
-        if not (noted or (whole and makes_arrays(self._function, self._parts, GENERICS))):
+        if not (noted or (whole and creates_arrays(self._function, self._parts, GENERICS))):
             try:
                 return _entry(_dispatcher(self._function, self._key, False), types)
             except NumbaError:
                 pass
         counting = _dispatcher(self._function, self._key, True)
         try:
-            found = _entry(counting, tuple(map(held, types)))
+            entry_point = _entry(counting, tuple(map(address_type, types)))
         except Exception:
             # For example an address cannot be sliced or returned; numba also raises other errors.
-            found = _entry(counting, types)
+            entry_point = _entry(counting, types)
         if not noted:
             note(self._key, counts)
-        return found
+        return entry_point
 
 
-def _shortened(error: Exception) -> Exception:
+def _shorten_error(error: Exception) -> Exception:
     """Shorten the text of numba's error to its first line; ``msg`` has the full text."""
     if isinstance(error, NumbaError):
         whole: Any = str(error)
@@ -192,22 +192,22 @@ def _shortened(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
-def _form(value: Any) -> Any:
+def _type_key(value: Any) -> Any:
     """Return a key of an argument's type; numba's own check takes 20 times as long."""
     kind = type(value)
     if kind is np.ndarray:
         return value.dtype, value.ndim, value.flags.num
-    return (kind, *map(_form, value)) if isinstance(value, tuple) else kind
+    return (kind, *map(_type_key, value)) if isinstance(value, tuple) else kind
 
 
 def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
     """Compile a loop or load it from the cache, and return its entry point."""
-    with _without_collector(), closing(dispatcher._cache):
+    with _pause_collector(), closing(dispatcher._cache):
         return dispatcher.compile(types)
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def _pause_collector() -> Iterator[None]:
     """Pause the garbage collector: compilation creates millions of objects, most of them long-lived."""
     running = gc.isenabled()
     gc.disable()
@@ -220,27 +220,27 @@ def _without_collector() -> Iterator[None]:
 
 # ---- Functions that are edited in place, as by IPython's autoreload
 
-_known: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
+_drivers: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
 """Drivers by function and parts, with the reachable functions and their code at that time."""
 
 
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
     """Return the driver of a loop for parts, a cached one unless reachable code was edited."""
-    found = _known.get((function, parts))
-    if found is not None and all(fn.__code__ is code for fn, code in found[1]):
-        return found[0]
-    if found is not None:
-        _forget()
+    cached = _drivers.get((function, parts))
+    if cached is not None and all(fn.__code__ is code for fn, code in cached[1]):
+        return cached[0]
+    if cached is not None:
+        _clear_caches()
     driver = Driver(function, parts, code_key(function, parts, GENERICS, VERSIONS))
-    reach = [(fn, fn.__code__) for fn in reached(function, parts, GENERICS) if hasattr(fn, "__code__")]
-    _known[function, parts] = driver, reach
+    reach = [(fn, fn.__code__) for fn in find_functions(function, parts, GENERICS) if hasattr(fn, "__code__")]
+    _drivers[function, parts] = driver, reach
     return driver
 
 
-def _forget() -> None:
+def _clear_caches() -> None:
     """Clear cached results on functions, here and in numba, after an edit."""
-    forget_described()
-    for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_taught_helpers]):
+    clear_descriptions()
+    for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_registered_helpers]):
         try:
             kind = cpu_target.typing_context.resolve_value_type(taught)
         except ValueError:
@@ -250,21 +250,21 @@ def _forget() -> None:
             getattr(template, "_impl_cache", {}).clear()
 
 
-def _parts_within(params: Any) -> Iterable[type]:
+def _collect_parts(params: Any) -> Iterable[type]:
     """Yield the part of a ``Params`` tuple and the parts of nested tuples."""
     yield dispatch.parts[type(params)]
     for value in params:
         if type(value) in dispatch.parts:
-            yield from _parts_within(value)
+            yield from _collect_parts(value)
 
 
 def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
     """Return the driver of ``loop`` for parts with these ``Params``."""
-    global _taught_helpers
-    for helper in dispatch.helpers[_taught_helpers:]:
+    global _registered_helpers
+    for helper in dispatch.helpers[_registered_helpers:]:
         register_jitable(**KERNEL_OPTIONS)(helper)
-    _taught_helpers = len(dispatch.helpers)
-    parts = (part for params in all_params for part in _parts_within(params))
+    _registered_helpers = len(dispatch.helpers)
+    parts = (part for params in all_params for part in _collect_parts(params))
     return _driver(loop, tuple(parts))
 
 

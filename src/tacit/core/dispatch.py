@@ -63,10 +63,10 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
         If a kernel has other parameters than its generic function, or could never be resolved.
     """
     if "Params" not in part.__dict__:
-        own = [generic.__name__ for generic in generics if generic.__name__ in part.__dict__]
-        if own and hasattr(part, "Params"):
+        own_kernels = [generic.__name__ for generic in generics if generic.__name__ in part.__dict__]
+        if own_kernels and hasattr(part, "Params"):
             raise TypeError(
-                f"{part.__qualname__} has its own {own[0]}, but kernels are found by the type of "
+                f"{part.__qualname__} has its own {own_kernels[0]}, but kernels are found by the type of "
                 "Params: give it a nested class Params(NamedTuple) of its own"
             )
         return
@@ -74,19 +74,19 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
         implementation = getattr(part, generic.__name__, None)
         if implementation is None:
             continue
-        expected, given = _parameters(generic), _parameters(implementation)
-        if len(given) != len(expected):
+        generic_parameters, parameters = _parameters(generic), _parameters(implementation)
+        if len(parameters) != len(generic_parameters):
             raise TypeError(
-                f"{part.__qualname__}.{generic.__name__} takes ({', '.join(given)}); "
-                f"a kernel of this name is a static method that takes ({', '.join(expected)})"
+                f"{part.__qualname__}.{generic.__name__} takes ({', '.join(parameters)}); "
+                f"a kernel of this name is a static method that takes ({', '.join(generic_parameters)})"
             )
         foreign = not implementation.__module__.startswith(f"{__name__.partition('.')[0]}.")
-        for doubt in _doubts(generic, implementation) if foreign else ():
+        for doubt in _check_kernel_code(generic, implementation) if foreign else ():
             warnings.warn(f"{part.__qualname__}.{generic.__name__} {doubt}", AssumptionWarning, stacklevel=4)
     parts[part.Params] = part
 
 
-def _doubts(generic: Callable[..., Any], function: Callable[..., Any]) -> set[str]:
+def _check_kernel_code(generic: Callable[..., Any], function: Callable[..., Any]) -> set[str]:
     """Return warnings of a kernel that returns an unused value or draws from numpy's global generator."""
     code: Any = getattr(function, "__code__", None)
     doubts, silent = set(), generic.__annotations__["return"] == "None"
@@ -114,23 +114,23 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
-def enlist(part: Any, registry: dict[str, Any]) -> None:
+def register_name(part: Any, registry: dict[str, Any]) -> None:
     """Register a part by its name; raise TypeError if the name belongs to a part of this package."""
     if "Params" in part.__dict__:
-        known = registry.get(canonical(part.__name__))
-        own = __name__.partition(".")[0]
-        if known is not None and known.__module__.partition(".")[0] == own != part.__module__:
-            raise TypeError(f"{part.__name__} is the name of {known}; choose another one")
-        registry[canonical(part.__name__)] = part
+        registered = registry.get(canonical_name(part.__name__))
+        package = __name__.partition(".")[0]
+        if registered is not None and registered.__module__.partition(".")[0] == package != part.__module__:
+            raise TypeError(f"{part.__name__} is the name of {registered}; choose another one")
+        registry[canonical_name(part.__name__)] = part
 
 
-def shipped(registry: dict[str, Part], package: str) -> list[Part]:
+def list_parts(registry: dict[str, Part], package: str) -> list[Part]:
     """Return the parts of a registry that are defined in a subpackage of tacit, sorted by name."""
-    found = (part for part in registry.values() if part.__module__.startswith(f"tacit.{package}."))
-    return sorted(found, key=lambda part: part.__name__)
+    package_parts = (part for part in registry.values() if part.__module__.startswith(f"tacit.{package}."))
+    return sorted(package_parts, key=lambda part: part.__name__)
 
 
-def public(names: dict[str, Any]) -> list[str]:
+def public_names(names: dict[str, Any]) -> list[str]:
     """Return the names in a module's namespace of public classes and functions of this package."""
     return sorted(
         name
@@ -141,7 +141,7 @@ def public(names: dict[str, Any]) -> list[str]:
     )
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Return a part's name without case, hyphens and underscores."""
     return name.lower().replace("-", "").replace("_", "")
 
@@ -201,8 +201,8 @@ def reward_in(params: Any, feedback: Any) -> Any:
 
 def learned_propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) -> Any:
     """Return the propensity if the policy learns from it; else NaN, without computing it."""
-    wanted = learns_from_propensity(params)
-    return propensity(params, state, lane, impression, shown) if wanted else math.nan
+    learns = learns_from_propensity(params)
+    return propensity(params, state, lane, impression, shown) if learns else math.nan
 
 
 def learns_from_propensity(params: Any) -> bool:

@@ -22,7 +22,7 @@ from tacit.core import checks
 PATIENCE = 1.0
 
 
-_shown: ContextVar[bool] = ContextVar("shown", default=False)
+_has_bar: ContextVar[bool] = ContextVar("shown", default=False)
 """Whether there is already a bar: nested work does not show another one."""
 
 
@@ -47,7 +47,7 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
     callable
         Call it with the amount of work just done.
     """
-    if _shown.get() or not is_watched():
+    if _has_bar.get() or not is_watched():
         yield lambda amount: None
         return
     bar: Any = None
@@ -64,11 +64,11 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
         if bar is not None:
             bar.update(task, completed=done)
 
-    token = _shown.set(True)
+    token = _has_bar.set(True)
     try:
         yield advance
     finally:
-        _shown.reset(token)
+        _has_bar.reset(token)
         if bar is not None:
             bar.stop()
 
@@ -85,10 +85,12 @@ def _bar(is_known: bool) -> Any:
 
 
 @contextmanager
-def counted(label: str, given: Callable[[int], None] | None = None) -> Iterator[Callable[[int], None]]:
+def report_progress(
+    label: str, callback: Callable[[int], None] | None = None
+) -> Iterator[Callable[[int], None]]:
     """Yield a function of the amount done so far: the caller's, or else of a bar without a total."""
-    if given is not None:
-        yield given
+    if callback is not None:
+        yield callback
         return
     with progress(None, label) as advance:
         before = 0
@@ -127,7 +129,7 @@ class Runner(Protocol):
         """Return ``function(*task, report)`` for each task, in the order of the tasks."""
 
 
-def spread(
+def run_tasks(
     function: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
     amounts: Sequence[float],
@@ -170,7 +172,7 @@ def spread(
         return runner.get()(function, tasks, amounts, threads, advance)
 
 
-def in_threads(
+def run_in_threads(
     function: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
     amounts: Sequence[float],
@@ -208,5 +210,5 @@ def in_threads(
     return [future.result() for future in futures]
 
 
-runner: ContextVar[Runner] = ContextVar("runner", default=in_threads)
+runner: ContextVar[Runner] = ContextVar("runner", default=run_in_threads)
 """The current runner of :func:`run_tasks`."""

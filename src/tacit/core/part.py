@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, Ty
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import floats
-from tacit.core.dispatch import canonical
+from tacit.core.dispatch import canonical_name
 from tacit.errors import InvalidValue, UnknownName, check_call
 
 # ---- Fields with ranges: constructor arguments are checked and stored in canonical form
@@ -29,17 +29,17 @@ Check = Callable[[str, Any], Any]
 """Takes a field's name and value; returns the value in its canonical form, or raises."""
 
 
-def within(low: float, high: float, *, open_low: bool = False) -> Check:
+def float_range(low: float, high: float, *, open_low: bool = False) -> Check:
     """Return the check for a float within [low, high], or (low, high] if ``open_low``."""
     return lambda field, value: checks.number(field, value, low, high, open_low=open_low)
 
 
-def whole(low: int, high: int = 2**62) -> Check:
+def int_range(low: int, high: int = 2**62) -> Check:
     """Return the check for an int within [low, high]."""
     return lambda field, value: checks.integer(field, value, low, high)
 
 
-def one_of(*allowed: str) -> Check:
+def one_word(*allowed: str) -> Check:
     """Return the check that a value is one of the allowed words."""
 
     def check(field: str, value: Any) -> str:
@@ -55,7 +55,7 @@ def optional(check: Check) -> Check:
     return lambda field, value: None if value is None else check(field, value)
 
 
-def no_text(field: str, value: Any) -> Any:
+def check_not_text(field: str, value: Any) -> Any:
     """Return ``value`` unless it is text; the check of numbers and flags without a range."""
     if isinstance(value, str):
         raise InvalidValue(field, value, "give a number, or true or false")
@@ -63,8 +63,8 @@ def no_text(field: str, value: Any) -> Any:
 
 
 Positive = Annotated[float, checks.positive]
-Fraction = Annotated[float, within(0.0, 1.0)]
-PositiveFraction = Annotated[float, within(0.0, 1.0, open_low=True)]
+Fraction = Annotated[float, float_range(0.0, 1.0)]
+PositiveFraction = Annotated[float, float_range(0.0, 1.0, open_low=True)]
 Flag = Annotated[bool, checks.flag]
 
 
@@ -114,7 +114,7 @@ class Checked:
 
     def __post_init__(self) -> None:
         kind: type = type(self)
-        for field, check in ranges(kind).items():
+        for field, check in field_checks(kind).items():
             self._set(field, check(field, getattr(self, field)))
 
     def _set(self, field: str, value: Any) -> None:
@@ -123,20 +123,20 @@ class Checked:
 
 
 @cache
-def ranges(kind: type) -> dict[str, Check]:
+def field_checks(kind: type) -> dict[str, Check]:
     """Return the check of each constructor field that has one.
 
     A subclass that declares a field again keeps its check, unless it annotates another one.
     """
-    found: dict[str, Check] = {}
+    checks_by_field: dict[str, Check] = {}
     for base in reversed(kind.__mro__):
         for field, hint in _annotations(base).items():
             if hasattr(hint, "__metadata__"):
-                found[field] = hint.__metadata__[0]
+                checks_by_field[field] = hint.__metadata__[0]
             elif hint in (int, float, bool):
-                found.setdefault(field, no_text)
-    made_with = (field.name for field in fields(kind) if field.init)
-    return {name: found[name] for name in made_with if name in found}
+                checks_by_field.setdefault(field, check_not_text)
+    init_fields = (field.name for field in fields(kind) if field.init)
+    return {name: checks_by_field[name] for name in init_fields if name in checks_by_field}
 
 
 @cache
@@ -184,16 +184,16 @@ class Part(Checked):
         super().__init_subclass__(**kwargs)
         if abstract:
             return
-        _give_params(cls)
+        _define_params(cls)
         dispatch.register(cls, cls.kernels)
-        dispatch.enlist(cls, cls.named)
+        dispatch.register_name(cls, cls.named)
 
     @cached_property
     def params(self) -> Any:
         """The values that kernels read, each of its annotated type."""
         layout = type(self).Params  # type: ignore[attr-defined]
         hints = get_type_hints(layout)
-        return layout(*(_for_kernels(hints[name], getattr(self, name)) for name in layout._fields))
+        return layout(*(_convert_param(hints[name], getattr(self, name)) for name in layout._fields))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without ``params``: unpickled arrays may be read-only, which is
@@ -201,25 +201,25 @@ class Part(Checked):
         return {name: value for name, value in vars(self).items() if name != "params"}
 
 
-def _for_kernels(kind: Any, value: Any) -> Any:
+def _convert_param(kind: Any, value: Any) -> Any:
     """Convert an attribute to a member of ``Params``."""
     if isinstance(value, Part):
         return value.params
     return kind(value) if kind in (int, float, bool) else value
 
 
-def _give_params(kind: Any) -> None:
+def _define_params(kind: Any) -> None:
     """Derive the ``Params`` of a class, unless it or a base declares them."""
-    given = getattr(kind, "Params", None)
-    if given is None or hasattr(given, "is_derived"):
+    params_type = getattr(kind, "Params", None)
+    if params_type is None or hasattr(params_type, "is_derived"):
         named_tuple: Any = NamedTuple
-        layout = named_tuple("Params", _read_by_kernels(kind))
+        layout = named_tuple("Params", _param_fields(kind))
         layout.__module__, layout.__qualname__ = kind.__module__, f"{kind.__qualname__}.Params"
         layout.is_derived = True
         kind.Params = layout
 
 
-def _read_by_kernels(kind: type) -> list[tuple[str, Any]]:
+def _param_fields(kind: type) -> list[tuple[str, Any]]:
     """Return names and types of the members of ``Params``: fields before properties, bases first."""
     fields_of: dict[str, Any] = {}
     params_of: dict[str, Any] = {}
@@ -227,8 +227,8 @@ def _read_by_kernels(kind: type) -> list[tuple[str, Any]]:
         fields_of |= {name: getattr(hint, "__origin__", hint) for name, hint in _annotations(base).items()}
         properties = {name: value.fget for name, value in vars(base).items() if isinstance(value, param)}
         params_of |= {name: _annotations(get)["return"] for name, get in properties.items()}
-    found = [(name, hint) for name, hint in fields_of.items() if _is_number_or_part(hint)]
-    return found + list(params_of.items())
+    numbers_and_parts = [(name, hint) for name, hint in fields_of.items() if _is_number_or_part(hint)]
+    return numbers_and_parts + list(params_of.items())
 
 
 def _is_number_or_part(hint: Any) -> bool:
@@ -242,67 +242,77 @@ Kind = TypeVar("Kind")
 GRAMMAR = 'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floor(ucb1, epsilon=0.1)"'
 
 
-def named_class(name: str, known: dict[str, type[Kind]], base: type[Kind], also: str = "") -> type[Kind]:
+def find_class(
+    name: str, registry: dict[str, type[Kind]], base: type[Kind], other_names: str = ""
+) -> type[Kind]:
     """Find a class by its name in ``known``, or import it as ``module:Class``, a subclass of ``base``.
 
     ``also`` has further names, separated by blanks, for "did you mean".
     """
     if ":" in name:
-        return _imported_class(name, base)
-    if canonical(name) in known:
-        return known[canonical(name)]
+        return _import_class(name, base)
+    if canonical_name(name) in registry:
+        return registry[canonical_name(name)]
     kind = base.__name__.lower()
-    names = ", ".join(sorted(found.__name__ for found in known.values()))
-    plain = canonical(name.rpartition(".")[2])
-    begins = sorted((each for each in known if len(each) > 4 and plain.startswith(each)), key=len)
-    near = begins[-1:] or get_close_matches(plain, [*known, *also.split()], n=1)
-    meant = [known[each].__name__ if each in known else each for each in near]
+    names = ", ".join(sorted(entry.__name__ for entry in registry.values()))
+    plain = canonical_name(name.rpartition(".")[2])
+    prefixes = sorted(
+        (candidate for candidate in registry if len(candidate) > 4 and plain.startswith(candidate)), key=len
+    )
+    near = prefixes[-1:] or get_close_matches(plain, [*registry, *other_names.split()], n=1)
+    suggestions = [registry[candidate].__name__ if candidate in registry else candidate for candidate in near]
     if not near and name.isidentifier() and (name in sys.modules or find_spec(name)):
-        meant = [f"{name}:CLASS"]
-    remedy = f"did you mean {meant[0]}?" if meant else f"there are {names};"
+        suggestions = [f"{name}:CLASS"]
+    remedy = f"did you mean {suggestions[0]}?" if suggestions else f"there are {names};"
     raise UnknownName(f'{kind}: none is called {name!r}; {remedy} "module:Class" is for your own')
 
 
-def _imported_class(name: str, base: type[Kind]) -> type[Kind]:
+def _import_class(name: str, base: type[Kind]) -> type[Kind]:
     """Import a class as ``module:Class`` and check that it is a subclass of ``base``."""
     module, _, attribute = name.partition(":")
     kind = base.__name__.lower()
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        imported = getattr(importlib.import_module(module), attribute)
     except AttributeError as error:
-        known = vars(sys.modules.get(module, base))
-        there = [each for each, value in known.items() if isinstance(value, type) and issubclass(value, base)]
+        namespace = vars(sys.modules.get(module, base))
+        classes = [
+            attribute_name
+            for attribute_name, value in namespace.items()
+            if isinstance(value, type) and issubclass(value, base)
+        ]
         raise UnknownName(
-            f"{kind}: {module} has no {attribute!r}; it has {', '.join(there) or 'none'}"
+            f"{kind}: {module} has no {attribute!r}; it has {', '.join(classes) or 'none'}"
         ) from error
     except (ImportError, ValueError) as error:
         where = f"; call it where {module}.py lies, or install it"
         if module.endswith(".py"):
             where = f"; give it without .py: {module.removesuffix('.py')}:{attribute}"
         raise UnknownName(f"{kind}: cannot import {name!r}: {error}{where}") from error
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(imported, type) and issubclass(imported, base)):
         raise UnknownName(f"{kind}: {name!r} is not a subclass of tacit.{base.__name__}")
-    return found
+    return imported
 
 
-def matched(made: type, order: list[str], positional: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+def match_arguments(
+    kind: type, order: list[str], positional: list[Any], named: dict[str, Any]
+) -> dict[str, Any]:
     """Match a call's arguments to the fields of a dataclass; raise InvalidValue if they do not fit."""
-    takes = [field.name for field in fields(made) if field.init]
-    surplus = [*positional[len(order) :], *(name for name in named if name not in takes)]
+    field_names = [field.name for field in fields(kind) if field.init]
+    surplus = [*positional[len(order) :], *(name for name in named if name not in field_names)]
     if surplus:
         hint = ""
-        if len(positional) > len(order) and all(isinstance(each, int | float) for each in positional):
-            kinds = {field.name: str(field.type) for field in fields(made)}
+        if len(positional) > len(order) and all(isinstance(argument, int | float) for argument in positional):
+            kinds = {field.name: str(field.type) for field in fields(kind)}
             listed = [name for name in order if "Any" in kinds[name] or "tuple" in kinds[name]]
             hint = f"; a list goes into brackets: {listed[0]}={positional}" if listed else ""
-        raise InvalidValue(made.__name__, surplus[0], f"it takes {', '.join(takes)}{hint}")
-    given = dict(zip(order, positional, strict=False)) | named
-    for field in fields(made):
+        raise InvalidValue(kind.__name__, surplus[0], f"it takes {', '.join(field_names)}{hint}")
+    arguments = dict(zip(order, positional, strict=False)) | named
+    for field in fields(kind):
         lacks = field.default is MISSING and field.default_factory is MISSING
-        if field.init and lacks and field.name not in given and field.name != "arms":
-            remedy = f"it must be given, as in {made.__name__}({field.name}=…)"
-            raise InvalidValue(f"{made.__name__}.{field.name}", None, remedy)
-    return given
+        if field.init and lacks and field.name not in arguments and field.name != "arms":
+            remedy = f"it must be given, as in {kind.__name__}({field.name}=…)"
+            raise InvalidValue(f"{kind.__name__}.{field.name}", None, remedy)
+    return arguments
 
 
 SplitCall = tuple[str, list[Any], dict[str, Any]]
@@ -320,7 +330,7 @@ def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
         If the part must be imported, but not ``imports``.
     """
     if isinstance(spec, str):
-        name, positional, named = parsed_call(spec, kind, remedy)
+        name, positional, named = parse_call(spec, kind, remedy)
     elif isinstance(spec, dict) and isinstance(spec.get("name"), str):
         name, positional = spec["name"], []
         named = {key: value for key, value in spec.items() if key != "name"}
@@ -331,15 +341,15 @@ def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
     return name, positional, named
 
 
-def parsed_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitCall:
+def parse_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitCall:
     """Split ``name(literal, name=literal, …)`` without evaluating anything."""
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
     if not match:
-        several = f"; several: --{kind} once for each" if re.fullmatch(r"[\w, -]+", text) else ""
-        raise InvalidValue(kind, text, remedy + several)
+        hint = f"; several: --{kind} once for each" if re.fullmatch(r"[\w, -]+", text) else ""
+        raise InvalidValue(kind, text, remedy + hint)
     name, arguments = match.group(1), match.group(2) or "()"
     try:
-        call = ast.parse("_" + _without_hyphens(arguments), mode="eval").body
+        call = ast.parse("_" + _replace_hyphens(arguments), mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             raise ValueError(text)
         positional = [_value(node) for node in call.args]
@@ -350,7 +360,7 @@ def parsed_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> Split
     return name, positional, named
 
 
-def _without_hyphens(arguments: str) -> str:
+def _replace_hyphens(arguments: str) -> str:
     """Replace hyphens inside bare names by underscores, as Python would parse them as minus signs."""
     pieces = re.split(r"""("[^"]*"|'[^']*')""", arguments)
     return "".join(

@@ -35,13 +35,13 @@ def compiles_loops() -> bool:
     InvalidValue
         If ``TACIT_COMPILE`` is neither 0 nor 1.
     """
-    given = os.environ.get("TACIT_COMPILE") or "1"
-    if given not in ("0", "1"):
-        raise InvalidValue("TACIT_COMPILE", given, "give 0, so that nothing is compiled, or leave it out")
-    return given == "1"
+    setting = os.environ.get("TACIT_COMPILE") or "1"
+    if setting not in ("0", "1"):
+        raise InvalidValue("TACIT_COMPILE", setting, "give 0, so that nothing is compiled, or leave it out")
+    return setting == "1"
 
 
-def compiled(driver: Callable[..., Any], *all_params: Any) -> Any:
+def compile_loop(driver: Callable[..., Any], *all_params: Any) -> Any:
     """Return ``driver`` as compiled code for parts with these ``Params``.
 
     Without compilation it runs as plain Python: debuggers stop in kernels, kernels may print, and an index

@@ -66,7 +66,7 @@ STEPS = 18
 """Number of mixing steps before the first draw, as in the author's implementation."""
 
 
-def derived(first: int, second: int, third: int) -> Generator:
+def derive_generator(first: int, second: int, third: int) -> Generator:
     """Return the generator derived from three numbers of at least 0; kernels may call it.
 
     The same numbers give the same draws, in plain Python and compiled; any other three give practically
@@ -94,10 +94,10 @@ def derived(first: int, second: int, third: int) -> Generator:
 # ---- A local copy of a generator for the time of a compiled loop, with its state in registers
 
 
-def taken_over(rng: Generator) -> Generator:
+def borrow_generator(rng: Generator) -> Generator:
     """Return a local copy of a generator over PCG64, for use until :func:`return_generator`."""
     return rng
 
 
-def handed_back(own: Generator, rng: Generator) -> None:
+def return_generator(local: Generator, rng: Generator) -> None:
     """Write the state of a local copy back to its generator."""

@@ -54,7 +54,7 @@ def read_ranges(kind: Any) -> dict[str, ValueRange]:
     except (NameError, TypeError):
         return {}  # annotations that only a type checker understands declare nothing
     declared = ((name, getattr(hint, "__metadata__", ())) for name, hint in hints.items())
-    return {name: each for name, extras in declared for each in extras if isinstance(each, ValueRange)}
+    return {name: extra for name, extras in declared for extra in extras if isinstance(extra, ValueRange)}
 
 
 def check_state(state: Any, arms: Any) -> None:

@@ -29,7 +29,7 @@ _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 """Control characters, including those that change the direction of text."""
 
 
-def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
+def parse_docstring(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
     r"""Return the text of a docstring, and the description of each name in one of its sections.
 
     Names on the same line share their description.
@@ -39,19 +39,21 @@ def said_in(docstring: str | None, section: str = "Attributes") -> tuple[str, di
     >>> parse_docstring("A share.\n\nAttributes\n----------\nlow, high : float\n    Its\n    ends.")
     ('A share.', {'low': 'Its ends.', 'high': 'Its ends.'})
     """
-    text, _, rest = inspect.cleandoc(docstring or "").partition(f"\n\n{section}\n{'-' * len(section)}\n")
-    said: dict[str, str] = {}
-    for entry in re.split(r"\n(?=\S)", re.split(r"\n\n\S+\n-+\n", rest)[0]):
+    text, _, section_text = inspect.cleandoc(docstring or "").partition(
+        f"\n\n{section}\n{'-' * len(section)}\n"
+    )
+    descriptions: dict[str, str] = {}
+    for entry in re.split(r"\n(?=\S)", re.split(r"\n\n\S+\n-+\n", section_text)[0]):
         names, _, words = entry.partition("\n")
-        said |= dict.fromkeys(names.partition(" : ")[0].split(", "), " ".join(words.split()))
-    return text, said
+        descriptions |= dict.fromkeys(names.partition(" : ")[0].split(", "), " ".join(words.split()))
+    return text, descriptions
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|sec\w*|m|min\w*|h|hrs?|hours?|d|days?|w|weeks?)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-def number_of(value: Any, unit: str = "seconds") -> str:
+def convert_duration(value: Any, unit: str = "seconds") -> str:
     """Convert a duration such as ``1h`` to a number of units, as text; "" if it is not a duration.
 
     Examples
@@ -59,10 +61,10 @@ def number_of(value: Any, unit: str = "seconds") -> str:
     >>> convert_duration("1h"), convert_duration("36 hours", "days"), convert_duration("soon")
     ('3600', '1.5', '')
     """
-    found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-    if found is None:
+    match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    if match is None:
         return ""
-    seconds = float(found[1]) * (_SECONDS.get(found[2]) or _SECONDS[found[2][0]])
+    seconds = float(match[1]) * (_SECONDS.get(match[2]) or _SECONDS[match[2][0]])
     return f"{seconds / _SECONDS[unit[0]]:.10g}"
 
 
@@ -88,7 +90,7 @@ def escape_controls(text: str) -> str:
     return _CONTROLS.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as aligned columns: the first flush left, the others flush right.
 
     Examples
@@ -107,7 +109,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def left_aligned(rows: Sequence[Sequence[str]]) -> str:
+def align_left(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as columns that are all flush left.
 
     Examples
@@ -140,11 +142,11 @@ class Column(NamedTuple):
 
     def cell(self, record: Mapping[str, Any]) -> str:
         """Return the cell of a row."""
-        used = [record[name] for _, name, _, _ in Formatter().parse(self.form) if name]
-        return self.missing if None in map(known, used) else self.form.format_map(record)
+        values = [record[name] for _, name, _, _ in Formatter().parse(self.form) if name]
+        return self.missing if None in map(replace_nan, values) else self.form.format_map(record)
 
 
-def laid_out(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+def format_table(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> str:
     """Return records as aligned columns, with their heads above.
 
     Examples
@@ -156,10 +158,10 @@ def laid_out(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) ->
     holiday               –
     """
     body = [[column.cell(record) for column in columns] for record in records]
-    return aligned([[column.head for column in columns], *body])
+    return align_columns([[column.head for column in columns], *body])
 
 
-def known(value: Any) -> Any:
+def replace_nan(value: Any) -> Any:
     """Return a value, or None if it is NaN."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
@@ -173,10 +175,10 @@ class ByName(tuple[Value, ...]):
     def __getitem__(self, which: Any) -> Any:
         if not isinstance(which, str):
             return super().__getitem__(which)
-        found = {getattr(each, self.by): each for each in self}
-        if which not in found:
-            raise UnknownName(f"{self.by}: there is no {which!r}; there are {list(found)}")
-        return found[which]
+        by_name = {getattr(value, self.by): value for value in self}
+        if which not in by_name:
+            raise UnknownName(f"{self.by}: there is no {which!r}; there are {list(by_name)}")
+        return by_name[which]
 
 
 class Tabulated:
@@ -250,11 +252,11 @@ def html_table(records: Sequence[dict[str, Any]]) -> str:
     '<table><thead><tr><th>policy</th><th>regret</th></tr></thead><tbody><tr><td>&lt;b&gt;</td><td style="text-align:right">1</td></tr></tbody></table>'
     """  # noqa: E501
     head, body, numeric = _cells(records)
-    aligned = [' style="text-align:right"' if number else "" for number in numeric]
+    styles = [' style="text-align:right"' if number else "" for number in numeric]
     heading = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     rows = "".join(
         "<tr>"
-        + "".join(f"<td{style}>{html.escape(cell)}</td>" for style, cell in zip(aligned, row, strict=True))
+        + "".join(f"<td{style}>{html.escape(cell)}</td>" for style, cell in zip(styles, row, strict=True))
         + "</tr>"
         for row in body
     )
@@ -274,7 +276,7 @@ def _is_number(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     """Return a cell of a table as text."""
-    if known(value) is None:
+    if replace_nan(value) is None:
         return MISSING
     if isinstance(value, float):
         return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.5g}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import Part, whole
+from tacit.core.part import Part, int_range
 from tacit.errors import AssumptionWarning, InvalidValue
 
 registry: dict[str, type[Environment]] = {}
@@ -45,7 +45,7 @@ class Environment(Part, abstract=True):
     named: ClassVar[dict[str, Any]] = registry
 
     delay: int | tuple[int, int] = field(default=0, kw_only=True)
-    batch: Annotated[int, whole(1, 2**31)] = field(default=1, kw_only=True)
+    batch: Annotated[int, int_range(1, 2**31)] = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,7 +102,7 @@ class Environment(Part, abstract=True):
         return 1 if self.takes == "arm" else getattr(self, "positions", 1)
 
     @property
-    def changes(self) -> tuple[str, Sequence[int], float]:
+    def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
         """Scheduled changes: the field's name, the rounds of a key, and a key's largest share of traffic."""
         return "", (), 1.0
 
@@ -110,17 +110,17 @@ class Environment(Part, abstract=True):
     def setting(self) -> dict[str, Any]:
         """The arguments of :func:`tacit.auto` that suit the environment."""
         if self.takes == "slate":
-            known = {"shows": self.takes, "positions": self.action_width}
+            arguments = {"shows": self.takes, "positions": self.action_width}
             relevance, examination = self.feature_dims
             by_relevance = {"relevance_dim": relevance, "context_dim": self.context_dim}
-            return known | (by_relevance if relevance and not examination else {})
+            return arguments | (by_relevance if relevance and not examination else {})
         if self.feature_dims != (0, 0):
             return dict(zip(("relevance_dim", "examination_dim"), self.feature_dims, strict=True))
         return {"shows": self.takes, "signals_dim": self.context_dim}
 
-    def doubt(self, horizon: int) -> None:
+    def warn_of_late_changes(self, horizon: int) -> None:
         """Warn if a scheduled change is too late to happen within the horizon."""
-        field, rounds, share = self.changes
+        field, rounds, share = self.scheduled_changes
         late = next((round for round in rounds if round >= share * horizon), None)
         if late is not None:
             what = f"{field}: {late:,} is too late to show in a horizon of {horizon:,}, of which no key has"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import probabilities, whole, within
+from tacit.core.part import float_range, int_range, probabilities
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -132,11 +132,11 @@ class LongTail(Environment):
         traffic: Floats  # (keys,) cumulative probability
         uniform: Floats  # (1,)
 
-    arms: Annotated[int, whole(1, 2**20)] = 10
-    keys: Annotated[int, whole(1, 2**24)] = 100
+    arms: Annotated[int, int_range(1, 2**20)] = 10
+    keys: Annotated[int, int_range(1, 2**24)] = 100
     alike: str = "arms"
-    level: Annotated[float, within(-20.0, 20.0)] = -1.5
-    traffic: Annotated[float, within(0.0, 10.0)] = 1.0
+    level: Annotated[float, float_range(-20.0, 20.0)] = -1.5
+    traffic: Annotated[float, float_range(0.0, 10.0)] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,16 +155,16 @@ class LongTail(Environment):
         return self.World(impression, clicks, clicks.max(axis=1), traffic, np.zeros(1))
 
     def _log_odds(self, rng: Generator) -> Floats:
-        own = self.level + 0.5 * rng.standard_normal((self.keys, self.arms))
+        log_odds = self.level + 0.5 * rng.standard_normal((self.keys, self.arms))
         if self.alike == "nothing":
-            return own + rng.standard_normal(own.shape)
+            return log_odds + rng.standard_normal(log_odds.shape)
         if self.alike == "clusters":
             groups = rng.standard_normal((CLUSTERS, self.arms))
-            return own + groups[rng.integers(CLUSTERS, size=self.keys)]
-        own += rng.standard_normal(self.arms)
+            return log_odds + groups[rng.integers(CLUSTERS, size=self.keys)]
+        log_odds += rng.standard_normal(self.arms)
         if self.alike == "offsets":
-            own += rng.standard_normal((self.keys, 1))
-        return own
+            log_odds += rng.standard_normal((self.keys, 1))
+        return log_odds
 
     @staticmethod
     def arrive(params: LongTail, world: World, round: int, rng: Generator) -> int:

@@ -14,12 +14,12 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, floats
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, probabilities, whole
+from tacit.core.part import Flag, Positive, int_range, probabilities
 from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms, uniform_in_ball
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
-from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.click_model import MAX_DIM, find_place
 from tacit.policies.features.gaussian import dot, sigmoid
 
 # ---- The cascade model of clicks
@@ -67,7 +67,7 @@ class CascadeArms(Environment):
     class World(NamedTuple):
         impression: Impression
         attraction: Floats  # (arms,)
-        drawn: Floats  # (arms,) this round's uniform numbers
+        uniforms: Floats  # (arms,) this round's uniform numbers
         best: Floats  # (1,) probability of a click on the best list
 
     attraction: Annotated[Any, probabilities]
@@ -95,15 +95,15 @@ class CascadeArms(Environment):
 
     @staticmethod
     def arrive(params: CascadeArms, world: World, round: int, rng: Generator) -> int:
-        for arm in range(len(world.drawn)):
-            world.drawn[arm] = rng.random()
+        for arm in range(len(world.uniforms)):
+            world.uniforms[arm] = rng.random()
         return 0
 
     @staticmethod
     def react(params: CascadeArms, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
         feedback[:] = 0.0
         for k in range(len(shown)):
-            if shown[k] >= 0 and world.drawn[shown[k]] < world.attraction[shown[k]]:
+            if shown[k] >= 0 and world.uniforms[shown[k]] < world.attraction[shown[k]]:
                 feedback[k] = 1.0
                 break
 
@@ -123,14 +123,14 @@ MAX_OFFERED = 16
 
 
 @kernel
-def worth_of(seen: float, attraction: float, below: float, one_click: int) -> float:
+def sum_clicks(look_chance: float, attraction: float, below: float, one_click: int) -> float:
     """Return the expected clicks on a list, from those on its first arm and on the list below it."""
-    go_on = 1.0 - attraction if one_click else 1.0
-    return seen * (attraction + go_on * below)
+    read_on = 1.0 - attraction if one_click else 1.0
+    return look_chance * (attraction + read_on * below)
 
 
 @kernel
-def best_worth(world: Any, one_click: int) -> float:
+def find_best_clicks(world: Any, one_click: int) -> float:
     """Return the largest expected number of clicks of any list.
 
     By dynamic programming over the set of arms above a position, from the largest set to the
@@ -138,14 +138,14 @@ def best_worth(world: Any, one_click: int) -> float:
     """
     offered, positions = world.seen.shape
     for above in range(len(world.sizes) - 1, -1, -1):
-        k, most = world.sizes[above], 0.0
+        k, best = world.sizes[above], 0.0
         if k < positions:
             for i in range(offered):
                 if not (above >> i) & 1:
                     below = world.rest[above | (1 << i)]
-                    worth = worth_of(world.seen[i, k], world.attraction[i], below, one_click)
-                    most = max(most, worth)
-        world.rest[above] = most
+                    clicks = sum_clicks(world.seen[i, k], world.attraction[i], below, one_click)
+                    best = max(best, clicks)
+        world.rest[above] = best
     return float(world.rest[0])
 
 
@@ -219,10 +219,10 @@ class ContextualCascade(Environment):
         rest: Floats  # (2^offered,) clicks below it
         best: Floats  # (1,)
 
-    relevance_dim: Annotated[int, whole(1, MAX_DIM)] = 5
-    examination_dim: Annotated[int, whole(1, MAX_DIM)] = 5
+    relevance_dim: Annotated[int, int_range(1, MAX_DIM)] = 5
+    examination_dim: Annotated[int, int_range(1, MAX_DIM)] = 5
     positions: int = 3
-    pool: Annotated[int, whole(1, 2**20)] = 100
+    pool: Annotated[int, int_range(1, 2**20)] = 100
     offered: int = 10
     scale: Positive = 1.0
     position_constants: Any = None
@@ -235,17 +235,17 @@ class ContextualCascade(Environment):
         self._set("offered", checks.integer("offered", self.offered, 1, most))
         self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
         if self.position_constants is not None:
-            self._set("position_constants", self._constants(self.position_constants))
+            self._set("position_constants", self._check_constants(self.position_constants))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(dim, dim, positions=min(arms, 3), pool=arms, offered=arms)
 
-    def _constants(self, given: Any) -> tuple[float, ...]:
-        values = floats(given)
+    def _check_constants(self, constants: Any) -> tuple[float, ...]:
+        values = floats(constants)
         if values.shape != (self.positions,) or not np.isfinite(values).all():
             remedy = f"give {self.positions} finite numbers"
-            raise InvalidValue("position_constants", given, remedy)
+            raise InvalidValue("position_constants", constants, remedy)
         return tuple(values.tolist())
 
     @property
@@ -289,7 +289,7 @@ class ContextualCascade(Environment):
             world.clicking[i] = rng.random()
         for k in range(len(world.looking)):
             world.looking[k] = rng.random()
-        world.best[0] = best_worth(world, params.one_click)
+        world.best[0] = find_best_clicks(world, params.one_click)
         return 0
 
     @staticmethod
@@ -298,7 +298,7 @@ class ContextualCascade(Environment):
         for k in range(len(shown)):
             if shown[k] < 0:
                 break
-            place = place_of(world.impression.arms, shown[k])
+            place = find_place(world.impression.arms, shown[k])
             if world.looking[k] >= world.seen[place, k]:
                 break
             if world.clicking[place] < world.attraction[place]:
@@ -308,10 +308,10 @@ class ContextualCascade(Environment):
 
     @staticmethod
     def regret(params: ContextualCascade, world: World, lane: int, shown: Ints) -> float:
-        worth = 0.0
+        clicks = 0.0
         for k in range(len(shown) - 1, -1, -1):
             if shown[k] >= 0:
-                place = place_of(world.impression.arms, shown[k])
-                seen, attraction = world.seen[place, k], world.attraction[place]
-                worth = worth_of(seen, attraction, worth, params.one_click)
-        return float(world.best[0] - worth)
+                place = find_place(world.impression.arms, shown[k])
+                look_chance, attraction = world.seen[place, k], world.attraction[place]
+                clicks = sum_clicks(look_chance, attraction, clicks, params.one_click)
+        return float(world.best[0] - clicks)

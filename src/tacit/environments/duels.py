@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import canonical, kernel
-from tacit.core.part import Fraction, Positive, one_of, param, parsed_call, whole, within
+from tacit.core.dispatch import canonical_name, kernel
+from tacit.core.part import Fraction, Positive, float_range, int_range, one_word, param, parse_call
 from tacit.core.seeds import stream
 from tacit.environments import preferences
 from tacit.environments.base import Environment
@@ -54,13 +54,13 @@ def logistic_utilities(arms: int, seed: int = 1) -> Floats:
 
 
 NAMED: dict[str, Callable[..., Floats]] = {
-    canonical(matrix.__name__): matrix
+    canonical_name(matrix.__name__): matrix
     for matrix in (preferences.arxiv, preferences.uniform_gap, preferences.relaxed_chain, logistic_utilities)
 }
 """Matrices of the literature, by canonical name."""
 
 
-def named_matrix(text: str) -> Floats:
+def parse_matrix(text: str) -> Floats:
     """Return a preference matrix of the literature from text: a name or a call.
 
     Parameters
@@ -81,18 +81,18 @@ def named_matrix(text: str) -> Floats:
     >>> parse_matrix("uniform-gap(2, 0.1)").tolist()
     [[0.5, 0.6], [0.4, 0.5]]
     """
-    name, positional, named = parsed_call(text)
-    if canonical(name) not in NAMED:
-        known = ", ".join(made.__name__.replace("_", "-") for made in NAMED.values())
-        raise UnknownName(f"matrix: none is called {name!r}; there are {known}")
-    made = NAMED[canonical(name)]
-    signature = inspect.signature(made)
+    name, positional, named = parse_call(text)
+    if canonical_name(name) not in NAMED:
+        names = ", ".join(function.__name__.replace("_", "-") for function in NAMED.values())
+        raise UnknownName(f"matrix: none is called {name!r}; there are {names}")
+    function = NAMED[canonical_name(name)]
+    signature = inspect.signature(function)
     try:
         signature.bind(*positional, **named)
     except TypeError as error:
         takes = ", ".join(signature.parameters) or "nothing"
         raise InvalidValue("matrix", text, f"it takes {takes}: {error}") from None
-    return made(*positional, **named)
+    return function(*positional, **named)
 
 
 @dataclass(frozen=True)
@@ -154,26 +154,26 @@ class PreferenceMatrix(DuelEnvironment):
         later: tuple[Floats, npt.NDArray[np.uint8], Floats]  # chances, levels and gaps after the shift
 
     matrix: Any
-    regret_kind: Annotated[str, one_of(*KINDS)] = "average"
-    winner: Annotated[str, one_of(*WINNERS)] = "condorcet"
+    regret_kind: Annotated[str, one_word(*KINDS)] = "average"
+    winner: Annotated[str, one_word(*WINNERS)] = "condorcet"
     ties: Fraction = 0.0
     after: Any = None
-    shift: Annotated[int, whole(0)] = 0
+    shift: Annotated[int, int_range(0)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for field in ("matrix", "after"):
             if getattr(self, field) is not None:
-                self._set(field, self._checked(field))
+                self._set(field, self._validate_matrix(field))
         if (self.after is None) != (self.shift == 0):
             remedy = "give both: after=, and from which round on it holds; or neither"
             raise InvalidValue("shift", self.shift, remedy)
         if self.after is not None and len(self.after) != self.arm_count:
             raise InvalidValue("after", f"{len(self.after)} arms", f"give {self.arm_count}, as in matrix")
 
-    def _checked(self, field: str) -> tuple[tuple[float, ...], ...]:
-        given = getattr(self, field)
-        matrix = preferences.validate(named_matrix(given) if isinstance(given, str) else given, field)
+    def _validate_matrix(self, field: str) -> tuple[tuple[float, ...], ...]:
+        value = getattr(self, field)
+        matrix = preferences.validate(parse_matrix(value) if isinstance(value, str) else value, field)
         if self.winner == "condorcet" and preferences.condorcet_winner(matrix) is None:
             raise InvalidValue(
                 field,
@@ -198,29 +198,29 @@ class PreferenceMatrix(DuelEnvironment):
     @property
     def gaps(self) -> Floats:
         """The gap of each arm to the best one, shape (arms,)."""
-        return self._gaps(np.array(self.matrix))
+        return self._compute_gaps(np.array(self.matrix))
 
-    def _gaps(self, p: Floats) -> Floats:
+    def _compute_gaps(self, p: Floats) -> Floats:
         if self.winner == "condorcet":
             gaps: Floats = p[preferences.condorcet_winner(p)] - 0.5
             return gaps
-        others = max(len(p) - 1, 1)
+        other_count = max(len(p) - 1, 1)
         if self.winner == "borda":
-            scores = (p.sum(axis=1) - 0.5) / others
+            scores = (p.sum(axis=1) - 0.5) / other_count
         else:
             margins = np.where(np.abs(p - 0.5) <= preferences.TOLERANCE, 0.0, np.sign(p - 0.5))
-            scores = margins.sum(axis=1) / (2 * others) + 0.5
+            scores = margins.sum(axis=1) / (2 * other_count) + 0.5
         gaps = scores.max() - scores
         return gaps
 
     @property
-    def changes(self) -> tuple[str, Sequence[int], float]:
+    def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
         return "shift", (self.shift,) if self.after is not None else (), 1.0
 
     def world(self, rng: Generator, horizon: int) -> World:
         impression = Impression(np.arange(self.arm_count), np.zeros(0))
         first, later = (
-            (chances, (256.0 * chances).astype(np.uint8), self._gaps(chances))
+            (chances, (256.0 * chances).astype(np.uint8), self._compute_gaps(chances))
             for chances in (np.array(self.matrix), np.array(self.after or self.matrix))
         )
         return self.World(impression, *first, np.zeros(2), later)
@@ -247,10 +247,10 @@ class PreferenceMatrix(DuelEnvironment):
 
     @staticmethod
     def regret(params: PreferenceMatrix, world: World, lane: int, shown: Ints) -> float:
-        left, right = world.gaps[shown[0]], world.gaps[shown[1]]
+        left_gap, right_gap = world.gaps[shown[0]], world.gaps[shown[1]]
         if params.kind == AVERAGE:
-            return float(0.5 * (left + right))
-        return float(min(left, right) if params.kind == WEAK else max(left, right))
+            return float(0.5 * (left_gap + right_gap))
+        return float(min(left_gap, right_gap) if params.kind == WEAK else max(left_gap, right_gap))
 
 
 @kernel
@@ -312,11 +312,11 @@ class ContextualDuels(DuelEnvironment):
         best: Floats  # (keys,)
         uniform: Floats  # (1,)
 
-    arms: Annotated[int, whole(2, 2**16)] = 5
-    context_dim: Annotated[int, whole(1, 256)] = 4
-    keys: Annotated[int, whole(1, 2**20)] = 50
+    arms: Annotated[int, int_range(2, 2**16)] = 5
+    context_dim: Annotated[int, int_range(1, 256)] = 4
+    keys: Annotated[int, int_range(1, 2**20)] = 50
     scale: Positive = 2.0
-    own: Annotated[float, within(0.0, 100.0)] = 0.0
+    own: Annotated[float, float_range(0.0, 100.0)] = 0.0
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -326,8 +326,8 @@ class ContextualDuels(DuelEnvironment):
         contexts = rng.standard_normal((self.keys, self.context_dim)) / np.sqrt(self.context_dim)
         slopes = rng.standard_normal((self.context_dim, self.arms))
         constants = 0.3 * rng.standard_normal(self.arms)
-        own = self.own * rng.standard_normal((self.keys, self.arms))
-        utilities = self.scale * (contexts @ slopes) + constants + own
+        deviations = self.own * rng.standard_normal((self.keys, self.arms))
+        utilities = self.scale * (contexts @ slopes) + constants + deviations
         return self.World(
             impression=Impression(np.arange(self.arms), np.zeros(self.context_dim)),
             contexts=contexts,
@@ -351,9 +351,9 @@ class ContextualDuels(DuelEnvironment):
     @staticmethod
     def expected(params: ContextualDuels, world: World, lane: int, pair: Any) -> float:
         best = world.best[lane]
-        left = sigmoid(best - world.utilities[lane, pair[0]]) - 0.5
-        right = sigmoid(best - world.utilities[lane, pair[1]]) - 0.5
-        return float(0.5 - 0.5 * (left + right))
+        left_gap = sigmoid(best - world.utilities[lane, pair[0]]) - 0.5
+        right_gap = sigmoid(best - world.utilities[lane, pair[1]]) - 0.5
+        return float(0.5 - 0.5 * (left_gap + right_gap))
 
     @staticmethod
     def optimum(params: ContextualDuels, world: World, lane: int) -> float:

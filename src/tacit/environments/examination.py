@@ -14,12 +14,12 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, floats
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, one_of, whole
+from tacit.core.part import Positive, int_range, one_word
 from tacit.environments.base import Environment
 from tacit.environments.shifting import NO_EVENT
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
-from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.click_model import MAX_DIM, find_place
 from tacit.policies.features.gaussian import dot, sigmoid
 
 BALLS = ("blocks", "joint")
@@ -122,15 +122,15 @@ class ExaminationArms(Environment):
         chances: Floats  # (offered,)
         round: Floats  # (2,) the best chance, and the uniform number behind the click
 
-    relevance_dim: Annotated[int, whole(1, MAX_DIM)] = 5
+    relevance_dim: Annotated[int, int_range(1, MAX_DIM)] = 5
     examination_dim: int = 5
     pool: int = 100
     offered: int = 10
     scale: Positive = 1.0
-    ball: Annotated[str, one_of(*BALLS)] = "blocks"
+    ball: Annotated[str, one_word(*BALLS)] = "blocks"
     redraws: Any = ()
-    positions: Annotated[int, whole(0, 1000)] = 0
-    devices: Annotated[int, whole(1, 1000)] = 1
+    positions: Annotated[int, int_range(0, 1000)] = 0
+    devices: Annotated[int, int_range(1, 1000)] = 1
     identified: bool = False
     announced: bool = False
     arms: Any = None
@@ -145,7 +145,7 @@ class ExaminationArms(Environment):
         dim = checks.integer("examination_dim", self.examination_dim, 1, MAX_DIM)
         self._set("examination_dim", dim)
         if self.arms is not None:
-            self._set("arms", self._table("arms", self.arms))
+            self._set("arms", self._check_table("arms", self.arms))
             self._set("pool", len(self.arms))
         self._set("pool", checks.integer("pool", self.pool, 1, 2**20))
         self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
@@ -158,17 +158,17 @@ class ExaminationArms(Environment):
         if self.parameters is not None:
             if redraws:
                 raise InvalidValue("redraws", redraws, "leave them out where parameters are given")
-            self._set("parameters", self._table("parameters", [self.parameters])[0])
+            self._set("parameters", self._check_table("parameters", [self.parameters])[0])
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(dim, dim, pool=arms, offered=arms)
 
     @property
-    def changes(self) -> tuple[str, Sequence[int], float]:
+    def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
         return "redraws", self.redraws, 1.0
 
-    def _table(self, field: str, given: Any) -> Any:
+    def _check_table(self, field: str, given: Any) -> Any:
         """Validate rows of features and return them as nested tuples."""
         width = self.relevance_dim + self.examination_dim
         rows = floats(given)
@@ -177,7 +177,7 @@ class ExaminationArms(Environment):
         return tuple(map(tuple, rows.tolist()))
 
     @classmethod
-    def crossed(cls) -> Self:
+    def make_crossed(cls) -> Self:
         """Return an environment of four arms that no linear score of their features orders correctly.
 
         θ = (1, 2) and the arms are on a line, with click probabilities .509, .117, .509, .117 in the
@@ -197,8 +197,8 @@ class ExaminationArms(Environment):
         return int(self.announced)
 
     def world(self, rng: Generator, horizon: int) -> World:
-        features = self._features(rng)
-        segments = [self._draw(rng, 1)[0] for _ in range(1 + len(self.redraws))]
+        features = self._make_features(rng)
+        segments = [self._draw_points(rng, 1)[0] for _ in range(1 + len(self.redraws))]
         theta = self.scale * np.array(segments)
         if self.parameters is not None:
             theta = np.array([self.parameters])
@@ -221,19 +221,19 @@ class ExaminationArms(Environment):
             round=np.zeros(2),
         )
 
-    def _features(self, rng: Generator) -> Floats:
+    def _make_features(self, rng: Generator) -> Floats:
         if self.arms is not None:
             return np.array(self.arms)
         if not self.positions:
-            return self._draw(rng, self.pool)
+            return self._draw_points(rng, self.pool)
         items = uniform_in_ball(rng, self.pool // self.positions, self.relevance_dim)
         features = np.zeros((self.pool, self.relevance_dim + self.examination_dim))
         features[:, : self.relevance_dim] = np.repeat(items, self.positions, axis=0)
-        slots = np.arange(self.pool)
-        features[slots, self.relevance_dim + slots % self.positions] = 1.0
+        arm_indices = np.arange(self.pool)
+        features[arm_indices, self.relevance_dim + arm_indices % self.positions] = 1.0
         return features
 
-    def _draw(self, rng: Generator, rows: int) -> Floats:
+    def _draw_points(self, rng: Generator, rows: int) -> Floats:
         """Draw points in the unit ball, jointly or per block of features."""
         if self.ball == "joint":
             return uniform_in_ball(rng, rows, self.relevance_dim + self.examination_dim)
@@ -269,12 +269,12 @@ class ExaminationArms(Environment):
 
     @staticmethod
     def respond(params: ExaminationArms, world: World, lane: int, arm: int) -> float:
-        place = place_of(world.impression.arms, arm)
+        place = find_place(world.impression.arms, arm)
         return 1.0 if world.round[1] < world.chances[place] else 0.0
 
     @staticmethod
     def expected(params: ExaminationArms, world: World, lane: int, arm: int) -> float:
-        return float(world.chances[place_of(world.impression.arms, arm)])
+        return float(world.chances[find_place(world.impression.arms, arm)])
 
     @staticmethod
     def optimum(params: ExaminationArms, world: World, lane: int) -> float:

@@ -16,12 +16,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tacit.clicks import ClickModel
-from tacit.clicks.base import NOTHING
+from tacit.clicks.base import EMPTY
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import one_of, param, whole
-from tacit.core.run_mode import compiled
+from tacit.core.part import int_range, one_word, param
+from tacit.core.run_mode import compile_loop
 from tacit.environments.duels import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
@@ -29,7 +29,7 @@ from tacit.interleaving.base import TIE, Item, fair_depth, ranking
 from tacit.interleaving.rules import outcome_weights
 from tacit.policies.base import Impression
 
-LONGEST = 14
+MAX_LENGTH = 14
 """Longest list, as sums over all clicks take time 2^length."""
 
 
@@ -103,8 +103,8 @@ class InterleavedRankers(DuelEnvironment):
     user: ClickModel
     method: InterleavingMethod = TeamDraft()  # noqa: RUF009 - it is frozen
     traffic: Any = None
-    ties: Annotated[str, one_of("coin", "keep")] = "coin"
-    samples: Annotated[int, whole(2, 10**7)] = 500
+    ties: Annotated[str, one_word("coin", "keep")] = "coin"
+    samples: Annotated[int, int_range(2, 10**7)] = 500
     names: Any = None
 
     def __post_init__(self) -> None:
@@ -113,9 +113,9 @@ class InterleavedRankers(DuelEnvironment):
             raise InvalidValue("user", self.user, "give a click model")
         if not isinstance(self.method, (Balanced, Optimized, Probabilistic, TeamDraft)):
             raise InvalidValue("method", self.method, "give one for two rankings")
-        checks.integer("method.length", self.method.length, 1, LONGEST)
-        self._set("grades", tuple(self._checked_grades(grades) for grades in self.grades))
-        self._set("rankings", self._checked_rankings())
+        checks.integer("method.length", self.method.length, 1, MAX_LENGTH)
+        self._set("grades", tuple(self._validate_grades(grades) for grades in self.grades))
+        self._set("rankings", self._validate_rankings())
         traffic = [1.0] * len(self.grades) if self.traffic is None else self.traffic
         self._set("traffic", tuple(checks.number("traffic", x, 0.0, 1e300) for x in traffic))
         if len(self.traffic) != len(self.grades) or sum(self.traffic) <= 0.0:
@@ -125,11 +125,11 @@ class InterleavedRankers(DuelEnvironment):
             if self.names != tuple(self.names) or len(self.names) != self.arm_count:
                 raise InvalidValue("names", self.names, f"give {self.arm_count} names")
 
-    def _checked_grades(self, grades: Any) -> tuple[int, ...]:
+    def _validate_grades(self, grades: Any) -> tuple[int, ...]:
         most = self.user.kinds - 1
         return tuple(checks.integer("grades", grade, 0, most) for grade in grades)
 
-    def _checked_rankings(self) -> Any:
+    def _validate_rankings(self) -> Any:
         if len(self.rankings) != len(self.grades) or len(self.rankings) == 0:
             raise InvalidValue("rankings", self.rankings, "give as many queries as in grades")
         rankings = tuple(tuple(ranking("rankings", items) for items in query) for query in self.rankings)
@@ -158,45 +158,49 @@ class InterleavedRankers(DuelEnvironment):
         ties[:, range(rankers), range(rankers)] = 1.0
         variance = np.zeros((rankers, rankers))
         for query, share in enumerate(np.array(self.traffic) / sum(self.traffic)):
-            for left, right in combinations(range(rankers), 2):
-                chances, found = self._outcomes(query, left, right)
-                wins[query, left, right], tie, wins[query, right, left] = chances @ found
-                ties[query, left, right] = ties[query, right, left] = tie
+            for left_ranker, right_ranker in combinations(range(rankers), 2):
+                chances, outcomes = self._compute_outcomes(query, left_ranker, right_ranker)
+                wins[query, left_ranker, right_ranker], tie, wins[query, right_ranker, left_ranker] = (
+                    chances @ outcomes
+                )
+                ties[query, left_ranker, right_ranker] = ties[query, right_ranker, left_ranker] = tie
                 if isinstance(self.method, Probabilistic):
-                    spread = np.var(found[:, 0] + found[:, 1] / 2, ddof=1) / self.samples
-                    variance[left, right] += share**2 * spread
+                    spread = np.var(outcomes[:, 0] + outcomes[:, 1] / 2, ddof=1) / self.samples
+                    variance[left_ranker, right_ranker] += share**2 * spread
         return wins, ties, float(np.sqrt(variance.max()))
 
-    def _outcomes(self, query: int, left: int, right: int) -> tuple[Floats, Floats]:
+    def _compute_outcomes(self, query: int, left_ranker: int, right_ranker: int) -> tuple[Floats, Floats]:
         """Return the probability of each list, and of a win, tie or loss of the left ranker with it."""
-        pair = self.rankings[query][left], self.rankings[query][right]
+        pair = self.rankings[query][left_ranker], self.rankings[query][right_ranker]
         if isinstance(self.method, (TeamDraft, Probabilistic)):
-            items, weights = self._drafts(pair, len(self.grades[query]), [query, left, right])
+            items, weights = self._draft_lists(
+                pair, len(self.grades[query]), [query, left_ranker, right_ranker]
+            )
             chances = np.full(len(items), 1.0 / len(items))
         else:
-            listed = list(self.method.lists(pair))
-            chances = np.array([chance for chance, _ in listed])
-            items = np.array([shown.items for _, shown in listed], np.int64)
-            weights = np.array([outcome_weights(shown) for _, shown in listed])
+            weighted_lists = list(self.method.lists(pair))
+            chances = np.array([chance for chance, _ in weighted_lists])
+            items = np.array([shown_list.items for _, shown_list in weighted_lists], np.int64)
+            weights = np.array([outcome_weights(shown_list) for _, shown_list in weighted_lists])
         chain = self.user.chain(np.array(self.grades[query])[items])
-        found = np.zeros((len(items), 3))
-        scratch = np.zeros((2, 2 ** items.shape[1]))
-        compiled(chances_of_lists)(*chain, weights, found, scratch)
-        return chances, found
+        outcomes = np.zeros((len(items), 3))
+        workspace = np.zeros((2, 2 ** items.shape[1]))
+        compile_loop(compute_outcomes)(*chain, weights, outcomes, workspace)
+        return chances, outcomes
 
-    def _drafts(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
+    def _draft_lists(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
         """Return all lists of team draft, or a sample for probabilistic interleaving, and credit weights."""
         depth = fair_depth(pair, self.method.length)
-        ranked = np.full((2, max(map(len, pair))), NOTHING)
-        for row, given in zip(ranked, pair, strict=True):
-            row[: len(given)] = given
+        ranked = np.full((2, max(map(len, pair))), EMPTY)
+        for row, ranker_items in zip(ranked, pair, strict=True):
+            row[: len(ranker_items)] = ranker_items
         if isinstance(self.method, Probabilistic):
             # Credit of the drawn rankers has the same distribution as settled marginalised credit. A
             # ranker draws its items in the order of exponential times with rates 1/rank^decay.
             rng = np.random.default_rng(seed)
             rates = np.arange(1.0, ranked.shape[1] + 1) ** -self.method.decay
             times = rng.exponential(1.0, (self.samples, *ranked.shape)) / rates
-            order = np.argsort(np.where(ranked == NOTHING, np.inf, times), axis=2)
+            order = np.argsort(np.where(ranked == EMPTY, np.inf, times), axis=2)
             orders = np.take_along_axis(ranked[None], order, axis=2)
             turns = rng.integers(0, 2, (self.samples, depth))
         else:
@@ -208,8 +212,8 @@ class InterleavedRankers(DuelEnvironment):
         length = min(self.method.length, len(set(pair[0]) | set(pair[1])))
         lists = np.zeros((len(turns), length), np.int64)
         weights = np.zeros((len(turns), length, length))
-        shown = np.full(items, -1)
-        compiled(draft_lists)(orders, ranked, turns, lists, weights, shown)
+        last_list = np.full(items, -1)
+        compile_loop(draft_lists)(orders, ranked, turns, lists, weights, last_list)
         return lists, weights
 
     @property
@@ -272,7 +276,9 @@ class InterleavedRankers(DuelEnvironment):
         return 0.5
 
 
-def draft_lists(orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, shown: Ints) -> None:
+def draft_lists(
+    orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, last_list: Ints
+) -> None:
     """Fill ``lists`` with the items that rankers contribute in turn, and ``weights`` with credit by team.
 
     Parameters
@@ -294,23 +300,28 @@ def draft_lists(orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: F
         for turn in range(turns.shape[1]):
             team = turns[i, turn]
             place = 0
-            while shown[order[team, place]] == i:
+            while last_list[order[team, place]] == i:
                 place += 1
             lists[i, size] = order[team, place]
-            shown[order[team, place]] = i
+            last_list[order[team, place]] = i
             weights[i, :, size] = 1.0 - 2.0 * team
             size += 1
         for place in range(ranked.shape[1]):
             for ranker in range(2):
                 item = ranked[ranker, place]
-                if size < lists.shape[1] and item >= 0 and shown[item] != i:
+                if size < lists.shape[1] and item >= 0 and last_list[item] != i:
                     lists[i, size] = item
-                    shown[item] = i
+                    last_list[item] = i
                     size += 1
 
 
-def chances_of_lists(
-    click: Floats, after_click: Floats, after_skip: Floats, weights: Floats, found: Floats, scratch: Floats
+def compute_outcomes(
+    click: Floats,
+    after_click: Floats,
+    after_skip: Floats,
+    weights: Floats,
+    outcomes: Floats,
+    workspace: Floats,
 ) -> None:
     """Fill ``outcomes`` with the probabilities that the left ranker wins, ties, loses, for each list.
 
@@ -321,8 +332,10 @@ def chances_of_lists(
     outcomes : array of float64, shape (lists, 3)
     workspace : array of float64, shape (2, 2^positions)
     """
-    for i in range(len(found)):
-        sum_over_clicks(click[i], after_click[i], after_skip[i], weights[i], found[i], scratch[0], scratch[1])
+    for i in range(len(outcomes)):
+        sum_over_clicks(
+            click[i], after_click[i], after_skip[i], weights[i], outcomes[i], workspace[0], workspace[1]
+        )
 
 
 @kernel
@@ -331,13 +344,13 @@ def sum_over_clicks(
     after_click: Floats,
     after_skip: Floats,
     weights: Floats,
-    found: Floats,
+    outcomes: Floats,
     reach: Floats,
     lead: Floats,
 ) -> None:
     """Fill ``outcomes`` of one list by a sum over all sets of clicks, grouped by their lowest click."""
     positions = len(click)
-    found[:] = 0.0
+    outcomes[:] = 0.0
     reach[0] = 1.0  # the probability of a set of clicks so far, and of reading on
     nothing = 1.0  # the probability of no click so far, and of reading on
     for last in range(positions):
@@ -353,17 +366,17 @@ def sum_over_clicks(
                 lead[clicks + (1 << above)] = lead[clicks] + weights[last, above]
         for clicks in range(1 << last):
             if lead[clicks] > TIE:
-                found[0] += reach[clicks] * end
+                outcomes[0] += reach[clicks] * end
             elif lead[clicks] >= -TIE:
-                found[1] += reach[clicks] * end
+                outcomes[1] += reach[clicks] * end
             else:
-                found[2] += reach[clicks] * end
-        found[1] += nothing * (1.0 - click[last]) * (1.0 - after_skip[last])
+                outcomes[2] += reach[clicks] * end
+        outcomes[1] += nothing * (1.0 - click[last]) * (1.0 - after_skip[last])
         nothing *= (1.0 - click[last]) * after_skip[last]
         for clicks in range(1 << last):
             reach[clicks + (1 << last)] = reach[clicks] * click[last] * after_click[last]
             reach[clicks] *= (1.0 - click[last]) * after_skip[last]
-    found[1] += nothing
+    outcomes[1] += nothing
 
 
 def from_rankers(
@@ -412,13 +425,13 @@ def from_rankers(
         raise InvalidValue("rankings", rankings, "give rankings by query and ranker")
     names = list(next(iter(rankings.values())))
     places, grades = [], []
-    for query, given in rankings.items():
-        if set(given) != set(names):
-            raise InvalidValue(f"rankings[{query!r}]", list(given), f"give {', '.join(names)}")
-        checked = [ranking(f"rankings[{query!r}]", given[name]) for name in names]
-        items = {item: i for i, item in enumerate(dict.fromkeys(sum(checked, ())))}
+    for query, ranker_rankings in rankings.items():
+        if set(ranker_rankings) != set(names):
+            raise InvalidValue(f"rankings[{query!r}]", list(ranker_rankings), f"give {', '.join(names)}")
+        validated = [ranking(f"rankings[{query!r}]", ranker_rankings[name]) for name in names]
+        items = {item: i for i, item in enumerate(dict.fromkeys(sum(validated, ())))}
         judged = judgments.get(query, {})
-        places.append([[items[item] for item in ranking] for ranking in checked])
+        places.append([[items[item] for item in ranking] for ranking in validated])
         grades.append([judged.get(item, 0) for item in items])
     return InterleavedRankers(
         places,

@@ -10,21 +10,21 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, Positive, param, whole, within
+from tacit.core.part import Fraction, Positive, float_range, int_range, param
 from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
-from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.click_model import MAX_DIM, find_place
 from tacit.policies.features.gaussian import dot, sigmoid
 
 
 @kernel
-def looked_next(params: Any, world: Any, k: int, come: float, attraction: float) -> float:
+def compute_reach(params: Any, world: Any, k: int, reach: float, attraction: float) -> float:
     """Return the probability that a user reaches the next position, from that of reaching this one."""
     if params.by_position:
         return 1.0
-    return float(come * (attraction * params.after_click + (1.0 - attraction) * params.after_skip))
+    return float(reach * (attraction * params.after_click + (1.0 - attraction) * params.after_skip))
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class ItemLists(Environment):
         clicking: Floats  # (offered,) this round's uniform numbers
         looking: Floats  # (positions,) likewise
 
-    relevance_dim: Annotated[int, whole(1, MAX_DIM)] = 20
-    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
+    relevance_dim: Annotated[int, int_range(1, MAX_DIM)] = 20
+    context_dim: Annotated[int, int_range(0, MAX_DIM)] = 0
     positions: int = 5
-    pool: Annotated[int, whole(1, 2**20)] = 1000
+    pool: Annotated[int, int_range(1, 2**20)] = 1000
     offered: int = 20
     scale: Positive = 1.5
-    base: Annotated[float, within(-20.0, 20.0)] = -1.5
+    base: Annotated[float, float_range(-20.0, 20.0)] = -1.5
     seen: Any = None
     after_skip: Fraction = 1.0
     after_click: Fraction = 1.0
@@ -104,10 +104,10 @@ class ItemLists(Environment):
         self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
         checks.number("after_click", self.after_click, 0.0, self.after_skip)
         if self.seen is not None:
-            seen = [checks.number("seen", value, 0.0, 1.0) for value in self.seen]
-            if len(seen) != self.positions or sorted(seen, reverse=True) != seen:
+            chances = [checks.number("seen", value, 0.0, 1.0) for value in self.seen]
+            if len(chances) != self.positions or sorted(chances, reverse=True) != chances:
                 raise InvalidValue("seen", self.seen, f"give {self.positions} numbers, none above one before")
-            self._set("seen", tuple(seen))
+            self._set("seen", tuple(chances))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -162,22 +162,22 @@ class ItemLists(Environment):
 
     @staticmethod
     def react(params: ItemLists, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
-        come = 1.0
+        reach = 1.0
         for k in range(len(shown)):
-            place = place_of(world.impression.arms, shown[k])
-            looked = shown[k] >= 0 and world.looking[k] < come * world.seen[k]
+            place = find_place(world.impression.arms, shown[k])
+            looked = shown[k] >= 0 and world.looking[k] < reach * world.seen[k]
             clicked = looked and world.clicking[place] < world.attraction[place]
             feedback[k] = 1.0 if clicked else 0.0
-            come = looked_next(params, world, k, 1.0 if looked else 0.0, feedback[k])
+            reach = compute_reach(params, world, k, 1.0 if looked else 0.0, feedback[k])
 
     @staticmethod
     def regret(params: ItemLists, world: World, lane: int, shown: Ints) -> float:
-        best, worth, above, come = 0.0, 0.0, 1.0, 1.0
+        best_clicks, clicks, best_reach, reach = 0.0, 0.0, 1.0, 1.0
         for k in range(min(len(shown), len(world.best))):
-            best += above * world.seen[k] * world.best[k]
-            above = looked_next(params, world, k, above, world.best[k])
+            best_clicks += best_reach * world.seen[k] * world.best[k]
+            best_reach = compute_reach(params, world, k, best_reach, world.best[k])
             if shown[k] >= 0:
-                attraction = world.attraction[place_of(world.impression.arms, shown[k])]
-                worth += come * world.seen[k] * attraction
-                come = looked_next(params, world, k, come, attraction)
-        return float(best - worth)
+                attraction = world.attraction[find_place(world.impression.arms, shown[k])]
+                clicks += reach * world.seen[k] * attraction
+                reach = compute_reach(params, world, k, reach, attraction)
+        return float(best_clicks - clicks)

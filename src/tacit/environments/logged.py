@@ -11,13 +11,13 @@ from tacit.core import checks
 from tacit.core.dispatch import shown_in
 from tacit.core.seeds import stream
 from tacit.environments.base import Environment
-from tacit.errors import InvalidValue, suggesting
+from tacit.errors import InvalidValue, with_suggestions
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 
 
-@suggesting
-def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: int = 0) -> Any:
+@with_suggestions
+def simulate_log(policy: Policy, environment: Environment, rounds: int, seed: int = 0) -> Any:
     """Return the click log of a policy that learns from simulated users.
 
     Parameters
@@ -58,7 +58,7 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
     if policy.arm_count != environment.arm_count:
         raise InvalidValue("policy", policy, f"the users know {environment.arm_count} arms; give as many")
     rounds = checks.integer("rounds", rounds, 1)
-    environment.doubt(rounds)
+    environment.warn_of_late_changes(rounds)
     learner, users = Learner(policy, stream("simulated log", seed)), stream("users", seed)
     world: Any = environment.world(users, rounds)
     names = learner.arms
@@ -72,8 +72,8 @@ def simulated_log(policy: Policy, environment: Environment, rounds: int, seed: i
             [names[slot] for slot in impression.arms.tolist()],
         )
         feedback = np.zeros(policy.feedback_width)
-        shown = shown_in(policy.params, decision.slots)
-        environment.react(environment.params, world, lane, shown, feedback)
+        shown_arms = shown_in(policy.params, decision.slots)
+        environment.react(environment.params, world, lane, shown_arms, feedback)
         reward = feedback.tolist() if policy.feedback_width > 1 else float(feedback[0])
         learner.learn(decision, reward)
         decisions.append(decision)

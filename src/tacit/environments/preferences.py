@@ -246,7 +246,7 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
         best,
         copeland,
         borda,
-        _strictly_ordered(margins, tolerance),
+        _is_strictly_ordered(margins, tolerance),
         float(gamma),
         tuple(t for t, g in gammas.items() if g >= gamma - tolerance and g > 1.0 + tolerance),
         tuple(sorted(violations, key=lambda violation: -violation.excess)),
@@ -254,7 +254,7 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
     )
 
 
-def _strictly_ordered(margins: Floats, tolerance: float) -> bool:
+def _is_strictly_ordered(margins: Floats, tolerance: float) -> bool:
     """True if a strict total order agrees with every margin."""
     wins = (margins > tolerance).sum(axis=1)
     return sorted(wins.tolist()) == list(range(len(margins)))
@@ -322,7 +322,7 @@ def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimat
     >>> found.condorcet, found.possible, found.transitive
     (0, (0,), True)
     """
-    won = _counts(wins)
+    won = _validate_counts(wins)
     confidence = checks.number("confidence", confidence, 0.0, 1.0, open_low=True)
     if confidence == 1.0:
         raise InvalidValue("confidence", confidence, "give a number below 1")
@@ -346,12 +346,12 @@ def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimat
         confidence,
         best,
         possible,
-        None if best is None else _holds(lower - 0.5, upper - 0.5, best, _transitivity),
-        None if best is None else _holds(lower - 0.5, upper - 0.5, best, _triangle),
+        None if best is None else _check_triples(lower - 0.5, upper - 0.5, best, _check_transitivity),
+        None if best is None else _check_triples(lower - 0.5, upper - 0.5, best, _check_triangle),
     )
 
 
-def _counts(wins: npt.ArrayLike) -> Ints:
+def _validate_counts(wins: npt.ArrayLike) -> Ints:
     """Validate counts of wins and return them as an array with a diagonal of 0."""
     try:
         won = np.array(wins)
@@ -366,24 +366,24 @@ def _counts(wins: npt.ArrayLike) -> Ints:
     return counts
 
 
-def _transitivity(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
+def _check_transitivity(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
     """Return whether the bounds imply ε(i, k) ≥ max(ε(i, j), ε(j, k)), and whether they exclude it."""
     larger = max(low[i, j], low[j, k]), max(high[i, j], high[j, k])
     return bool(low[i, k] >= larger[1]), bool(high[i, k] < larger[0])
 
 
-def _triangle(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
+def _check_triangle(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
     """Return whether the bounds imply ε(i, k) ≤ ε(i, j) + ε(j, k), and whether they exclude it."""
     least, most = low[i, j] + low[j, k], high[i, j] + high[j, k]
     return bool(high[i, k] <= least), bool(low[i, k] > most)
 
 
-def _holds(low: Floats, high: Floats, best: int, inequality: Any) -> bool | None:
+def _check_triples(low: Floats, high: Floats, best: int, inequality: Any) -> bool | None:
     """Return whether an inequality holds in all triples with the best arm; None if undecided."""
-    others = [arm for arm in range(len(low)) if arm != best]
+    other_arms = [arm for arm in range(len(low)) if arm != best]
     sure = True
-    for j in others:
-        for k in others:
+    for j in other_arms:
+        for k in other_arms:
             if j == k or high[j, k] <= 0.0:
                 continue
             holds, fails = inequality(low, high, best, j, k)
@@ -460,7 +460,7 @@ def relaxed_chain(arms: int, gamma: float, epsilon: float = 0.1) -> Floats:
     [[0.0, 0.1, 0.1, 0.1], [-0.1, 0.0, 0.15, 0.1], [-0.1, -0.15, 0.0, 0.15]]
     """
     arms = checks.integer("arms", arms, 1)
-    epsilon = _margin("epsilon", epsilon)
+    epsilon = _check_margin("epsilon", epsilon)
     gamma = checks.number("gamma", gamma, 1.0, math.inf)
     if gamma * epsilon >= 0.5:
         raise InvalidValue("gamma", gamma, f"gamma times {epsilon:g} must be below 0.5")
@@ -470,7 +470,7 @@ def relaxed_chain(arms: int, gamma: float, epsilon: float = 0.1) -> Floats:
     return from_margins(margins)
 
 
-def _margin(field: str, value: Any) -> float:
+def _check_margin(field: str, value: Any) -> float:
     number = checks.number(field, value, 0.0, 0.5, open_low=True)
     if number == 0.5:
         raise InvalidValue(field, value, "give a number below 0.5")

@@ -75,26 +75,26 @@ class SearchInterest(Environment):
         super().__post_init__()
         self._set("path", str(self.path))
         self._set("ceiling", checks.number("ceiling", self.ceiling, self.floor, 1.0))
-        _ = self._table
+        _ = self._check_table
 
     @cached_property
-    def _table(self) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
+    def _check_table(self) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
         return read_interest(Path(self.path))
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics, which are the arms."""
-        return self._table[0]
+        return self._check_table[0]
 
     @property
     def dates(self) -> tuple[date, ...]:
         """The days of the table."""
-        return self._table[1]
+        return self._check_table[1]
 
     @property
     def interest(self) -> Floats:
         """The interest, shape (days, topics)."""
-        return self._table[2]
+        return self._check_table[2]
 
     @property
     def arm_count(self) -> int:
@@ -128,9 +128,9 @@ class SearchInterest(Environment):
     @staticmethod
     def expected(params: SearchInterest, world: World, lane: int, arm: int) -> float:
         day, part = world.day[0], world.part[0]
-        here, next = world.interest[day, arm], world.interest[day + 1, arm]
+        today, tomorrow = world.interest[day, arm], world.interest[day + 1, arm]
         total = (1.0 - part) * world.total[day] + part * world.total[day + 1]
-        share = ((1.0 - part) * here + part * next) / total
+        share = ((1.0 - part) * today + part * tomorrow) / total
         return float(params.floor + (params.ceiling - params.floor) * share)
 
     @staticmethod
@@ -165,7 +165,7 @@ def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats
             dates.append(date.fromisoformat(row[0]))
         except ValueError:
             raise InvalidValue(f"{path}, row {number}, date", row[0], "give YYYY-MM-DD") from None
-        values.append([_interest(path, number, *cell) for cell in zip(topics, row[1:], strict=True)])
+        values.append([_parse_interest(path, number, *cell) for cell in zip(topics, row[1:], strict=True)])
         if sum(values[-1]) <= 0.0:
             raise InvalidValue(f"{path}, row {number}", row, "give some interest on every day")
     if len(set(topics)) < len(topics) or sorted(set(dates)) != dates:
@@ -173,7 +173,7 @@ def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats
     return topics, tuple(dates), np.array(values)
 
 
-def _interest(path: Path, number: int, topic: str, text: str) -> float:
+def _parse_interest(path: Path, number: int, topic: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:

@@ -15,14 +15,14 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, one_of, param, probabilities, whole, within
+from tacit.core.part import Fraction, float_range, int_range, one_word, param, probabilities
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
-RARE = 1e-4
+MIN_ACCEPTANCE = 1e-4
 """Smallest acceptance probability for which rejection sampling is used."""
-FARTHEST = 5.0
+MAX_DEVIATIONS = 5.0
 """Largest margin for which rejection sampling is used, in standard deviations of the mean of signals."""
 NO_EVENT = 2**62
 KINDS = ("box", "oblique", "gaussian", "noise")
@@ -37,8 +37,8 @@ def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> N
         high, total = 0.0, 0.0
         for i in range(params.dim):
             if params.kind == GAUSSIAN:
-                drawn = (0.55 if alarm else 0.45) + 0.15 * rng.standard_normal()
-                context[i] = min(max(drawn, 0.0), 1.0)
+                value = (0.55 if alarm else 0.45) + 0.15 * rng.standard_normal()
+                context[i] = min(max(value, 0.0), 1.0)
             else:
                 narrow = params.kind == BOX and not alarm
                 context[i] = (0.5 if narrow else 1.0) * rng.random()
@@ -129,22 +129,22 @@ class ShiftingArms(Environment):
         clicks: Floats  # (segments of all keys, arms)
         starts: Ints  # (segments of all keys,) first round of each, in rounds of its key
         segment: Ints  # (keys,) the present segment
-        seen: Ints  # (keys,) impressions so far
+        counts: Ints  # (keys,) impressions so far
         traffic: Floats  # (keys,) cumulative probability
         best: Floats  # (segments of all keys,)
         uniform: Floats  # (1,)
 
-    arms: Annotated[int, whole(1, 2**20)] = 5
-    keys: Annotated[int, whole(1, 2**24)] = 1
+    arms: Annotated[int, int_range(1, 2**20)] = 5
+    keys: Annotated[int, int_range(1, 2**24)] = 1
     shifting: Fraction = 1.0
     events: Any = (1, 10)
     clicks: Any = None
-    gap: Annotated[float, within(0.0, 0.99)] = 0.1
+    gap: Annotated[float, float_range(0.0, 0.99)] = 0.1
     high: float = 1.0
-    traffic: Annotated[float, within(0.0, 10.0)] = 1.0
-    dim: Annotated[int, whole(0, 10_000)] = 0
-    margin: Annotated[float, within(0.0, 0.49)] = 0.1
-    signals: Annotated[str, one_of(*KINDS)] = "box"
+    traffic: Annotated[float, float_range(0.0, 10.0)] = 1.0
+    dim: Annotated[int, int_range(0, 10_000)] = 0
+    margin: Annotated[float, float_range(0.0, 0.49)] = 0.1
+    signals: Annotated[str, one_word(*KINDS)] = "box"
     false_alarms: Fraction = 0.0
     missed: Fraction = 0.0
     stealthy: bool = False
@@ -153,10 +153,12 @@ class ShiftingArms(Environment):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set("high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
-        self._set("events", self._checked_events())
-        if self.clicks is None and self.arms > 1 and self.gap >= self._most:
-            raise InvalidValue("gap", self.gap, f"give a number below {self._most:g}, where clicks are drawn")
-        if self.signals == "oblique" and self.margin * (12 * self.dim) ** 0.5 > FARTHEST:
+        self._set("events", self._validate_events())
+        if self.clicks is None and self.arms > 1 and self.gap >= self._upper_end:
+            raise InvalidValue(
+                "gap", self.gap, f"give a number below {self._upper_end:g}, where clicks are drawn"
+            )
+        if self.signals == "oblique" and self.margin * (12 * self.dim) ** 0.5 > MAX_DEVIATIONS:
             raise InvalidValue(
                 "margin", self.margin, f"the mean of {self.dim} signals is never so large; give less"
             )
@@ -173,7 +175,7 @@ class ShiftingArms(Environment):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms=arms, dim=dim, announced=True)
 
-    def _checked_events(self) -> Any:
+    def _validate_events(self) -> Any:
         events = self.events
         if isinstance(events, list | EventRounds):
             rounds = [checks.integer("events", round, 2) for round in events]
@@ -187,7 +189,7 @@ class ShiftingArms(Environment):
         return count, count
 
     @property
-    def _most(self) -> float:
+    def _upper_end(self) -> float:
         """Upper end of drawn click probabilities, apart from raised ones."""
         return (0.4 if self.stealthy else 1.0) * self.high
 
@@ -201,7 +203,7 @@ class ShiftingArms(Environment):
         return self.dim + self.announced
 
     @property
-    def changes(self) -> tuple[str, Sequence[int], float]:
+    def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
         rounds = self.events if isinstance(self.events, EventRounds) else ()
         return "events", rounds, float(self._weights[0])
 
@@ -229,7 +231,7 @@ class ShiftingArms(Environment):
             clicks=table,
             starts=np.array([*starts, NO_EVENT], np.int64),
             segment=np.array(first, np.int64),
-            seen=np.zeros(self.keys, np.int64),
+            counts=np.zeros(self.keys, np.int64),
             traffic=np.cumsum(weights),
             best=table.max(axis=1),
             uniform=np.zeros(1),
@@ -247,26 +249,26 @@ class ShiftingArms(Environment):
             return list(self.clicks[:count])
         segments: list[Any] = []
         # If few draws have the gap, raising the best arm of a draw from a smaller range has the same law.
-        rare = self.arms > 1 and (1.0 - self.gap / self._most) ** self.arms < RARE
+        rare = self.arms > 1 and (1.0 - self.gap / self._upper_end) ** self.arms < MIN_ACCEPTANCE
         while len(segments) < count:
             if self.stealthy and segments and segments[-1].max() + 1.5 * self.gap <= self.high:
-                segments.append(self._lifted(rng, segments[-1]))
+                segments.append(self._raise_arm(rng, segments[-1]))
                 continue
-            drawn = rng.uniform(0.0, self._most - (self.gap if rare else 0.0), self.arms)
+            clicks = rng.uniform(0.0, self._upper_end - (self.gap if rare else 0.0), self.arms)
             if rare:
-                drawn[drawn.argmax()] += self.gap
-            ordered = np.sort(drawn)
+                clicks[clicks.argmax()] += self.gap
+            ordered = np.sort(clicks)
             leads = rare or self.arms == 1 or ordered[-1] - ordered[-2] >= self.gap
-            moved = self.arms == 1 or not segments or drawn.argmax() != segments[-1].argmax()
-            if leads and moved:
-                segments.append(drawn)
+            is_new_best = self.arms == 1 or not segments or clicks.argmax() != segments[-1].argmax()
+            if leads and is_new_best:
+                segments.append(clicks)
         return segments
 
-    def _lifted(self, rng: Generator, before: Any) -> Any:
+    def _raise_arm(self, rng: Generator, before: Any) -> Any:
         """Return click probabilities in which a random arm is raised above the best one."""
         after = before.copy()
-        others = np.flatnonzero(np.arange(self.arms) != before.argmax())
-        after[rng.choice(others)] = before.max() + rng.uniform(1.0, 1.5) * self.gap
+        other_arms = np.flatnonzero(np.arange(self.arms) != before.argmax())
+        after[rng.choice(other_arms)] = before.max() + rng.uniform(1.0, 1.5) * self.gap
         return after
 
     @staticmethod
@@ -275,9 +277,9 @@ class ShiftingArms(Environment):
         if len(world.traffic) > 1:
             lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
             lane = min(lane, len(world.traffic) - 1)
-        world.seen[lane] += 1
+        world.counts[lane] += 1
         # A key's last segment is followed by the next key's first, which starts at round 1.
-        event = world.seen[lane] == world.starts[world.segment[lane] + 1] and world.seen[lane] > 1
+        event = world.counts[lane] == world.starts[world.segment[lane] + 1] and world.counts[lane] > 1
         if event:
             world.segment[lane] += 1
         context = world.impression.context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from tacit.core.dispatch import canonical
-from tacit.core.part import matched, named_class, parsed_call
+from tacit.core.dispatch import canonical_name
+from tacit.core.part import find_class, match_arguments, parse_call
 from tacit.environments.base import Environment, registry
 from tacit.environments.duels import NAMED, PreferenceMatrix
 
@@ -38,9 +38,9 @@ def environment_from_spec(spec: str) -> Environment:
     6
     """
     remedy = 'give a call such as "bernoulli-arms([0.1, 0.2])"'
-    name, positional, named = parsed_call(spec, "environment", remedy)
-    if canonical(name) in NAMED:
+    name, positional, named = parse_call(spec, "environment", remedy)
+    if canonical_name(name) in NAMED:
         return PreferenceMatrix(spec)
-    environment = named_class(name, registry, Environment)
+    environment = find_class(name, registry, Environment)
     order = [field.name for field in fields(environment) if field.init and not field.kw_only]
-    return environment(**matched(environment, order, positional, named))
+    return environment(**match_arguments(environment, order, positional, named))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.lazy_imports import later
+from tacit.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
     from tacit.evaluate.estimate_sums import conclude as conclude
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tacit.evaluate.estimators import PositionBasedIPS as PositionBasedIPS
     from tacit.evaluate.estimators import SlateIPS as SlateIPS
     from tacit.evaluate.estimators import SwitchDR as SwitchDR
-    from tacit.evaluate.estimators import named_estimators as named_estimators
+    from tacit.evaluate.estimators import estimators_from_names as estimators_from_names
     from tacit.evaluate.evaluation import off_policy as off_policy
     from tacit.evaluate.examination import Examination as Examination
     from tacit.evaluate.examination import examine as examine
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from tacit.evaluate.targets import fixed_target as fixed_target
 
 # Names are imported lazily: the service uses this package without reading logs, which needs pyarrow.
-__getattr__, __dir__ = later(
+__getattr__, __dir__ = load_lazily(
     __name__,
     {
         "estimate_sums": "conclude",
         "estimators": "CascadeIPS DirectMethod DoublyRobust Estimator IPS "
-        "IndependentIPS PositionBasedIPS SNIPS SlateIPS SwitchDR named_estimators",
+        "IndependentIPS PositionBasedIPS SNIPS SlateIPS SwitchDR estimators_from_names",
         "examination": "Examination examine",
         "intervals": "Sums",
         "learners": "Frozen Learning Ranking",

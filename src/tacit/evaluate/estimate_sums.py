@@ -26,18 +26,24 @@ from tacit.evaluate.estimators import (
     Units,
     WeightedRows,
 )
-from tacit.evaluate.intervals import GROUPS, Sums, nothing, summed
+from tacit.evaluate.intervals import GROUPS, Sums, empty_sums, sum_units
 from tacit.evaluate.learners import Ranking
 from tacit.evaluate.results import NO_OVERLAP, Estimate, bounds_text
 from tacit.evaluate.rewards import ModelOfLog
-from tacit.evaluate.rows import LoggedRows, check_segments, clusters, lists_of, unanswerable
+from tacit.evaluate.rows import (
+    LoggedRows,
+    check_segments,
+    group_lists,
+    hash_clusters,
+    missing_propensity_error,
+)
 from tacit.evaluate.targets import Target
 from tacit.logs.schema import SEGMENT
 
 # ---- Sums per estimator and counts, from one pass over a log
 
 
-NONE_LEFT, HOPELESS = 1e-6, 1e3
+MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
 """A log lacks support for the target where the propensity left to other arms is at most the first and the
 target's probability of them exceeds it by the second as a factor."""
 
@@ -80,14 +86,14 @@ class LogSums(NamedTuple):
     unanswered: int
     reward: float
     arms: dict[str, Floats]
-    reached: frozenset[str]
+    reachable: frozenset[str]
     slates: tuple[str | None, str | None] | None = None
     segments: Mapping[str, SegmentSums] = MappingProxyType({})
     learned: bool = False
     given_above: bool = False
 
 
-class Summing:
+class LogSummation:
     """Accumulates the estimators' sums in one pass over a log."""
 
     def __init__(
@@ -98,53 +104,55 @@ class Summing:
         logging: Target | None,
         by_segment: bool = False,
     ) -> None:
-        every = logging is not None or any(given.every for given in estimators)
-        self._target = target.begin(every)
+        needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
+        self._target = target.begin(needs_all_arms)
         if isinstance(self._target, Ranking):
-            self._target.everywhere = any(isinstance(given, PositionBasedIPS) for given in estimators)
+            self._target.needs_positions = any(
+                isinstance(estimator, PositionBasedIPS) for estimator in estimators
+            )
         self._logging = logging.begin(True) if logging else None
-        self._estimators = [_begun(given) for given in estimators]
+        self._estimators = [_begin_model(estimator) for estimator in estimators]
         self._cluster = cluster
-        self._given_above = any(getattr(given, "given_above", False) for given in estimators)
-        self._lengths = [given.slots for given in estimators if isinstance(given, SlateEstimator)]
+        self._given_above = any(getattr(estimator, "given_above", False) for estimator in estimators)
+        self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
-        self.sums = [nothing(GROUPS) for _ in estimators]
+        self.sums = [empty_sums(GROUPS) for _ in estimators]
         self._by_segment = by_segment
         self.segments: dict[str, SegmentSums] = {}
         self._tally: Floats = np.zeros((4, 0))
 
     def add(self, rows: LoggedRows) -> None:
         """Add some rows to the sums."""
-        shown = self._target.shown(rows)
-        given_above = shown
+        probabilities = self._target.evaluate_shown(rows)
+        given_above = probabilities
         if isinstance(self._target, Ranking):
-            shown = self._target.at_position(rows)
-        self._check_support(rows, shown)
-        tally = _tallied(rows)
+            probabilities = self._target.position_probabilities(rows)
+        self._check_support(rows, probabilities)
+        tally = _tally_arms(rows)
         tally[:, : self._tally.shape[1]] += self._tally
         self._tally = tally
-        weights = shown / rows.propensity, given_above / rows.given_above
+        weights = probabilities / rows.propensity, given_above / rows.given_above
         weighted = WeightedRows(rows, *weights, self._target)
-        possible = 0.0 if self._lengths else largest_possible(rows, shown)
+        possible = 0.0 if self._lengths else largest_possible(rows, probabilities)
         lists = None
         if self._lengths:
             self._note_slates(rows)
-            lists = lists_of(rows, min(self._lengths))
-        group = None
+            lists = group_lists(rows, min(self._lengths))
+        cluster_groups = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
-            group = clusters(self._told_apart(rows), GROUPS)
+            cluster_groups = hash_clusters(self._cluster_column(rows), GROUPS)
         segments = self._segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
                 assert lists is not None
                 units, cluster = estimator.list_units(weighted, lists), None
-                of = None if segments is None else segments[lists.first]
+                unit_segments = None if segments is None else segments[lists.first]
             else:
-                units, cluster, of = estimator.units(weighted), group, segments
-            added = _added(self.sums[place], units, cluster)
+                units, cluster, unit_segments = estimator.units(weighted), cluster_groups, segments
+            added = _add_units(self.sums[place], units, cluster)
             self.sums[place] = added._replace(possible=max(added.possible, possible))
-            if of is not None:
-                self._add_segments(place, units, cluster, of)
+            if unit_segments is not None:
+                self._add_segments(place, units, cluster, unit_segments)
 
     def _segments(self, rows: LoggedRows) -> Ints:
         """Count the rows of each segment and return the segment code of each row."""
@@ -155,62 +163,66 @@ class Summing:
         for name, count, reward in zip(names, counts, rewards, strict=True):
             before = self.segments.get(name)
             if before is None:
-                before = SegmentSums(tuple(nothing(GROUPS) for _ in self.sums), 0, 0.0)
+                before = SegmentSums(tuple(empty_sums(GROUPS) for _ in self.sums), 0, 0.0)
             total = before.rows + count, before.reward + reward
             self.segments[name] = SegmentSums(before.sums, *total)
         self._names = names
         return codes
 
-    def _add_segments(self, place: int, units: Units, cluster: Ints | None, of: Ints) -> None:
+    def _add_segments(self, place: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
         """Add an estimator's units to the sums of their segments."""
-        for code, picked in _parted(of):
+        for code, picked in _group_by_code(unit_segments):
             before = self.segments[self._names[code]]
             sums = list(before.sums)
             rewards = None if units.rewards is None else units.rewards[picked]
-            mine = Units(units.weights[picked], units.values[picked], rewards)
-            sums[place] = _added(sums[place], mine, None if cluster is None else cluster[picked])
+            segment_units = Units(units.weights[picked], units.values[picked], rewards)
+            sums[place] = _add_units(sums[place], segment_units, None if cluster is None else cluster[picked])
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
-    def _check_support(self, rows: LoggedRows, shown: Floats) -> None:
+    def _check_support(self, rows: LoggedRows, target_probability: Floats) -> None:
         """Raise UnfitLog if the log could not have shown an arm of the target."""
         unknown = np.isnan(rows.given_above)
         if self._given_above and unknown.any():
-            raise unanswerable(rows, int(np.argmax(unknown)))
-        left = 1.0 - rows.propensity
-        certain = (left <= NONE_LEFT) & (1.0 - shown > HOPELESS * left + 1e-9)
+            raise missing_propensity_error(rows, int(np.argmax(unknown)))
+        remainder = 1.0 - rows.propensity
+        certain = (remainder <= MIN_REMAINDER) & (
+            1.0 - target_probability > HOPELESS_RATIO * remainder + 1e-9
+        )
         if certain.any():
             row = int(np.argmax(certain))
             arm = rows.arm.names[rows.arm.codes[row]]
             was, ever = (
-                ("certain", "never") if not left[row] else (f"certain but for {left[row]:.1g}", "hardly")
+                ("certain", "never")
+                if not remainder[row]
+                else (f"certain but for {remainder[row]:.1g}", "hardly")
             )
             raise UnfitLog(
-                f"{rows.where(row)}: propensity: {arm!r} was {was} to be shown, so the log could "
+                f"{rows.locate_row(row)}: propensity: {arm!r} was {was} to be shown, so the log could "
                 f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
-                f"probability {shown[row]:g}; log with a policy that randomizes, such as "
+                f"probability {target_probability[row]:g}; log with a policy that randomizes, such as "
                 'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
                 "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
                 "give that chance"
             )
         if self._logging is not None:
-            wanted = self._target.every(rows)
-            self._logging.shown(rows)
-            never = (wanted > 0) & (self._logging.every(rows) <= 0)
+            probabilities = self._target.evaluate_arms(rows)
+            self._logging.evaluate_shown(rows)
+            never = (probabilities > 0) & (self._logging.evaluate_arms(rows) <= 0)
             if never.any():
                 row, code = np.argwhere(never)[0].tolist()
                 raise UnfitLog(
-                    f"{rows.where(row)}: arm: the target policy shows {rows.arm.names[code]!r} "
-                    f"with probability {wanted[row, code]:g}, the logging policy never; leave it "
+                    f"{rows.locate_row(row)}: arm: the target policy shows {rows.arm.names[code]!r} "
+                    f"with probability {probabilities[row, code]:g}, the logging policy never; leave it "
                     "out of the target policy"
                 )
 
-    def _told_apart(self, rows: LoggedRows) -> Any:
+    def _cluster_column(self, rows: LoggedRows) -> Any:
         """Return the column of cluster names; raise if a row has none."""
         column = rows.batch[self._cluster]
         if column.null_count:
             row = int(np.argmax(np.asarray(column.is_null())))
             remedy = "give such rows ids of their own, or leave them out"
-            raise UnfitLog(f"{rows.where(row)}: cluster: {self._cluster} is missing; {remedy}")
+            raise UnfitLog(f"{rows.locate_row(row)}: cluster: {self._cluster} is missing; {remedy}")
         return column
 
     def _note_slates(self, rows: LoggedRows) -> None:
@@ -219,30 +231,32 @@ class Summing:
         first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
         self.slate_ids = first, ids[-1].as_py()
 
-    def arms(self, arms: Sequence[str]) -> dict[str, Floats]:
+    def tally_by_arm(self, arms: Sequence[str]) -> dict[str, Floats]:
         """Return each arm's counts, as for ``arms`` of :class:`LogSums`."""
         tally = np.zeros((len(arms), 4))
         tally[: self._tally.shape[1]] = self._tally.T
         return dict(zip(arms, tally, strict=True))
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return the arms that the target policy may have shown."""
-        return self._target.reached(arms)
+        return self._target.select_reachable(arms)
 
 
-def _tallied(rows: LoggedRows) -> Floats:
+def _tally_arms(rows: LoggedRows) -> Floats:
     """Count how often each arm was shown and on offer, and sum 1/p and 1/p² over the rows that show it."""
     size, often = len(rows.arm.names), np.bincount(rows.offer)
     offers = np.flatnonzero(often)
-    offered = [rows.offers[offer] for offer in offers.tolist()]
-    times = np.repeat(often[offers], [len(arms) for arms in offered])
+    offers_shown = [rows.offers[offer] for offer in offers.tolist()]
+    times = np.repeat(often[offers], [len(arms) for arms in offers_shown])
     inverse = 1.0 / rows.propensity
-    codes = (rows.arm.codes, np.concatenate(offered), rows.arm.codes, rows.arm.codes)
+    codes = (rows.arm.codes, np.concatenate(offers_shown), rows.arm.codes, rows.arm.codes)
     weights = None, times, inverse, inverse**2
-    return np.array([np.bincount(*of, size) for of in zip(codes, weights, strict=True)], np.float64)
+    return np.array(
+        [np.bincount(*arguments, size) for arguments in zip(codes, weights, strict=True)], np.float64
+    )
 
 
-def largest_possible(rows: LoggedRows, shown: Floats) -> float:
+def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
     """Return the largest weight that these rows could have had, as far as their propensities tell.
 
     The weight of an arm that was not shown is known with two arms on offer, and with more if the unshown arms
@@ -254,28 +268,30 @@ def largest_possible(rows: LoggedRows, shown: Floats) -> float:
     shown : array of float64
         The target's probability of each row's arm.
     """
-    others = np.array([len(offer) - 1 for offer in rows.offers], np.float64)[rows.offer]
-    left = 1.0 - rows.propensity
-    rest = np.divide((1.0 - shown) * others, left, out=np.zeros(len(left)), where=left > 0)
-    return float(np.maximum(shown / rows.propensity, rest).max(initial=0.0))
+    other_counts = np.array([len(offer) - 1 for offer in rows.offers], np.float64)[rows.offer]
+    remainder = 1.0 - rows.propensity
+    other_weights = np.divide(
+        (1.0 - probabilities) * other_counts, remainder, out=np.zeros(len(remainder)), where=remainder > 0
+    )
+    return float(np.maximum(probabilities / rows.propensity, other_weights).max(initial=0.0))
 
 
-def _added(before: Sums, units: Units, cluster: Ints | None) -> Sums:
+def _add_units(before: Sums, units: Units, cluster: Ints | None) -> Sums:
     """Return sums with units added."""
     weights, values, rewards = units
-    new = summed(weights, values, rewards=rewards, cluster=cluster, first=before.n)
+    new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n)
     return before.merge(new)
 
 
-def _parted(codes: Ints) -> Iterator[tuple[int, Ints]]:
+def _group_by_code(codes: Ints) -> Iterator[tuple[int, Ints]]:
     """Yield each distinct code with the indices at which it occurs."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    for part in np.split(order, starts[1:]) if len(order) else ():
-        yield int(codes[part[0]]), part
+    for indices in np.split(order, starts[1:]) if len(order) else ():
+        yield int(codes[indices[0]]), indices
 
 
-def _begun(estimator: Estimator) -> Estimator:
+def _begin_model(estimator: Estimator) -> Estimator:
     """Return the estimator with its model reset to before the first row."""
     if not isinstance(estimator, DirectMethod) or estimator.model is None:
         return estimator
@@ -284,20 +300,20 @@ def _begun(estimator: Estimator) -> Estimator:
 
 # ---- From the sums over a log to an estimate and its intervals
 
-FEW = 100
+MIN_EFFECTIVE_SIZE = 100
 """Effective sample size below which asymptotic intervals are not trusted."""
-LEFT = (
+MODEL_ONLY = (
     "weights above its threshold, the largest is {:,.4g}, are left to the model, of which no row tells "
     "how far off it is; so it has no interval, DoublyRobust has one"
 )
 
-TAKEN = (
+PROPENSITY_SUBSTITUTED = (
     "; the log has no position_propensity, that of the arm at its position whatever stands elsewhere, and "
     "propensity is taken for it: give it, or CascadeIPS"
 )
-ALONE = "cluster: all rows have the same, so it has no interval; give a column of more values"
+ONE_CLUSTER = "cluster: all rows have the same, so it has no interval; give a column of more values"
 FEW_CLUSTERS = 10
-SCARCE = (
+FEW_CLUSTERS_NOTE = (
     "cluster: it has about {} values, too few to tell how much they differ, so trust no interval; give a "
     "column of more values, such as user"
 )
@@ -332,7 +348,7 @@ def conclude(
     """
     share = 1 - (1 - confidence) / segments
     length = _length(estimator)
-    found = Estimate(
+    estimate = Estimate(
         estimator=estimator.label,
         value=math.nan,
         standard_error=math.nan,
@@ -342,15 +358,15 @@ def conclude(
         largest_weights=tuple((sums.largest[sums.largest > 0] / length).tolist()),
         sums=sums,
     )
-    if not _overlaps(estimator, sums):
-        return replace(found, warnings=(f"{estimator.label}: {NO_OVERLAP}",) if sums.n else ())
-    found = replace(found, value=intervals.estimate_of(sums, estimator.ratio))
-    if not estimator.judged:
-        return found
-    if _left_to_the_model(estimator, sums):
-        return replace(found, warnings=(f"{estimator.label}: {LEFT.format(sums.largest[0])}",))
+    if not _has_overlap(estimator, sums):
+        return replace(estimate, warnings=(f"{estimator.label}: {NO_OVERLAP}",) if sums.n else ())
+    estimate = replace(estimate, value=intervals.compute_estimate(sums, estimator.ratio))
+    if not estimator.has_interval:
+        return estimate
+    if _is_left_to_model(estimator, sums):
+        return replace(estimate, warnings=(f"{estimator.label}: {MODEL_ONLY.format(sums.largest[0])}",))
     bounds: dict[str, intervals.Bounds | None] = {
-        kind: intervals.widened(limits, sums, share, length=length, clustered=clustered)
+        kind: intervals.widen_interval(limits, sums, share, length=length, clustered=clustered)
         for kind, limits in (
             ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered)),
             ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
@@ -360,22 +376,24 @@ def conclude(
         bounds["score"] = _score(estimator, sums, confidence, segments)
         bounds["anytime"] = _anytime(estimator, sums, share, weight_bound)
     sure = bounds.get("anytime")
-    found = replace(
-        found,
+    estimate = replace(
+        estimate,
         # NaN if all rewards are equal: the formula's 0 would claim certainty.
         standard_error=intervals.standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
         empty=("anytime",) if sure and sure[0] >= sure[1] else (),
     )
-    taken = TAKEN if given_above and "mean weight" in found.note else ""
-    notes = [f"{estimator.label}: {found.note}{taken}"] if found.note else []
+    substitution = PROPENSITY_SUBSTITUTED if given_above and "mean weight" in estimate.note else ""
+    notes = [f"{estimator.label}: {estimate.note}{substitution}"] if estimate.note else []
     if clustered and (several := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
-        notes.append(f"{estimator.label}: {ALONE if several < 2 else SCARCE.format(several)}")
-    clip, mean = getattr(estimator, "clip", math.inf), found.mean_weight
+        notes.append(
+            f"{estimator.label}: {ONE_CLUSTER if several < 2 else FEW_CLUSTERS_NOTE.format(several)}"
+        )
+    clip, mean = getattr(estimator, "clip", math.inf), estimate.mean_weight
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
         doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
         notes.append(f"{estimator.label}: {doubt}; give a larger clip")
-    return replace(found, warnings=(*notes, *_doubts(estimator, sums, found.intervals)))
+    return replace(estimate, warnings=(*notes, *_list_doubts(estimator, sums, estimate.intervals)))
 
 
 def _unit(estimator: Estimator) -> str:
@@ -386,26 +404,26 @@ def _length(estimator: Estimator) -> float:
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
 
 
-def _left_to_the_model(estimator: Estimator, sums: Sums) -> bool:
+def _is_left_to_model(estimator: Estimator, sums: Sums) -> bool:
     """True if a weight exceeds the estimator's threshold, so that the model alone estimates those rows."""
     return bool(sums.largest[0] > getattr(estimator, "threshold", math.inf))
 
 
-def _overlaps(estimator: Estimator, sums: Sums) -> bool:
+def _has_overlap(estimator: Estimator, sums: Sums) -> bool:
     """True if the log has rows from which this estimator can estimate the target's value."""
     of_the_log = isinstance(getattr(estimator, "model", None), ModelOfLog)
-    return sums.w > 0 or (sums.n > 0 and not estimator.judged and not of_the_log)
+    return sums.w > 0 or (sums.n > 0 and not estimator.has_interval and not of_the_log)
 
 
-def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]) -> tuple[str, ...]:
+def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.Bounds]) -> tuple[str, ...]:
     """Return a warning if the asymptotic intervals cannot be trusted."""
     doubts = []
-    if sums.n and sums.effective_sample_size < FEW:
+    if sums.n and sums.effective_sample_size < MIN_EFFECTIVE_SIZE:
         doubts.append(
             f"the {sums.n:,} {_unit(estimator)}, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
-    low, high = found.get("normal", (0.0, 0.0))
+    low, high = bounds.get("normal", (0.0, 0.0))
     most = _length(estimator)
     if low < 0.0 or high > most:
         doubts.append(
@@ -417,8 +435,8 @@ def _doubts(estimator: Estimator, sums: Sums, found: dict[str, intervals.Bounds]
     remedy = "trust none of its intervals"
     if not estimator.weighted:
         remedy += " (the anytime interval of IPS holds for any weights)"
-    elif "anytime" in found:
-        remedy = f"trust the anytime interval, {bounds_text(found['anytime'])}, alone"
+    elif "anytime" in bounds:
+        remedy = f"trust the anytime interval, {bounds_text(bounds['anytime'])}, alone"
     return (
         f"{estimator.label}: {'; '.join(doubts)}: {remedy}, and log more rows, with a larger "
         "propensity of what the target policy shows, as under an ExplorationFloor",
@@ -454,4 +472,4 @@ def _anytime(
         return None
     if not unclipped or threshold < weight_bound:
         return None
-    return intervals.bounded(sums, -weight_bound, 1.0 + weight_bound, confidence)
+    return intervals.anytime_in_range(sums, -weight_bound, 1.0 + weight_bound, confidence)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.part import Checked, whole
+from tacit.core.part import Checked, int_range
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.evaluate.rewards import RewardModel
 from tacit.evaluate.rows import Lists, LoggedRows
@@ -64,12 +64,12 @@ class Units(NamedTuple):
     rewards: Floats | None = None
 
 
-def largest(field: str, value: float) -> float:
+def check_weight_limit(field: str, value: float) -> float:
     """Return a limit on weights if it is a number above 0 or infinity; else raise InvalidValue."""
     return value if value == math.inf else checks.positive(field, value)
 
 
-Largest = Annotated[float, largest]
+WeightLimit = Annotated[float, check_weight_limit]
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Estimator(Checked):
     """Whether the estimate is Σvalue/Σweight."""
     weighted: ClassVar[bool] = True
     """Whether values are weight times reward, as the confidence sequence needs."""
-    every: ClassVar[bool] = False
+    needs_all_arms: ClassVar[bool] = False
     """Whether the probabilities of all arms are needed, not only that of the arm shown."""
-    judged: ClassVar[bool] = True
+    has_interval: ClassVar[bool] = True
     """Whether the estimate has intervals: the rows can show its error."""
 
     @property
@@ -132,10 +132,10 @@ class IPS(Estimator):
     'IPS(clip=10)'
     """
 
-    clip: Largest = math.inf
+    clip: WeightLimit = math.inf
 
     def units(self, weighted: WeightedRows) -> Units:
-        weights = clipped(weighted.weights, self.clip)
+        weights = clip_weights(weighted.weights, self.clip)
         return Units(weights, weights * weighted.rows.reward, weighted.rows.reward)
 
 
@@ -178,14 +178,14 @@ class DirectMethod(Estimator):
     """
 
     weighted: ClassVar[bool] = False
-    every: ClassVar[bool] = True
-    judged: ClassVar[bool] = False
+    needs_all_arms: ClassVar[bool] = True
+    has_interval: ClassVar[bool] = False
 
     model: RewardModel | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model is not None and not hasattr(self.model, "shown"):
+        if self.model is not None and not hasattr(self.model, "evaluate_shown"):
             remedy = "give a RewardModel, such as ArmMeans(), or Predicted(model, arms=[...])"
             raise InvalidValue("model", self.model, remedy)
 
@@ -194,12 +194,12 @@ class DirectMethod(Estimator):
         return self.model.columns if self.model else frozenset()
 
     def units(self, weighted: WeightedRows) -> Units:
-        return Units(weighted.weights, self._expected(weighted))
+        return Units(weighted.weights, self._expect_reward(weighted))
 
-    def _expected(self, weighted: WeightedRows) -> Floats:
+    def _expect_reward(self, weighted: WeightedRows) -> Floats:
         """Return Σ π(a)·q(a) over the arms, per row."""
-        probabilities = weighted.target.every(weighted.rows)
-        rewards = self._model.every(weighted.rows)
+        probabilities = weighted.target.evaluate_arms(weighted.rows)
+        rewards = self._model.evaluate_arms(weighted.rows)
         return np.asarray(np.einsum("ra,ra->r", probabilities, rewards))
 
     @property
@@ -228,17 +228,17 @@ class DoublyRobust(DirectMethod):
     shrinkage", section 3 (clipping as pessimistic shrinkage).
     """
 
-    judged: ClassVar[bool] = True
+    has_interval: ClassVar[bool] = True
 
-    clip: Largest = math.inf
+    clip: WeightLimit = math.inf
 
     def units(self, weighted: WeightedRows) -> Units:
-        weights = self._used(weighted.weights)
-        errors = weighted.rows.reward - self._model.shown(weighted.rows)
-        return Units(weights, self._expected(weighted) + weights * errors, weighted.rows.reward)
+        weights = self._limit_weights(weighted.weights)
+        errors = weighted.rows.reward - self._model.evaluate_shown(weighted.rows)
+        return Units(weights, self._expect_reward(weighted) + weights * errors, weighted.rows.reward)
 
-    def _used(self, weights: Floats) -> Floats:
-        return clipped(weights, self.clip)
+    def _limit_weights(self, weights: Floats) -> Floats:
+        return clip_weights(weights, self.clip)
 
 
 @dataclass(frozen=True)
@@ -261,18 +261,18 @@ class SwitchDR(DoublyRobust):
     bandits", section 4.
     """
 
-    threshold: Largest = 10.0
+    threshold: WeightLimit = 10.0
 
     def units(self, weighted: WeightedRows) -> Units:
         # The weights before the switch, so that the sums show which ones exceed the threshold.
-        return super().units(weighted)._replace(weights=clipped(weighted.weights, self.clip))
+        return super().units(weighted)._replace(weights=clip_weights(weighted.weights, self.clip))
 
-    def _used(self, weights: Floats) -> Floats:
-        used = super()._used(weights)
-        return np.where(weights <= self.threshold, used, 0.0)
+    def _limit_weights(self, weights: Floats) -> Floats:
+        limited = super()._limit_weights(weights)
+        return np.where(weights <= self.threshold, limited, 0.0)
 
 
-def clipped(weights: Floats, clip: float) -> Floats:
+def clip_weights(weights: Floats, clip: float) -> Floats:
     """Return weights cut to at most ``clip``."""
     return weights if math.isinf(clip) else np.minimum(weights, clip)
 
@@ -303,8 +303,8 @@ class SlateEstimator(Estimator):
     given_above: ClassVar[bool] = True
     """Whether weights are conditional on the arms above, rather than marginal over other positions."""
 
-    slots: Annotated[int, whole(1, 10_000)]
-    clip: Largest = math.inf
+    slots: Annotated[int, int_range(1, 10_000)]
+    clip: WeightLimit = math.inf
 
     @property
     def columns(self) -> frozenset[str]:
@@ -318,8 +318,10 @@ class SlateEstimator(Estimator):
         """Return the units of lists of weighted rows."""
         weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
         rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
-        used = clipped(self._position_weights(weights), self.clip)
-        return Units(used.sum(axis=1), (used * rewards).sum(axis=1), rewards.sum(axis=1))
+        position_weights = clip_weights(self._position_weights(weights), self.clip)
+        return Units(
+            position_weights.sum(axis=1), (position_weights * rewards).sum(axis=1), rewards.sum(axis=1)
+        )
 
     def _position_weights(self, weights: Floats) -> Floats:
         raise NotImplementedError
@@ -411,9 +413,9 @@ class PositionBasedIPS(SlateEstimator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = getattr(self.examination, "probabilities", self.examination)
+        probabilities = getattr(self.examination, "probabilities", self.examination)
         try:
-            effects = np.asarray(given, np.float64)
+            effects = np.asarray(probabilities, np.float64)
         except (TypeError, ValueError):
             effects = np.zeros(0)
         if effects.ndim != 1 or not len(effects) or not (effects >= 0).all() or not effects.any():
@@ -430,50 +432,50 @@ class PositionBasedIPS(SlateEstimator):
 
     def row_weights(self, weighted: WeightedRows) -> Floats:
         assert self.logging is not None
-        wanted = self._wanted(weighted)
-        given = self._exposure(self.logging, weighted.rows)
-        if (given <= 0).any():
-            row = int(np.argmax(given <= 0))
+        target_exposure = self._target_exposure(weighted)
+        logged_exposure = self._compute_exposure(self.logging, weighted.rows)
+        if (logged_exposure <= 0).any():
+            row = int(np.argmax(logged_exposure <= 0))
             arm = weighted.rows.arm.names[weighted.rows.arm.codes[row]]
             raise UnfitLog(
-                f"{weighted.rows.where(row)}: arm: {arm!r} was shown, but the logging policy gives it "
+                f"{weighted.rows.locate_row(row)}: arm: {arm!r} was shown, but the logging policy gives it "
                 "probability 0 wherever it would be examined; give the policy that wrote the log"
             )
-        return wanted / given
+        return target_exposure / logged_exposure
 
-    def _wanted(self, weighted: WeightedRows) -> Floats:
+    def _target_exposure(self, weighted: WeightedRows) -> Floats:
         """Return Σₖ θₖ π(a at k) of the target for the arm of each row.
 
         A target that learns can evaluate a row only once, so it returns all positions together.
         """
         effects = np.array(self.examination)
-        if hasattr(weighted.target, "at_each_position"):
-            chances = weighted.target.at_each_position()[:, : len(effects)]
+        if hasattr(weighted.target, "all_position_probabilities"):
+            chances = weighted.target.all_position_probabilities()[:, : len(effects)]
             return np.asarray(chances @ effects[: chances.shape[1]])
         if "position" not in weighted.target.columns:
             return np.asarray(effects.sum() * weighted.weights * weighted.rows.propensity)
-        return self._exposure(weighted.target, weighted.rows)
+        return self._compute_exposure(weighted.target, weighted.rows)
 
-    def _exposure(self, target: Target, rows: LoggedRows) -> Floats:
+    def _compute_exposure(self, target: Target, rows: LoggedRows) -> Floats:
         """Return Σₖ θₖ π(a at k) of a target that does not learn, for the arm of each row."""
-        found = np.zeros(len(rows.reward))
+        exposure = np.zeros(len(rows.reward))
         for position, effect in enumerate(self.examination):
             if effect > 0:
-                found += effect * target.shown(_moved(rows, position))
-        return found
+                exposure += effect * target.evaluate_shown(_move_to_position(rows, position))
+        return exposure
 
     def _position_weights(self, weights: Floats) -> Floats:
         return weights
 
 
-def check_logging(given: Any) -> None:
+def check_logging(logging: Any) -> None:
     """Raise InvalidValue if the logging policy is neither None nor a target."""
-    if given is not None and (isinstance(given, type) or not hasattr(given, "shown")):
+    if logging is not None and (isinstance(logging, type) or not hasattr(logging, "evaluate_shown")):
         remedy = "give its probabilities as a target, such as Uniform() or Table({'film': 0.8, ...})"
-        raise InvalidValue("logging", given, remedy)
+        raise InvalidValue("logging", logging, remedy)
 
 
-def _moved(rows: LoggedRows, position: int) -> LoggedRows:
+def _move_to_position(rows: LoggedRows, position: int) -> LoggedRows:
     """Return rows with their position replaced by one position."""
     batch = rows.chunk.batch
     place = pa.repeat(pa.scalar(position, pa.int32()), len(batch))
@@ -486,7 +488,7 @@ def _moved(rows: LoggedRows, position: int) -> LoggedRows:
 NAMES = ("ips", "snips", "dm", "dr", "switch-dr", "slate-ips", "independent-ips", "cascade-ips")
 
 
-def named_estimators(
+def estimators_from_names(
     names: Sequence[str], *, clip: float | None = None, threshold: float = 10.0, slots: int = 3
 ) -> list[Estimator]:
     """Return estimators by their names.
@@ -514,18 +516,18 @@ def named_estimators(
     >>> [estimator.label for estimator in estimators_from_names(["ips", "dr"], clip=5)]
     ['IPS(clip=5)', 'DoublyRobust(clip=5)']
     """
-    cut: dict[str, Any] = {} if clip is None else {"clip": clip}
-    known: dict[str, Callable[[], Estimator]] = {
-        "ips": lambda: IPS(**cut),
-        "snips": lambda: SNIPS(**cut),
+    clip_option: dict[str, Any] = {} if clip is None else {"clip": clip}
+    factories: dict[str, Callable[[], Estimator]] = {
+        "ips": lambda: IPS(**clip_option),
+        "snips": lambda: SNIPS(**clip_option),
         "dm": DirectMethod,
-        "dr": lambda: DoublyRobust(**cut),
+        "dr": lambda: DoublyRobust(**clip_option),
         "switch-dr": lambda: SwitchDR(threshold=threshold),
-        "slate-ips": lambda: SlateIPS(slots, **cut),
-        "independent-ips": lambda: IndependentIPS(slots, **cut),
-        "cascade-ips": lambda: CascadeIPS(slots, **cut),
+        "slate-ips": lambda: SlateIPS(slots, **clip_option),
+        "independent-ips": lambda: IndependentIPS(slots, **clip_option),
+        "cascade-ips": lambda: CascadeIPS(slots, **clip_option),
     }
     for name in names:
-        if name not in known:
+        if name not in factories:
             raise UnknownName(f"estimator: there is no {name!r}; there are replay, {', '.join(NAMES)}")
-    return [known[name]() for name in names]
+    return [factories[name]() for name in names]

@@ -15,9 +15,9 @@ from zlib import crc32
 
 import numpy as np
 
-from tacit.core.parallel import counted
+from tacit.core.parallel import report_progress
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
-from tacit.evaluate.estimate_sums import LogSums, SegmentSums, Summing, conclude
+from tacit.evaluate.estimate_sums import LogSummation, LogSums, SegmentSums, conclude
 from tacit.evaluate.estimators import (
     IPS,
     NAMES,
@@ -29,22 +29,28 @@ from tacit.evaluate.estimators import (
     SlateEstimator,
     SlateIPS,
     check_logging,
-    named_estimators,
+    estimators_from_names,
 )
 from tacit.evaluate.intervals import CONFIDENCE, Sums
 from tacit.evaluate.learners import Frozen, Learning, Ranking
 from tacit.evaluate.options import Confidence, Options, WeightBound
-from tacit.evaluate.results import NO_OVERLAP, ByEstimator, OffPolicyResult, Segment, doubted_propensities
-from tacit.evaluate.rewards import ASSUMES, GIVEN, Frequencies, ModelOfLog
+from tacit.evaluate.results import (
+    NO_OVERLAP,
+    ByEstimator,
+    OffPolicyResult,
+    Segment,
+    describe_propensity_doubt,
+)
+from tacit.evaluate.rewards import ASSUMES, ASSUMES_GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
-from tacit.evaluate.rows import RowReader, further, one_sided
+from tacit.evaluate.rows import RowReader, extra_columns, warn_one_sided
 from tacit.evaluate.targets import ByClassifier, Target, Uniform
 from tacit.learning.learner import Learner
-from tacit.logs.data_warnings import SURELY
-from tacit.logs.reader import absent
+from tacit.logs.data_warnings import MIN_ROWS
+from tacit.logs.reader import missing_columns_error
 from tacit.logs.rows import NO_ROWS, LogReport
 from tacit.logs.schema import SEGMENT
-from tacit.logs.sources import Reading, say_rejected, say_unread
+from tacit.logs.sources import ReadOptions, warn_rejected, warn_unread_context
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
@@ -55,7 +61,7 @@ FITTED = "the learner was fitted to this very log, and is judged too well by it;
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weighing(Options):
+class OffPolicyEvaluation(Options):
     """A validated off-policy evaluation; parts of a log can be summed separately and merged.
 
     Every field is as for :func:`off_policy`.
@@ -72,32 +78,36 @@ class Weighing(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         target = _as_target(self.target, self.seed)
-        if isinstance(target, type) or not (hasattr(target, "shown") and hasattr(target, "begin")):
-            raise InvalidValue("target", self.target, _meant(self.target))
+        if isinstance(target, type) or not (hasattr(target, "evaluate_shown") and hasattr(target, "begin")):
+            raise InvalidValue("target", self.target, _suggest_target(self.target))
         if not isinstance(self.cluster, str | None):
             raise InvalidValue("cluster", self.cluster, "give the name of a column, such as 'key' or 'user'")
         self._set("target", target)
         check_logging(self.logging)
-        self._set("propensities", _known(self.propensities))
-        given = self.estimators
-        if given is None:
-            given = _defaults(target, self.propensities == LOGGED)
-        many = isinstance(given, list | tuple)
-        if not many or not given or not all(isinstance(each, Estimator) for each in given):
-            raise InvalidValue("estimators", given, f"give {_calls(given)}")
-        self._set("estimators", _with_models(given))
-        if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in given):
+        self._set("propensities", _check_propensities(self.propensities))
+        estimators = self.estimators
+        if estimators is None:
+            estimators = _default_estimators(target, self.propensities == LOGGED)
+        is_list = isinstance(estimators, list | tuple)
+        if (
+            not is_list
+            or not estimators
+            or not all(isinstance(estimator, Estimator) for estimator in estimators)
+        ):
+            raise InvalidValue("estimators", estimators, f"give {_suggest_estimators(estimators)}")
+        self._set("estimators", _with_models(estimators))
+        if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in estimators):
             raise InvalidValue(
-                "estimators", given, "give such as weigh lists, as IndependentIPS and CascadeIPS do"
+                "estimators", estimators, "give such as weigh lists, as IndependentIPS and CascadeIPS do"
             )
-        if self.propensities != LOGGED and any(getattr(x, "given_above", False) for x in given):
+        if self.propensities != LOGGED and any(getattr(x, "given_above", False) for x in estimators):
             raise InvalidValue(
                 "estimators",
-                given,
+                estimators,
                 "propensities that are not logged are those of arms at positions; of those for "
                 "lists, give IndependentIPS",
             )
-        if self.weighs_slates and self.cluster not in (None, "decision_id"):
+        if self.has_slate_estimator and self.cluster not in (None, "decision_id"):
             raise InvalidValue("cluster", self.cluster, "slates are units of their own; leave it out")
 
     @property
@@ -105,86 +115,92 @@ class Weighing(Options):
         """The target's schema of its contexts, or None."""
         return getattr(self.target, "schema", None)
 
-    def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
+    def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
         """Return an open log with the additional columns that the evaluation reads."""
-        reader = super().opened(log, **reading)
+        reader = super().open_log(log, **reading)
         if self.cluster == "key" and getattr(reader, "one_key", False):
-            raise LogError(absent(str(reader.files[0].path), {"key": "key"}, reader.files[0].names))
-        return reader.with_columns(further(self.columns), self.cluster)
+            raise LogError(
+                missing_columns_error(str(reader.files[0].path), {"key": "key"}, reader.files[0].names)
+            )
+        return reader.with_columns(extra_columns(self.columns), self.cluster)
 
     @property
     def models(self) -> list[ModelOfLog]:
         """The distinct models to fit to the log: those of the estimators, then the propensity model."""
-        given: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
-        of_log = {id(x): x for x in [*given, self.propensities] if isinstance(x, ModelOfLog)}
-        return list(of_log.values())
+        reward_models: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
+        log_models = {id(x): x for x in [*reward_models, self.propensities] if isinstance(x, ModelOfLog)}
+        return list(log_models.values())
 
     @property
-    def unfitted(self) -> bool:
+    def has_unfitted_models(self) -> bool:
         """True if a model has not been fitted to the log yet."""
-        return any(not model.fitted for model in self.models)
+        return any(not model.is_fitted for model in self.models)
 
     @property
-    def sequential(self) -> bool:
+    def is_sequential(self) -> bool:
         """True if the weight of a row depends on earlier rows of its key."""
-        logging = [getattr(given, "logging", None) for given in self.estimators]
-        aims = self.target, self.logging, *logging
-        return any(isinstance(aim, (Learning, Ranking)) for aim in aims)
+        logging = [getattr(estimator, "logging", None) for estimator in self.estimators]
+        targets = self.target, self.logging, *logging
+        return any(isinstance(target, (Learning, Ranking)) for target in targets)
 
     @property
-    def weighs_slates(self) -> bool:
+    def has_slate_estimator(self) -> bool:
         """True if at least one estimator is for slates."""
-        return any(isinstance(given, SlateEstimator) for given in self.estimators)
+        return any(isinstance(estimator, SlateEstimator) for estimator in self.estimators)
 
     @property
-    def weighs_lists(self) -> bool:
+    def has_only_slate_estimators(self) -> bool:
         """True if all estimators are for slates."""
-        return all(isinstance(given, SlateEstimator) for given in self.estimators)
+        return all(isinstance(estimator, SlateEstimator) for estimator in self.estimators)
 
-    def fitted(self, counts: Sequence[Any]) -> Weighing:
+    def with_fitted_models(self, counts: Sequence[Any]) -> OffPolicyEvaluation:
         """Return the same evaluation with its models fitted to their counts of the log."""
-        made: dict[int, Any] = {
-            id(model): model if model.fitted else model.of(counted)
+        fitted_models: dict[int, Any] = {
+            id(model): model if model.is_fitted else model.from_counts(counted)
             for model, counted in zip(self.models, counts, strict=True)
         }
 
-        def fit(given: Estimator) -> Estimator:
-            if not isinstance(given, DirectMethod) or id(given.model) not in made:
-                return given
-            return replace(given, model=made[id(given.model)])
+        def fit(estimator: Estimator) -> Estimator:
+            if not isinstance(estimator, DirectMethod) or id(estimator.model) not in fitted_models:
+                return estimator
+            return replace(estimator, model=fitted_models[id(estimator.model)])
 
         return replace(
             self,
             estimators=tuple(map(fit, self.estimators)),
-            propensities=made.get(id(self.propensities), self.propensities),
+            propensities=fitted_models.get(id(self.propensities), self.propensities),
         )
 
-    def sums_of(self, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None) -> LogSums:
+    def sum_log(self, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None) -> LogSums:
         """Return the sums over a log, or over a part of it that starts after ``first`` rows."""
-        names = {key: known for model in self.models for key, known in model.names.items()}
+        names = {
+            key: propensity_model for model in self.models for key, propensity_model in model.names.items()
+        }
         reader = RowReader(
             self.columns,
             self.missing_reward,
             need_propensity=self.propensities == LOGGED,
             first=first,
             names=names,
-            whole=self.weighs_slates,
+            whole=self.has_slate_estimator,
         )
-        summing = Summing(self.target, self.estimators, self.cluster, self.logging, self.by is not None)
-        known = None
+        summing = LogSummation(self.target, self.estimators, self.cluster, self.logging, self.by is not None)
+        propensity_model = None
         if self.propensities != LOGGED:
-            known = self.propensities
-            known = known.begin() if hasattr(known, "begin") else known
-        logs, mark = getattr(getattr(self.target, "learner", None), "logs_learned", ()), 0
+            propensity_model = self.propensities
+            propensity_model = (
+                propensity_model.begin() if hasattr(propensity_model, "begin") else propensity_model
+            )
+        logs, checksum = getattr(getattr(self.target, "learner", None), "logs_learned", ()), 0
         for rows in reader.read(log):
-            mark = crc32(rows.reward.tobytes(), mark) if logs else mark
-            if known is not None:
-                chances = known.shown(rows)
+            checksum = crc32(rows.reward.tobytes(), checksum) if logs else checksum
+            if propensity_model is not None:
+                chances = propensity_model.evaluate_shown(rows)
                 if not chances.all():
                     row = int(np.argmin(chances))
                     arm = rows.arm.names[rows.arm.codes[row]]
                     remedy = "give what may show each arm that was shown, or leave such rows out"
-                    raise UnfitLog(f"{rows.where(row)}: propensity: {arm!r} has 0, as given; {remedy}")
+                    raise UnfitLog(f"{rows.locate_row(row)}: propensity: {arm!r} has 0, as given; {remedy}")
                 rows = rows._replace(propensity=chances, given_above=np.full(len(rows.reward), np.nan))
             summing.add(rows)
             if progress is not None:
@@ -194,24 +210,26 @@ class Weighing(Options):
             reader.rows,
             reader.unanswered,
             reader.reward,
-            summing.arms(reader.arms),
-            frozenset(summing.reached(reader.arms)),
+            summing.tally_by_arm(reader.arms),
+            frozenset(summing.select_reachable(reader.arms)),
             summing.slate_ids,
             summing.segments,
-            reader.rows >= SURELY and (reader.rows, mark) in logs,
+            reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs,
             reader.given_above,
         )
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns of the log that are read in addition to arm, arms, propensity and reward."""
-        needed = frozenset().union(self.target.columns, *(each.columns for each in self.estimators))
-        needed |= {self.cluster} if self.cluster else set()
-        needed |= {SEGMENT} if self.by is not None else set()
-        needed |= getattr(self.propensities, "columns", frozenset())
-        return needed | (self.logging.columns if self.logging else frozenset())
+        columns = frozenset().union(
+            self.target.columns, *(estimator.columns for estimator in self.estimators)
+        )
+        columns |= {self.cluster} if self.cluster else set()
+        columns |= {SEGMENT} if self.by is not None else set()
+        columns |= getattr(self.propensities, "columns", frozenset())
+        return columns | (self.logging.columns if self.logging else frozenset())
 
-    def merged(self, before: LogSums, after: LogSums) -> LogSums:
+    def merge_sums(self, before: LogSums, after: LogSums) -> LogSums:
         """Return the sums over two consecutive parts of a log.
 
         Raises
@@ -228,7 +246,7 @@ class Weighing(Options):
                 )
             ends = (ends[0][0], ends[1][1]), None
         return LogSums(
-            tuple(map(self._joined, self.estimators, before.sums, after.sums)),
+            tuple(map(self._merge_estimator_sums, self.estimators, before.sums, after.sums)),
             before.rows + after.rows,
             before.unanswered + after.unanswered,
             before.reward + after.reward,
@@ -236,16 +254,16 @@ class Weighing(Options):
                 arm: np.add(before.arms.get(arm, 0.0), after.arms.get(arm, 0.0))
                 for arm in {**before.arms, **after.arms}
             },
-            before.reached | after.reached,
+            before.reachable | after.reachable,
             ends[0] or ends[1],
-            self._segments_merged(before.segments, after.segments),
+            self._merge_segments(before.segments, after.segments),
             given_above=before.given_above or after.given_above,
         )
 
-    def doubt_log(self, report: LogReport) -> None:
+    def warn_of_lists(self, report: LogReport) -> None:
         """Warn if the log holds lists but the target shows the same arm at every position."""
-        if not self.sequential:
-            report.ignore_order()
+        if not self.is_sequential:
+            report.drop_order_warnings()
         blind = "position" not in self.target.columns and not isinstance(self.target, Uniform)
         if report.lists and blind:
             warnings.warn(
@@ -255,39 +273,43 @@ class Weighing(Options):
                 stacklevel=3,
             )
 
-    def _segments_merged(
+    def _merge_segments(
         self, before: Mapping[str, SegmentSums], after: Mapping[str, SegmentSums]
     ) -> dict[str, SegmentSums]:
         """Return the sums of each segment over two consecutive parts of a log."""
-        found = {**after, **before}
+        segments = {**after, **before}
         for name in set(before) & set(after):
             early, late = before[name], after[name]
-            sums = tuple(map(self._joined, self.estimators, early.sums, late.sums))
-            found[name] = SegmentSums(sums, early.rows + late.rows, early.reward + late.reward)
-        return found
+            sums = tuple(map(self._merge_estimator_sums, self.estimators, early.sums, late.sums))
+            segments[name] = SegmentSums(sums, early.rows + late.rows, early.reward + late.reward)
+        return segments
 
-    def _joined(self, given: Estimator, before: Sums, after: Sums) -> Sums:
+    def _merge_estimator_sums(self, estimator: Estimator, before: Sums, after: Sums) -> Sums:
         """Return an estimator's sums over two consecutive parts of a log."""
-        dealt = self.cluster is None or isinstance(given, SlateEstimator)
-        return before.merge(after.after(before.n) if dealt else after)
+        in_turn = self.cluster is None or isinstance(estimator, SlateEstimator)
+        return before.merge(after.rotate_groups(before.n) if in_turn else after)
 
-    def concluded(self, found: LogSums) -> OffPolicyResult:
+    def compute_result(self, log_sums: LogSums) -> OffPolicyResult:
         """Compute the result from the sums over the whole log."""
         return OffPolicyResult(
             target=self.target.label,
-            estimates=self._estimates(found.sums, given_above=found.given_above),
-            logged=self._logged(found),
-            rows=found.rows,
-            lists=found.sums[0].n if self.weighs_lists else None,
+            estimates=self._estimates(log_sums.sums, given_above=log_sums.given_above),
+            logged=self._mean_logged_reward(log_sums),
+            rows=log_sums.rows,
+            lists=log_sums.sums[0].n if self.has_only_slate_estimators else None,
             by=self.by,
             segments={
-                name: Segment(self._estimates(part.sums, len(found.segments)), part.rows, self._logged(part))
-                for name, part in sorted(found.segments.items(), key=lambda item: -item[1].rows)
+                name: Segment(
+                    self._estimates(part.sums, len(log_sums.segments)),
+                    part.rows,
+                    self._mean_logged_reward(part),
+                )
+                for name, part in sorted(log_sums.segments.items(), key=lambda item: -item[1].rows)
             },
-            assumes="; ".join(filter(None, self._doubts(found))),
-            unanswered=found.unanswered,
+            assumes="; ".join(filter(None, self._list_doubts(log_sums))),
+            unanswered=log_sums.unanswered,
             never_shown=tuple(
-                arm for arm, counts in found.arms.items() if not counts[0] and arm in found.reached
+                arm for arm, counts in log_sums.arms.items() if not counts[0] and arm in log_sums.reachable
             ),
             confidence=self.confidence,
             missing_reward=self.missing_reward,
@@ -299,37 +321,37 @@ class Weighing(Options):
         if self.propensities == LOGGED:
             return ""
         estimated = isinstance(self.propensities, ModelOfLog | ByClassifier)
-        return ASSUMES if estimated else GIVEN.format(getattr(self.propensities, "label", "given"))
+        return ASSUMES if estimated else ASSUMES_GIVEN.format(getattr(self.propensities, "label", "given"))
 
-    def _doubts(self, found: LogSums) -> Iterator[str]:
+    def _list_doubts(self, log_sums: LogSums) -> Iterator[str]:
         """Yield the assumption on propensities and signs that log or target are wrong."""
         yield self.assumes
-        yield FITTED * found.learned
-        if self.assumes != ASSUMES and not self.weighs_slates and found.arms:
-            yield doubted_propensities(list(found.arms), np.array([*found.arms.values()]).T)
+        yield FITTED * log_sums.learned
+        if self.assumes != ASSUMES and not self.has_slate_estimator and log_sums.arms:
+            yield describe_propensity_doubt(list(log_sums.arms), np.array([*log_sums.arms.values()]).T)
 
     def _estimates(
-        self, found: Sequence[Sums], segments: int = 1, *, given_above: bool = False
+        self, estimator_sums: Sequence[Sums], segments: int = 1, *, given_above: bool = False
     ) -> ByEstimator:
         """Compute the estimate of each estimator from its sums."""
         return ByEstimator(
             conclude(
-                given,
+                estimator,
                 sums,
                 clustered=self.cluster is not None,
                 confidence=self.confidence,
                 weight_bound=self.weight_bound,
                 seed=self.seed,
                 segments=segments,
-                given_above=given_above and isinstance(given, IndependentIPS),
+                given_above=given_above and isinstance(estimator, IndependentIPS),
             )
-            for given, sums in zip(self.estimators, found, strict=True)
+            for estimator, sums in zip(self.estimators, estimator_sums, strict=True)
         )
 
-    def _logged(self, found: LogSums | SegmentSums) -> float:
+    def _mean_logged_reward(self, log_sums: LogSums | SegmentSums) -> float:
         """Return the mean reward of the log itself, per list if all estimators are for lists."""
-        units = found.sums[0].n if self.weighs_lists else found.rows
-        return found.reward / units if units else math.nan
+        units = log_sums.sums[0].n if self.has_only_slate_estimators else log_sums.rows
+        return log_sums.reward / units if units else math.nan
 
 
 def _as_target(target: Any, seed: int) -> Any:
@@ -341,7 +363,7 @@ def _as_target(target: Any, seed: int) -> Any:
     return Learning(target) if isinstance(target, Policy) else target
 
 
-def _meant(target: Any) -> str:
+def _suggest_target(target: Any) -> str:
     """Return the remedy for a value that is not a target policy."""
     if isinstance(target, type):
         return f"give {target.__name__}(), made of the class"
@@ -358,25 +380,27 @@ def _meant(target: Any) -> str:
     return "give a policy, or a target such as Uniform()"
 
 
-def _calls(given: Any) -> str:
+def _suggest_estimators(estimators: Any) -> str:
     """Return the correct call for estimators that were passed by name, by class, or outside of a list."""
-    found = []
-    for each in given if isinstance(given, list | tuple) else [given]:
-        kind = each if isinstance(each, type) else type(each)
-        if isinstance(each, str):
-            kind = type(named_estimators([each])[0]) if each in NAMES else kind
-        if not issubclass(kind, Estimator):
+    calls = []
+    for estimator in estimators if isinstance(estimators, list | tuple) else [estimators]:
+        estimator_class = estimator if isinstance(estimator, type) else type(estimator)
+        if isinstance(estimator, str):
+            estimator_class = (
+                type(estimators_from_names([estimator])[0]) if estimator in NAMES else estimator_class
+            )
+        if not issubclass(estimator_class, Estimator):
             return "estimators, such as [IPS(), SNIPS()]"
-        found.append(f"{kind.__name__}({'slots' * issubclass(kind, SlateEstimator)})")
-    return f"[{', '.join(found)}]" if found else "estimators, such as [IPS(), SNIPS()]"
+        calls.append(f"{estimator_class.__name__}({'slots' * issubclass(estimator_class, SlateEstimator)})")
+    return f"[{', '.join(calls)}]" if calls else "estimators, such as [IPS(), SNIPS()]"
 
 
-def _known(propensities: Any) -> Any:
+def _check_propensities(propensities: Any) -> Any:
     """Validate the option ``propensities``; return a model of frequencies for "estimated"."""
     if propensities == ESTIMATED:
         return Frequencies()
-    made = not isinstance(propensities, type)
-    if propensities == LOGGED or (made and hasattr(propensities, "shown")):
+    is_instance = not isinstance(propensities, type)
+    if propensities == LOGGED or (is_instance and hasattr(propensities, "evaluate_shown")):
         return propensities
     remedy = (
         f"give {LOGGED!r}, {ESTIMATED!r} or a target policy: the one that wrote the log, such as Uniform() "
@@ -384,10 +408,10 @@ def _known(propensities: Any) -> Any:
     remedy += (
         "or Table({'film': 0.8, …}); one probability for all rows goes into constants={'propensity': 0.5}"
     )
-    raise InvalidValue("propensities", propensities, remedy if made else _meant(propensities))
+    raise InvalidValue("propensities", propensities, remedy if is_instance else _suggest_target(propensities))
 
 
-def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
+def _default_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
     """Return the default estimators of a target."""
     positions = target.policy.action_width if isinstance(target, Ranking) else getattr(target, "slots", 0)
     if not positions:
@@ -397,11 +421,11 @@ def _defaults(target: Any, logged: bool) -> tuple[Estimator, ...]:
     return IndependentIPS(positions), CascadeIPS(positions), SlateIPS(positions)
 
 
-def _with_models(given: Sequence[Estimator]) -> tuple[Estimator, ...]:
+def _with_models(estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:
     """Return estimators; the ones without a required model share one that is fitted to the log."""
     model = ArmRidges()
     return tuple(
-        replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in given
+        replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in estimators
     )
 
 
@@ -422,7 +446,7 @@ def off_policy(
     propensities: Any = "logged",
     by: str | None = None,
     progress: Callable[[int], None] | None = None,
-    **reading: Unpack[Reading],
+    **reading: Unpack[ReadOptions],
 ) -> OffPolicyResult:
     """Estimate what a target policy would have earned, from the log of another policy.
 
@@ -520,7 +544,7 @@ def off_policy(
     >>> all(low < 0.37 < high for low, high in result.estimates[0].intervals.values())
     True
     """
-    weighing = Weighing(
+    evaluation = OffPolicyEvaluation(
         target=target,
         estimators=estimators,
         cluster=cluster,
@@ -532,23 +556,23 @@ def off_policy(
         propensities=propensities,
         by=by,
     )
-    reader = weighing.opened(log, **reading)
-    if isinstance(getattr(weighing.target, "policy", None), Policy) and not weighing.models:
-        say_unread(reader, weighing.target.policy)
-    if weighing.unfitted:
+    reader = evaluation.open_log(log, **reading)
+    if isinstance(getattr(evaluation.target, "policy", None), Policy) and not evaluation.models:
+        warn_unread_context(reader, evaluation.target.policy)
+    if evaluation.has_unfitted_models:
         if reader.once:
             raise InvalidValue(
                 "log", log, "give a log that can be read twice, or an estimator with a fitted model"
             )
-        counts = [model.counted(reader, missing_reward) for model in weighing.models]
-        weighing = weighing.fitted(counts)
-    with counted("weighting", progress) as report:
-        result = weighing.concluded(weighing.sums_of(reader, progress=report))
-    weighing.doubt_log(reader.report)
-    return warned(replace(result, notes=say_rejected(reader, log)))
+        counts = [model.count_log(reader, missing_reward) for model in evaluation.models]
+        evaluation = evaluation.with_fitted_models(counts)
+    with report_progress("weighting", progress) as report:
+        result = evaluation.compute_result(evaluation.sum_log(reader, progress=report))
+    evaluation.warn_of_lists(reader.report)
+    return warn_of_doubts(replace(result, notes=warn_rejected(reader, log)))
 
 
-def warned(result: OffPolicyResult) -> OffPolicyResult:
+def warn_of_doubts(result: OffPolicyResult) -> OffPolicyResult:
     """Emit the warnings of a result, and return it.
 
     Raises
@@ -566,7 +590,7 @@ def warned(result: OffPolicyResult) -> OffPolicyResult:
             f"log: arm: {NO_OVERLAP}{never and f' (it never shows {never})'}; give the log of a "
             "policy that may, as with ExplorationFloor, or a target that shows what is there"
         )
-    sided = one_sided(result) if result.missing_reward is None else ()
+    sided = warn_one_sided(result) if result.missing_reward is None else ()
     for doubt in (*filter(None, [result.assumes]), *sided):
         warnings.warn(doubt, AssumptionWarning, stacklevel=3)
     for estimate in result.estimates:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.text import Column, Tabulated, laid_out
+from tacit.core.text import Column, Tabulated, format_table
 from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog
-from tacit.evaluate.intervals import CONFIDENCE, confident, normal_quantile, wilson
+from tacit.evaluate.intervals import CONFIDENCE, check_confidence, normal_quantile, wilson
 from tacit.evaluate.options import Options
-from tacit.evaluate.rows import LoggedRows, RowReader, clusters, positions
-from tacit.logs.sources import Reading, say_rejected
+from tacit.evaluate.rows import LoggedRows, RowReader, hash_clusters, positions
+from tacit.logs.sources import ReadOptions, warn_rejected
 
 # ---- From a log to cells: rows and rewards by key, arm and position
 
@@ -51,57 +51,59 @@ class Cells(NamedTuple):
     group: Ints
     pair: Ints
     position: Ints
-    shown: Floats
+    row_counts: Floats
     clicks: Floats
     names: list[tuple[str, str]]
 
-    def without(self, group: int) -> Cells:
+    def drop_group(self, group: int) -> Cells:
         """Return the cells of all groups but one."""
         keep = self.group != group
         return Cells._make([*(column[keep] for column in self[:5]), self.names])
 
 
-def cells_of(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
+def count_cells(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
     """Sum a log to cells; with ``randomized``, weight rows to uniform placement."""
-    needed = ("placement", "key", "position", "decision_id")
-    reader = RowReader(needed, missing_reward, need_propensity=False)
+    log_columns = ("placement", "key", "position", "decision_id")
+    reader = RowReader(log_columns, missing_reward, need_propensity=False)
     pairs: dict[tuple[int, int, int], int] = {}
     names: list[tuple[str, str]] = []
     parts: list[Floats] = []
     for rows in reader.read(log):
         if randomized and (unknown := np.isnan(rows.propensity)).any():
-            raise UnfitLog(f"{rows.where(int(np.argmax(unknown)))}: {UNKNOWN}")
-        group = clusters(rows.chunk.batch["decision_id"], GROUPS)
-        weights = _to_uniform(rows) if randomized else np.ones(len(group))
-        pair = _pairs(rows, pairs, names)
-        part = np.stack([group, pair, positions(rows), weights, weights * rows.reward])
-        parts.append(_summed(part))
+            raise UnfitLog(f"{rows.locate_row(int(np.argmax(unknown)))}: {UNKNOWN}")
+        group = hash_clusters(rows.chunk.batch["decision_id"], GROUPS)
+        weights = _uniform_weights(rows) if randomized else np.ones(len(group))
+        pair = _number_pairs(rows, pairs, names)
+        batch_cells = np.stack([group, pair, positions(rows), weights, weights * rows.reward])
+        parts.append(_sum_duplicates(batch_cells))
         if len(parts) > 32:
-            parts = [_summed(np.concatenate(parts, axis=1))]
-    columns = _summed(np.concatenate([np.zeros((5, 0)), *parts], axis=1))
+            parts = [_sum_duplicates(np.concatenate(parts, axis=1))]
+    columns = _sum_duplicates(np.concatenate([np.zeros((5, 0)), *parts], axis=1))
     return Cells._make([*columns[:3].astype(np.int64), *columns[3:], names])
 
 
-def _to_uniform(rows: LoggedRows) -> Floats:
+def _uniform_weights(rows: LoggedRows) -> Floats:
     """Return weights under which the arms at each position are distributed uniformly."""
     sizes = np.array([len(offer) for offer in rows.offers], np.float64)
     return 1.0 / (sizes[rows.offer] * rows.propensity)
 
 
-def _pairs(rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]) -> Ints:
+def _number_pairs(
+    rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]
+) -> Ints:
     """Return the number of each row's pair of key and arm; add new pairs to ``pairs`` and ``names``."""
     table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
     distinct, which = np.unique(table, axis=1, return_inverse=True)
-    found = []
+    numbers = []
     for pair in map(tuple, distinct.T.tolist()):
         if pair not in pairs:
             pairs[pair] = len(names)
             names.append((rows.names["key"].names[pair[1]], rows.arm.names[pair[2]]))
-        found.append(pairs[pair])
-    return np.array(found, np.int64)[which.ravel()]
+        numbers.append(pairs[pair])
+    return np.array(numbers, np.int64)[which.ravel()]
 
 
-def _summed(part: Floats) -> Floats:
+def _sum_duplicates(part: Floats) -> Floats:
     """Sum columns of the same group, pair and position."""
     order = np.lexsort(part[2::-1])
     part = part[:, order]
@@ -119,28 +121,30 @@ ITERATIONS = 5000
 
 def randomization(cells: Cells, places: int) -> Floats:
     """Return the (weighted) click rate of each position relative to the first."""
-    shown = per_place(cells, cells.shown, places)
-    clicks = per_place(cells, cells.clicks, places)
-    return relative(np.divide(clicks, shown, out=np.full(places, np.nan), where=shown > 0))
+    shown_counts = sum_by_position(cells, cells.row_counts, places)
+    clicks = sum_by_position(cells, cells.clicks, places)
+    return scale_to_first(
+        np.divide(clicks, shown_counts, out=np.full(places, np.nan), where=shown_counts > 0)
+    )
 
 
-def per_place(cells: Cells, values: Floats, places: int) -> Floats:
+def sum_by_position(cells: Cells, values: Floats, places: int) -> Floats:
     """Sum values of cells by position."""
     return np.asarray(np.bincount(cells.position, values, places), np.float64)
 
 
-def relative(effects: Floats) -> Floats:
+def scale_to_first(effects: Floats) -> Floats:
     """Return effects relative to the first; NaN if the first is 0."""
     first = effects[0]
     return np.asarray(effects / (first if first > 0 else math.nan))
 
 
-def _matrix(cells: Cells, places: int) -> tuple[Floats, Floats]:
+def _count_pairs(cells: Cells, places: int) -> tuple[Floats, Floats]:
     """Return how often each pair was shown and clicked at each position, shape (pairs, positions)."""
     size = len(cells.names) * places
     index = cells.pair * places + cells.position
     return (
-        np.asarray(np.bincount(index, cells.shown, size).reshape(-1, places), np.float64),
+        np.asarray(np.bincount(index, cells.row_counts, size).reshape(-1, places), np.float64),
         np.asarray(np.bincount(index, cells.clicks, size).reshape(-1, places), np.float64),
     )
 
@@ -152,47 +156,49 @@ def harvesting(cells: Cells, places: int) -> Floats:
     of no click. In the logarithms a of pₖ and b of r_{k,k′}, ĉ·(a + b) + ĉ̄·log(1 − exp(a + b))
     is concave, so Newton's method finds the maximum.
     """
-    shown, clicks = _matrix(cells, places)
-    seen = (shown > 0).astype(np.float64)
-    rates = np.divide(clicks, shown, out=np.zeros_like(clicks), where=shown > 0)
-    hits, misses = rates.T @ seen, (seen - rates).T @ seen
+    shown_counts, clicks = _count_pairs(cells, places)
+    is_shown = (shown_counts > 0).astype(np.float64)
+    rates = np.divide(clicks, shown_counts, out=np.zeros_like(clicks), where=shown_counts > 0)
+    hits, misses = rates.T @ is_shown, (is_shown - rates).T @ is_shown
     upper = [(k, m) for k in range(places) for m in range(k + 1, places) if hits[k, m] > 0 and hits[m, k] > 0]
-    known = _connected(upper, places)
-    upper = [pair for pair in upper if pair[0] in known]
+    connected = _find_connected(upper, places)
+    upper = [pair for pair in upper if pair[0] in connected]
     effects = np.full(places, np.nan)
     effects[0] = 1.0
     if not upper:
         return effects
-    free = sorted(known - {0})
+    free = sorted(connected - {0})
     column = {k: number for number, k in enumerate(free)}
     design = np.zeros((2 * len(upper), len(free) + len(upper)))
     good, bad = np.zeros(len(design)), np.zeros(len(design))
     start = np.zeros(design.shape[1])
     for number, (k, m) in enumerate(upper):
-        for row, (here, there) in enumerate(((k, m), (m, k)), 2 * number):
-            if here in column:
-                design[row, column[here]] = 1.0
+        for row, (position, other_position) in enumerate(((k, m), (m, k)), 2 * number):
+            if position in column:
+                design[row, column[position]] = 1.0
             design[row, len(free) + number] = 1.0
-            good[row], bad[row] = hits[here, there], misses[here, there]
+            good[row], bad[row] = hits[position, other_position], misses[position, other_position]
         both = slice(2 * number, 2 * number + 2)
         start[len(free) + number] = math.log(good[both].sum() / (good + bad)[both].sum() * 0.5)
     effects[free] = np.exp(_log_linear(design, good, bad, start)[: len(free)])
     return effects
 
 
-def _connected(edges: list[tuple[int, int]], places: int) -> set[int]:
+def _find_connected(edges: list[tuple[int, int]], places: int) -> set[int]:
     """Return the positions that are connected to the first by edges."""
-    known = {0}
+    connected = {0}
     for _ in range(places):
-        known |= {m for edge in edges if known & set(edge) for m in edge}
-    return known
+        connected |= {m for edge in edges if connected & set(edge) for m in edge}
+    return connected
 
 
-def _apart(cells: Cells, places: int) -> list[int]:
+def _find_isolated(cells: Cells, places: int) -> list[int]:
     """Return the positions that no chain of arms shown at two positions connects to the first."""
-    seen = _matrix(cells, places)[0] > 0
-    edges = [(k, m) for k in range(places) for m in range(k + 1, places) if (seen[:, k] & seen[:, m]).any()]
-    return sorted({*range(places)} - _connected(edges, places))
+    is_shown = _count_pairs(cells, places)[0] > 0
+    edges = [
+        (k, m) for k in range(places) for m in range(k + 1, places) if (is_shown[:, k] & is_shown[:, m]).any()
+    ]
+    return sorted({*range(places)} - _find_connected(edges, places))
 
 
 def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Floats:
@@ -227,26 +233,29 @@ def em(cells: Cells, places: int, start: Floats | None, regression: Regression) 
     P(relevant) = γ(1 − θ)/(1 − θγ); the M-step takes means of the first per position, and fits
     relevance to the second.
     """
-    shown, clicks = _matrix(cells, places)
-    missed = shown - clicks
-    rows, at = np.maximum(shown.sum(axis=1), 1e-300), np.maximum(shown.sum(axis=0), 1e-300)
+    shown_counts, clicks = _count_pairs(cells, places)
+    missed = shown_counts - clicks
+    rows, position_rows = (
+        np.maximum(shown_counts.sum(axis=1), 1e-300),
+        np.maximum(shown_counts.sum(axis=0), 1e-300),
+    )
     if start is None:
         theta = np.full(places, 0.5)
         gamma = (clicks.sum(axis=1) + 1.0) / (rows + 2.0)
     else:
         theta = 0.9 * np.nan_to_num(start, nan=1.0) / np.nanmax(start)
-        gamma = np.minimum(0.95, (clicks.sum(axis=1) + 0.1) / np.maximum(shown @ theta, 1e-9))
+        gamma = np.minimum(0.95, (clicks.sum(axis=1) + 0.1) / np.maximum(shown_counts @ theta, 1e-9))
     for _ in range(ITERATIONS):
         both = theta * gamma[:, None]
         examined = clicks + missed * theta * (1 - gamma[:, None]) / (1 - both)
         relevant = clicks + missed * gamma[:, None] * (1 - theta) / (1 - both)
-        new = np.clip(examined.sum(axis=0) / at, 1e-9, 1 - 1e-9)
+        new = np.clip(examined.sum(axis=0) / position_rows, 1e-9, 1 - 1e-9)
         gamma = np.clip(regression(relevant.sum(axis=1) / rows, rows), 1e-9, 1 - 1e-9)
-        change = np.abs(np.log(relative(new) / relative(theta))).max()
+        change = np.abs(np.log(scale_to_first(new) / scale_to_first(theta))).max()
         theta = new
         if change < 1e-8:
             break
-    return relative(theta)
+    return scale_to_first(theta)
 
 
 class Regression:
@@ -325,14 +334,14 @@ class Examination(Tabulated):
             Column("clicks", "{clicks:,.0f}"),
         ]
         title = f"examination relative to position {self.positions[0]}, by {self.method}"
-        return f"{title}\n{laid_out(self.records(), columns)}"
+        return f"{title}\n{format_table(self.records(), columns)}"
 
 
 def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: Any = None) -> Any:
     """Draw the effects by each method with their intervals; return the axes."""
-    from tacit.plots import drawn
+    from tacit.plots import open_axes
 
-    with drawn(path, ax, height=4.0) as axes:
+    with open_axes(path, ax, height=4.0) as axes:
         _draw(results, axes)
     return axes
 
@@ -376,7 +385,7 @@ def examine(
     regression: Any = None,
     missing_reward: float | None = 0.0,
     confidence: float = CONFIDENCE,
-    **reading: Unpack[Reading],
+    **reading: Unpack[ReadOptions],
 ) -> Examination:
     """Estimate how much each position is examined, under the position-based model.
 
@@ -457,53 +466,56 @@ def examine(
     if (features is None) != (regression is None) or (features and method != "em"):
         raise InvalidValue("features", features, "give features and regression, both for 'em'")
     options = Options(missing_reward=missing_reward)
-    confident("confidence", confidence)
-    reader = options.opened(log, **reading)
-    cells = cells_of(reader, options.missing_reward, randomized=method == "randomization")
-    reader.report.ignore_order()
-    say_rejected(reader, log, apart=True)
+    check_confidence("confidence", confidence)
+    reader = options.open_log(log, **reading)
+    cells = count_cells(reader, options.missing_reward, randomized=method == "randomization")
+    reader.report.drop_order_warnings()
+    warn_rejected(reader, log, by_placement=True)
     places = np.unique(cells.position)
     cells = cells._replace(position=np.searchsorted(places, cells.position))
 
-    def estimated(part: Cells, start: Floats | None) -> Floats:
+    def estimate_effects(part: Cells, start: Floats | None) -> Floats:
         if method == "randomization":
             return randomization(part, len(places))
         if method == "harvesting":
             return harvesting(part, len(places))
         return em(part, len(places), start, Regression(cells, features, regression))
 
-    apart = [] if method == "randomization" or features else _apart(cells, len(places))
-    if apart:
-        where = f"both at one of {', '.join(map(str, places[apart]))} and at another position"
+    isolated = [] if method == "randomization" or features else _find_isolated(cells, len(places))
+    if isolated:
+        where = f"both at one of {', '.join(map(str, places[isolated]))} and at another position"
         why = "how much is examined there cannot be separated from how relevant it is"
         remedy = "swap some at random, as ListMix(epsilon=0.1) does"
         doubt = f"position: no arm of a key stands {where}, so {why}; {remedy}"
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
-    shown, clicks = (per_place(cells, x, len(places)) for x in (cells.shown, cells.clicks))
-    effects = estimated(cells, None)
+    shown_counts, clicks = (sum_by_position(cells, x, len(places)) for x in (cells.row_counts, cells.clicks))
+    effects = estimate_effects(cells, None)
     if method == "em":  # it does not converge at positions without clicks
         effects[clicks == 0] = np.nan
-        effects[apart] = np.nan
-        effects = relative(effects)
-    low, high = _jackknife(cells, effects, estimated, confidence)
+        effects[isolated] = np.nan
+        effects = scale_to_first(effects)
+    low, high = _jackknife(cells, effects, estimate_effects, confidence)
     for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():
         low[place] = high[place] = np.nan
         if method == "randomization" and not np.isnan(effects[place]):
-            least, most = wilson(clicks[0] / shown[0], shown[0], confidence)
-            ends = wilson(clicks[place] / shown[place], shown[place], confidence)
+            least, most = wilson(clicks[0] / shown_counts[0], shown_counts[0], confidence)
+            ends = wilson(clicks[place] / shown_counts[place], shown_counts[place], confidence)
             low[place], high[place] = ends[0] / most, ends[1] / least
-    return Examination(method, places, effects, low, high, shown, clicks, confidence)
+    return Examination(method, places, effects, low, high, shown_counts, clicks, confidence)
 
 
 def _jackknife(
-    cells: Cells, effects: Floats, estimated: Callable[[Cells, Floats | None], Floats], confidence: float
+    cells: Cells,
+    effects: Floats,
+    estimate_effects: Callable[[Cells, Floats | None], Floats],
+    confidence: float,
 ) -> tuple[Floats, Floats]:
     """Return intervals from estimates that leave out one group of decisions at a time."""
     groups = np.unique(cells.group)
     if len(groups) < 2:
         return np.full_like(effects, np.nan), np.full_like(effects, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        parts = [np.log(estimated(cells.without(group), effects)) for group in groups.tolist()]
+        parts = [np.log(estimate_effects(cells.drop_group(group), effects)) for group in groups.tolist()]
         spread = np.stack(parts) - np.log(effects)
     size = len(groups)
     error = np.sqrt((size - 1) / size * np.sum(spread**2, axis=0))

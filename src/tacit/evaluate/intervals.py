@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.part import within
+from tacit.core.part import float_range
 from tacit.core.seeds import stream
 from tacit.uplift.boundary import ANY_TIME, boundary
 from tacit.uplift.propensity_lift import Scores
@@ -94,13 +94,13 @@ class Sums(NamedTuple):
     def merge(self, other: Sums) -> Sums:
         """Return the sums over the units of both."""
         return Sums._make(map(add, self, other))._replace(
-            largest=_top(np.concatenate([self.largest, other.largest])),
+            largest=_find_largest(np.concatenate([self.largest, other.largest])),
             least=min(self.least, other.least),
             most=max(self.most, other.most),
             possible=max(self.possible, other.possible),
         )
 
-    def after(self, units: int) -> Sums:
+    def rotate_groups(self, units: int) -> Sums:
         """Return the sums with their groups rotated as if this many units had come before."""
         return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
 
@@ -115,12 +115,12 @@ class Sums(NamedTuple):
         return self.w / self.n if self.n else math.nan
 
 
-def nothing(groups: int = GROUPS) -> Sums:
+def empty_sums(groups: int = GROUPS) -> Sums:
     """Return the sums over no units."""
     return Sums(0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros(LARGEST), np.zeros((3, groups)))
 
 
-def summed(
+def sum_units(
     weights: Floats,
     values: Floats,
     groups: int = GROUPS,
@@ -146,13 +146,13 @@ def summed(
         Number of earlier units; without clusters, units are assigned to groups in turn.
     """
     if not len(weights):
-        return nothing(groups)
+        return empty_sums(groups)
     if cluster is None:
-        by_group = [_dealt(x, len(weights), groups, first) for x in (None, weights, values)]
+        by_group = [_sum_in_turn(x, len(weights), groups, first) for x in (None, weights, values)]
     else:
         count = np.bincount(cluster, minlength=groups).astype(np.float64)
-        by_group = [count, *(_counted(cluster, x, groups) for x in (weights, values))]
-    earned = () if rewards is None else _earned(weights, rewards)
+        by_group = [count, *(_sum_by_cluster(cluster, x, groups) for x in (weights, values))]
+    reward_sums = () if rewards is None else _sum_rewards(weights, rewards)
     return Sums(
         len(weights),
         float(weights.sum()),
@@ -160,13 +160,13 @@ def summed(
         float(values.sum()),
         _product(values, values),
         _product(weights, values),
-        _top(weights),
+        _find_largest(weights),
         np.stack(by_group),
-        *earned,
+        *reward_sums,
     )
 
 
-def _earned(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
+def _sum_rewards(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
     """Return r, rr, least and most of :class:`Sums`."""
     # compress() takes a sixth of the time of where=... or of an index.
     counted = rewards.compress(weights > 0)
@@ -174,7 +174,7 @@ def _earned(weights: Floats, rewards: Floats) -> tuple[float, float, float, floa
     return float(rewards.sum()), _product(rewards, rewards), float(least), float(most)
 
 
-def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats:
+def _sum_in_turn(values: Floats | None, units: int, groups: int, first: int) -> Floats:
     """Return the sums of values (None: numbers of units) by group, with units assigned in turn."""
     full = units - units % groups
     if values is None:
@@ -186,7 +186,7 @@ def _dealt(values: Floats | None, units: int, groups: int, first: int) -> Floats
     return np.roll(sums, first % groups)
 
 
-def _counted(cluster: Ints, values: Floats, groups: int) -> Floats:
+def _sum_by_cluster(cluster: Ints, values: Floats, groups: int) -> Floats:
     """Sum values by group of clusters."""
     return np.asarray(np.bincount(cluster, values, groups), np.float64)
 
@@ -196,23 +196,23 @@ def _product(x: Floats, y: Floats) -> float:
     return float(np.einsum("i,i", x, y))
 
 
-def _top(weights: Floats) -> Floats:
+def _find_largest(weights: Floats) -> Floats:
     """Return the largest weights, in descending order, padded with 0."""
     if len(weights) <= LARGEST:
-        found = np.zeros(LARGEST)
-        found[: len(weights)] = weights
+        largest = np.zeros(LARGEST)
+        largest[: len(weights)] = weights
     else:
-        found = np.partition(weights, len(weights) - LARGEST)[-LARGEST:]
-    return np.sort(found)[::-1]
+        largest = np.partition(weights, len(weights) - LARGEST)[-LARGEST:]
+    return np.sort(largest)[::-1]
 
 
 # ---- Intervals, all computed from sums
 
 CONFIDENCE = 0.95
-confident = within(0.5, 1 - 1e-12)
+check_confidence = float_range(0.5, 1 - 1e-12)
 """Check that a confidence is in range."""
 REPLICATES = 1000
-LEAST_BEYOND = 2
+MIN_TAIL_REPLICATES = 2
 """Fewest replicates on either side of a bootstrap interval."""
 BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
@@ -221,7 +221,7 @@ deviations over √n from about 1 down to 10⁻⁷."""
 Bounds = tuple[float, float]
 
 
-def estimate_of(sums: Sums, ratio: bool) -> float:
+def compute_estimate(sums: Sums, ratio: bool) -> float:
     """Return Σy/n, or Σy/Σw if ``ratio``; NaN if the denominator is 0."""
     below = sums.w if ratio else float(sums.n)
     return sums.y / below if below > 0 else math.nan
@@ -246,7 +246,7 @@ def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float
     >>> standard_error(sum_units(np.ones(4), np.array([0.0, 0.0, 1.0, 1.0])), False)
     0.28867513459481287
     """
-    value = estimate_of(sums, ratio)
+    value = compute_estimate(sums, ratio)
     if clustered:
         count, weights, values = sums.groups[:, sums.groups[0] > 0]
         below = weights if ratio else count
@@ -329,14 +329,19 @@ def normal(
     >>> round(low, 4), round(high, 4)
     (-0.0658, 1.0658)
     """
-    quantile = normal_quantile(confident("confidence", confidence))
-    value = estimate_of(sums, ratio)
+    quantile = normal_quantile(check_confidence("confidence", confidence))
+    value = compute_estimate(sums, ratio)
     radius = quantile * standard_error(sums, ratio, clustered=clustered)
     return value - radius, value + radius
 
 
-def widened(
-    found: Bounds, sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, clustered: bool = False
+def widen_interval(
+    bounds: Bounds,
+    sums: Sums,
+    confidence: float = CONFIDENCE,
+    *,
+    length: float = 1.0,
+    clustered: bool = False,
 ) -> Bounds:
     """Return an interval, widened to an exact one if all rewards are equal.
 
@@ -374,15 +379,15 @@ def widened(
     (0.0, 0.0159)
     """
     if not 0 <= sums.least == sums.most:
-        return found
+        return bounds
     weights = sums.groups[1, sums.groups[0] > 0]
     units = len(weights) if clustered else sums.n
     heaviest = weights.max() * units / sums.n if clustered else sums.largest[0]
-    tail = (1 - confident("confidence", confidence)) / 2
+    tail = (1 - check_confidence("confidence", confidence)) / 2
     chance = min(1.0, float(heaviest) / length * (1 - tail ** (1 / units)))
     low, high = sums.most * (1 - chance), sums.most + (length - sums.most) * chance
     # Comparisons with NaN are false.
-    return min(low, found[0]), max(high, found[1])
+    return min(low, bounds[0]), max(high, bounds[1])
 
 
 def bootstrap(
@@ -407,24 +412,24 @@ def bootstrap(
     """
     groups = sums.groups[:, sums.groups[0] > 0]
     size = groups.shape[1]
-    tail = (1 - confident("confidence", confidence)) / 2
-    if size < 2 or tail * replicates < LEAST_BEYOND:
+    tail = (1 - check_confidence("confidence", confidence)) / 2
+    if size < 2 or tail * replicates < MIN_TAIL_REPLICATES:
         return math.nan, math.nan
-    times = _times(size, replicates, seed)
+    times = _draw_counts(size, replicates, seed)
     count, weights, values = (np.einsum("rg,g->r", times, row) for row in groups)
     with np.errstate(invalid="ignore", divide="ignore"):
         estimates = values / (weights if ratio else count)
     low, high = np.quantile(estimates[~np.isnan(estimates)], [tail, 1 - tail])
-    value = estimate_of(sums, ratio)  # the last digits of a sum depend on its order
+    value = compute_estimate(sums, ratio)  # the last digits of a sum depend on its order
     return min(float(low), value), max(float(high), value)
 
 
 @lru_cache(maxsize=2)
-def _times(size: int, replicates: int, seed: int) -> Floats:
+def _draw_counts(size: int, replicates: int, seed: int) -> Floats:
     """Return how often each replicate draws each group; cached, as all estimators of a log use it."""
     draws = stream("bootstrap", seed)
-    drawn = draws.integers(size, size=(replicates, size)) + size * np.arange(replicates)[:, None]
-    counts = np.bincount(drawn.ravel(), minlength=replicates * size)
+    sampled = draws.integers(size, size=(replicates, size)) + size * np.arange(replicates)[:, None]
+    counts = np.bincount(sampled.ravel(), minlength=replicates * size)
     return counts.reshape(replicates, size).astype(np.float64)
 
 
@@ -475,9 +480,9 @@ def score(
     d = sums.y - mean * sums.w / length
     dd = sums.yy - 2 * mean * sums.wy / length + mean**2 * squares
     scores = Scores(sums.n, sums.r, sums.rr, d, dd, squares)
-    if not scores.enough:
+    if not scores.has_enough_data:
         return None
-    low, high = scores.ends(boundary(confidence, segments))
+    low, high = scores.interval(boundary(confidence, segments))
     return mean + float(low), mean + float(high)
 
 
@@ -524,17 +529,17 @@ def anytime(
     >>> round(low, 3), round(high, 3)
     (0.436, 0.564)
     """
-    threshold = math.log(2 / (1 - confident("confidence", confidence)))
+    threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
     y, yy = sums.y / length, sums.yy / length**2
-    low = _lower(sums.n, y, yy, threshold)
+    low = _lower_bound(sums.n, y, yy, threshold)
     if weight_bound is not None:
-        return length * low, bounded(sums, 0.0, length * weight_bound, confidence)[1]
+        return length * low, anytime_in_range(sums, 0.0, length * weight_bound, confidence)[1]
     missed = sums.w / length - y
     missed2 = (sums.ww - 2 * sums.wy + sums.yy) / length**2
-    return length * low, length * (1.0 - _lower(sums.n, missed, missed2, threshold))
+    return length * low, length * (1.0 - _lower_bound(sums.n, missed, missed2, threshold))
 
 
-def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
+def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
     """Return an interval for the mean of values in [low, high], valid at all times simultaneously.
 
     The values may be negative, as those of the doubly robust estimator, but their range must be known
@@ -553,16 +558,16 @@ def bounded(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE)
     >>> round(bounds[0], 3), round(bounds[1], 3)
     (0.436, 0.564)
     """
-    threshold = math.log(2 / (1 - confident("confidence", confidence)))
+    threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
     n, span = sums.n, high - low
     square = sums.yy - 2 * low * sums.y + n * low**2
     mirror = sums.yy - 2 * high * sums.y + n * high**2
-    below = _lower(n, (sums.y - n * low) / span, square / span**2, threshold)
-    above = _lower(n, (n * high - sums.y) / span, mirror / span**2, threshold)
+    below = _lower_bound(n, (sums.y - n * low) / span, square / span**2, threshold)
+    above = _lower_bound(n, (n * high - sums.y) / span, mirror / span**2, threshold)
     return low + span * below, high - span * above
 
 
-def weights_are_wrong(sums: Sums) -> float:
+def evidence_against_weights(sums: Sums) -> float:
     """Return the log of the evidence against weights of mean 1.
 
     If their mean is 1, it exceeds log 1/α with probability at most α, at any time. A mean below 1 is
@@ -588,7 +593,7 @@ def weights_are_wrong(sums: Sums) -> float:
     return float(np.logaddexp(above, _evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
 
-def arm_in_doubt(tally: Floats) -> tuple[int, float]:
+def find_suspect_arm(tally: Floats) -> tuple[int, float]:
     """Return the arm with the strongest evidence against its propensities, and the log of that evidence.
 
     Under right propensities an arm's Σ1/p has the number of rows that offer it as its expectation, or less if
@@ -605,12 +610,12 @@ def arm_in_doubt(tally: Floats) -> tuple[int, float]:
     As for :func:`anytime`.
     """
     _, offered, w, ww = tally
-    found = [_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
-    arm = int(np.argmax(found))
-    return arm, float(found[arm]) - math.log(len(found))
+    evidence = [_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
+    arm = int(np.argmax(evidence))
+    return arm, float(evidence[arm]) - math.log(len(evidence))
 
 
-def _lower(n: int, y: float, yy: float, threshold: float) -> float:
+def _lower_bound(n: int, y: float, yy: float, threshold: float) -> float:
     """Return the lower confidence bound, in [0, 1], of the mean of values ≥ 0."""
     low, high = 0.0, min(1.0, y / n) if n else 0.0
     if _evidence(n, y, yy, np.zeros(1))[0] < threshold:

@@ -14,35 +14,35 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from tacit.core.arrays import Floats, Generator, Ints, copied_into
+from tacit.core.arrays import Floats, Generator, Ints, copy_to_larger
 from tacit.core.dispatch import cells, decide, learn, learns_from_propensity, observe, placed, propensity
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import (
     Lists,
     LoggedRows,
-    check_first,
+    check_first_position,
     check_items,
-    lists_of,
-    names_of,
-    stretches,
-    unanswerable,
-    unknown_arm,
+    group_lists,
+    list_arm_names,
+    missing_propensity_error,
+    split_rows,
+    unknown_arm_error,
 )
-from tacit.evaluate.targets import EachArm, Restarted, contexts
-from tacit.learning.batch import Batch, impression_of
+from tacit.evaluate.targets import ArmValues, Restartable, contexts
+from tacit.learning.batch import Batch, get_impression
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import NO_FEATURES, Outcome, Policy, outcome_of
+from tacit.policies.base import NO_FEATURES, Outcome, Policy, make_outcome
 
 # ---- A policy of single arms that learns from every row of the log
 
 
-def check_shown(policy: Policy, every: bool = False) -> None:
+def check_target_policy(policy: Policy, all_arms: bool = False) -> None:
     """Raise if a policy cannot give the probability of the arm shown, or of all arms if ``all_arms``."""
-    if every and policy.arms is None:
+    if all_arms and policy.arms is None:
         remedy = "it knows arms by their vectors, of which there are many; give IPS() and SNIPS()"
         raise InvalidValue("estimators", "those that need each arm's chance", remedy)
     if not policy.showing.single:
@@ -69,16 +69,16 @@ class LogLearner:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        needed = {"placement", "key"} | ({"context"} if policy.context_dim else set())
-        self.columns = frozenset(needed)
+        columns = {"placement", "key"} | ({"context"} if policy.context_dim else set())
+        self.columns = frozenset(columns)
         self.state = policy.init(0)
-        named = [] if policy.arms is None else names_of(policy)
-        self._slots = {name: slot for slot, name in enumerate(named)}
+        arm_names = [] if policy.arms is None else list_arm_names(policy)
+        self._index_by_name = {name: arm_index for arm_index, name in enumerate(arm_names)}
         self._lanes: dict[int, int] = {}
         self._capacity = 0
         self._codes: Ints = np.zeros(0, np.int64)
 
-    def slots(self, rows: LoggedRows) -> Ints:
+    def arm_indices(self, rows: LoggedRows) -> Ints:
         """Return the arm index of each arm of the log so far; for items, the item's code."""
         check_items(self.policy, rows.items)
         new = rows.arm.names[len(self._codes) :]
@@ -88,61 +88,63 @@ class LogLearner:
             self._codes = np.concatenate([self._codes, codes])
             return self._codes
         for name in new:
-            if name not in self._slots:
-                raise unknown_arm(rows.chunk.source, name, list(self._slots)[:10])
-        slots = np.array([self._slots[name] for name in new], np.int64)
-        self._codes = np.concatenate([self._codes, slots])
+            if name not in self._index_by_name:
+                raise unknown_arm_error(rows.chunk.source, name, list(self._index_by_name)[:10])
+        new_indices = np.array([self._index_by_name[name] for name in new], np.int64)
+        self._codes = np.concatenate([self._codes, new_indices])
         return self._codes
 
-    def shown(self, rows: LoggedRows) -> Ints:
+    def find_shown_arms(self, rows: LoggedRows) -> Ints:
         """Return the arm index of the arm that each row shows; for items, its place in the offer."""
-        slots = self.slots(rows)
+        arm_indices = self.arm_indices(rows)
         if self.policy.arms is not None:
-            return np.asarray(slots[rows.arm.codes])
+            return np.asarray(arm_indices[rows.arm.codes])
         pairs = zip(rows.offer.tolist(), rows.arm.codes.tolist(), strict=True)
         return np.array([np.flatnonzero(rows.offers[offer] == arm)[0] for offer, arm in pairs], np.int64)
 
-    def stretches(self, rows: LoggedRows, picked: Ints) -> Iterator[slice]:
+    def split_rows(self, rows: LoggedRows, picked: Ints) -> Iterator[slice]:
         """Yield slices of picked rows whose items are looked up together."""
         if self.policy.arms is not None:
             return iter([slice(0, len(picked))])
         sizes = np.array([len(rows.offers[offer]) for offer in rows.offer[picked].tolist()], np.int64)
-        return stretches(sizes * self.policy.feature_dims[0])
+        return split_rows(sizes * self.policy.feature_dims[0])
 
-    def impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
+    def make_impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
         """Return the picked rows as impressions; :meth:`arm_indices` must have been called for the rows."""
         if rows.items is not None and self.policy.arms is None:
-            slots, starts, stops, relevance = self._offered_items(rows, rows.items, picked)
+            arm_indices, starts, stops, relevance = self._look_up_items(rows, rows.items, picked)
         else:
             lists = [self._codes[offer] for offer in rows.offers]
             sizes = np.array(list(map(len, lists)), np.int64)
-            slots, ends, of = np.concatenate(lists), np.cumsum(sizes), rows.offer[picked]
-            starts, stops, relevance = (ends - sizes)[of], ends[of], NO_FEATURES
+            arm_indices, ends, offers = np.concatenate(lists), np.cumsum(sizes), rows.offer[picked]
+            starts, stops, relevance = (ends - sizes)[offers], ends[offers], NO_FEATURES
         dim = self.policy.context_dim
-        given = contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0))
-        return Batch(self._lane(rows)[picked], slots, starts, stops, given, relevance, NO_FEATURES)
+        context_rows = contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0))
+        return Batch(
+            self._admit_lanes(rows)[picked], arm_indices, starts, stops, context_rows, relevance, NO_FEATURES
+        )
 
-    def _offered_items(
+    def _look_up_items(
         self, rows: LoggedRows, items: ItemTable, picked: Ints
     ) -> tuple[Ints, Ints, Ints, Floats]:
         """Return the numbers of items on offer, each row's start and stop in them, and their vectors."""
         offers = [rows.offers[offer] for offer in rows.offer[picked].tolist()]
         sizes = np.array(list(map(len, offers)), np.int64)
         stops, times = np.cumsum(sizes), None
-        if items.dated:
+        if items.has_times:
             times = rows.chunk.batch["timestamp"].take(pa.array(np.repeat(picked, sizes)))
-        found = items.rows(self._codes[np.concatenate(offers)], times, rows.chunk.source)
-        numbers = np.arange(len(found)) - np.repeat(stops - sizes, sizes)
-        return numbers, stops - sizes, stops, items.vectors(found)
+        item_rows = items.rows(self._codes[np.concatenate(offers)], times, rows.chunk.source)
+        numbers = np.arange(len(item_rows)) - np.repeat(stops - sizes, sizes)
+        return numbers, stops - sizes, stops, items.vectors(item_rows)
 
-    def _lane(self, rows: LoggedRows) -> Ints:
+    def _admit_lanes(self, rows: LoggedRows) -> Ints:
         """Return the lane of each row's placement and key; grow the state for new ones."""
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
         distinct, which = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
         if len(self._lanes) > self._capacity:
             self._capacity = max(len(self._lanes), 2 * self._capacity)
-            self.state = copied_into(self.state, self.policy.init(self._capacity))
+            self.state = copy_to_larger(self.state, self.policy.init(self._capacity))
         return np.array(lanes, np.int64)[which]
 
 
@@ -177,55 +179,55 @@ class Learning:
     def __init__(self, policy: Policy) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
-        check_shown(policy)
+        check_target_policy(policy)
         self.policy = policy
         self.label = f"{policy.label}, learning"
-        self._start(False)
+        self._reset(False)
 
     @property
     def schema(self) -> Any:
         """The policy's schema of contexts, or None."""
         return self.policy.schema
 
-    def _start(self, every: bool) -> None:
-        self._wants_every = every
+    def _reset(self, all_arms: bool) -> None:
+        self._needs_all_arms = all_arms
         self._learner = LogLearner(self.policy)
         self.columns = self._learner.columns
-        self._every: Floats = np.zeros((0, 0))
+        self._all_probabilities: Floats = np.zeros((0, 0))
 
-    def begin(self, every: bool = False) -> Self:
-        check_shown(self.policy, every)
-        fresh = copy.copy(self)
-        fresh._start(every)
-        return fresh
+    def begin(self, all_arms: bool = False) -> Self:
+        check_target_policy(self.policy, all_arms)
+        restarted = copy.copy(self)
+        restarted._reset(all_arms)
+        return restarted
 
-    def shown(self, rows: LoggedRows) -> Floats:
-        learner, everything = self._learner, np.arange(len(rows.reward))
-        codes, slots = learner.slots(rows), learner.shown(rows)
-        found = np.zeros(len(rows.reward))
-        size = (len(found), self.policy.arm_count) if self._wants_every else (0, 0)
-        slots_every = np.zeros(size)
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        learner, all_rows = self._learner, np.arange(len(rows.reward))
+        codes, arm_indices = learner.arm_indices(rows), learner.find_shown_arms(rows)
+        probabilities = np.zeros(len(rows.reward))
+        size = (len(probabilities), self.policy.arm_count) if self._needs_all_arms else (0, 0)
+        index_probabilities = np.zeros(size)
         params = self.policy.params
-        driver = compiled(progress_rows, params)
-        for part in learner.stretches(rows, everything):
-            batch = learner.impressions(rows, everything[part])
-            logged = LoggedBatch(batch, slots[part], rows.reward[part], rows.propensity[part])
-            driver(params, learner.state, logged, found[part], slots_every)
-        if np.isnan(found).any():
+        driver = compile_loop(progress_rows, params)
+        for part in learner.split_rows(rows, all_rows):
+            batch = learner.make_impressions(rows, all_rows[part])
+            logged = LoggedBatch(batch, arm_indices[part], rows.reward[part], rows.propensity[part])
+            driver(params, learner.state, logged, probabilities[part], index_probabilities)
+        if np.isnan(probabilities).any():
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
-        if self._wants_every:
-            self._every = slots_every[:, codes]
-        return found
+        if self._needs_all_arms:
+            self._all_probabilities = index_probabilities[:, codes]
+        return probabilities
 
-    def every(self, rows: LoggedRows) -> Floats:
-        return self._every
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        return self._all_probabilities
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return no arms: they depend on the policy's state at each row."""
         return []
 
 
-class Frozen(EachArm):
+class Frozen(ArmValues):
     """A trained learner as a target policy, which does not learn from the log.
 
     Parameters
@@ -247,79 +249,83 @@ class Frozen(EachArm):
     """
 
     def __init__(self, learner: Learner) -> None:
-        check_shown(learner.policy)
+        check_target_policy(learner.policy)
         self.learner = copy.deepcopy(learner)
         self.policy = learner.policy
         self.label = f"{self.policy.label}, frozen"
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
-        self._rows = LogLearner(self.policy)
-        self.columns = self._rows.columns
-        super()._start()
+    def _reset(self) -> None:
+        self._log_learner = LogLearner(self.policy)
+        self.columns = self._log_learner.columns
+        super()._reset()
 
     @property
     def schema(self) -> Any:
         """The policy's schema of contexts, or None."""
         return self.policy.schema
 
-    def begin(self, every: bool = False) -> Self:
-        check_shown(self.policy, every)
-        fresh = super().begin(every)
+    def begin(self, all_arms: bool = False) -> Self:
+        check_target_policy(self.policy, all_arms)
+        restarted = super().begin(all_arms)
         # Parts of a log are read in parallel, and new keys change the learner.
-        fresh.learner = copy.deepcopy(self.learner)
-        return fresh
+        restarted.learner = copy.deepcopy(self.learner)
+        return restarted
 
-    def shown(self, rows: LoggedRows) -> Floats:
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
         if self.policy.arms is None:
-            return self._weighed_items(rows)
-        return super().shown(rows)
+            return self._weigh_items(rows)
+        return super().evaluate_shown(rows)
 
-    def _lanes(self, rows: LoggedRows) -> Ints:
+    def _admit_lanes(self, rows: LoggedRows) -> Ints:
         """Return the learner's lane of each row's key, adding new keys."""
         key = rows.names["key"]
-        used = np.unique(key.codes)
+        used_codes = np.unique(key.codes)
         lane = np.zeros(len(key.names), np.int64)
-        lane[used] = self.learner.lanes.admit([key.names[code] for code in used.tolist()])
+        lane[used_codes] = self.learner.lanes.admit([key.names[code] for code in used_codes.tolist()])
         return np.asarray(lane[key.codes])
 
-    def _weighed_items(self, rows: LoggedRows) -> Floats:
+    def _weigh_items(self, rows: LoggedRows) -> Floats:
         """Return the probability of the item shown, per row."""
-        slots, lanes, params = self._rows.shown(rows), self._lanes(rows), self.policy.params
-        everything, found = np.arange(len(slots)), np.zeros(len(slots))
-        driver = compiled(weigh_shown, params)
-        for part in self._rows.stretches(rows, everything):
-            batch = self._rows.impressions(rows, everything[part])._replace(lanes=lanes[part])
-            driver(params, self.learner.lanes.state, batch, slots[part], found[part])
-        return found
+        arm_indices, lanes, params = (
+            self._log_learner.find_shown_arms(rows),
+            self._admit_lanes(rows),
+            self.policy.params,
+        )
+        all_rows, probabilities = np.arange(len(arm_indices)), np.zeros(len(arm_indices))
+        driver = compile_loop(weigh_shown, params)
+        for part in self._log_learner.split_rows(rows, all_rows):
+            batch = self._log_learner.make_impressions(rows, all_rows[part])._replace(lanes=lanes[part])
+            driver(params, self.learner.lanes.state, batch, arm_indices[part], probabilities[part])
+        return probabilities
 
-    def _evaluated(self, rows: LoggedRows) -> Floats:
-        codes, lanes = self._rows.slots(rows), self._lanes(rows)
-        batch = self._rows.impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lanes)
-        found = np.zeros((len(rows.reward), self.policy.arm_count))
+    def _evaluate(self, rows: LoggedRows) -> Floats:
+        codes, lanes = self._log_learner.arm_indices(rows), self._admit_lanes(rows)
+        batch = self._log_learner.make_impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lanes)
+        probabilities = np.zeros((len(rows.reward), self.policy.arm_count))
         params = self.policy.params
-        compiled(weigh_logged, params)(params, self.learner.lanes.state, batch, found)
-        if np.isnan(found).any():
+        compile_loop(weigh_logged, params)(params, self.learner.lanes.state, batch, probabilities)
+        if np.isnan(probabilities).any():
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
-        return found[:, codes]
+        return probabilities[:, codes]
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return no arms: they depend on keys and contexts."""
         return []
 
 
-def weigh_logged(params: Any, state: Any, batch: Batch, every: Floats) -> None:
+def weigh_logged(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
     """Write the probability of each arm on offer to ``probabilities[i, arm]`` for each impression i."""
     for i in range(len(batch.lanes)):
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         for arm in impression.arms:
-            every[i, arm] = propensity(params, state, batch.lanes[i], impression, arm)
+            probabilities[i, arm] = propensity(params, state, batch.lanes[i], impression, arm)
 
 
-def weigh_shown(params: Any, state: Any, batch: Batch, shown: Ints, found: Floats) -> None:
+def weigh_shown(params: Any, state: Any, batch: Batch, arm_indices: Ints, probabilities: Floats) -> None:
     """Write the probability of the arm shown in each row to ``probabilities``."""
     for i in range(len(batch.lanes)):
-        found[i] = propensity(params, state, batch.lanes[i], impression_of(batch, i), shown[i])
+        probabilities[i] = propensity(params, state, batch.lanes[i], get_impression(batch, i), arm_indices[i])
 
 
 class LoggedBatch(NamedTuple):
@@ -335,32 +341,34 @@ class LoggedBatch(NamedTuple):
     """
 
     batch: Batch
-    shown: Ints
+    arm_indices: Ints
     rewards: Floats
     propensities: Floats
 
 
-def progress_rows(params: Any, state: Any, logged: LoggedBatch, found: Floats, every: Floats) -> None:
+def progress_rows(
+    params: Any, state: Any, logged: LoggedBatch, probabilities: Floats, all_arms: Floats
+) -> None:
     """For each row, write the probability of the arm shown to ``probabilities``, then learn from the row.
 
     The probabilities of all arms are written to ``all_arms``, unless it is empty.
     """
-    batch, shown, rewards, propensities = logged
+    batch, arm_indices, rewards, propensities = logged
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         observe(params, state, lane, impression)
-        found[i] = propensity(params, state, lane, impression, shown[i])
-        if len(every) > 0:
+        probabilities[i] = propensity(params, state, lane, impression, arm_indices[i])
+        if len(all_arms) > 0:
             for arm in impression.arms:
-                every[i, arm] = propensity(params, state, lane, impression, arm)
-        learn(params, state, lane, Outcome(impression, shown[i], rewards[i], propensities[i]))
+                all_arms[i, arm] = propensity(params, state, lane, impression, arm)
+        learn(params, state, lane, Outcome(impression, arm_indices[i], rewards[i], propensities[i]))
 
 
 # ---- A policy of lists that learns from every list of the log
 
 
-class Ranking(Restarted):
+class Ranking(Restartable):
     """A list policy that learns from each logged list, after computing its propensities for the list.
 
     As :class:`~tacit.evaluate.Learning`, list by list: the estimand is the mean of the values
@@ -390,7 +398,7 @@ class Ranking(Restarted):
     'ListMix(positions=2), learning'
     """
 
-    everywhere = False
+    needs_positions = False
     """Whether :meth:`all_position_probabilities` will be called."""
 
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
@@ -402,17 +410,17 @@ class Ranking(Restarted):
             )
         self.policy, self.seed = policy, seed
         self.label = f"{policy.label}, learning"
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         self._learner = LogLearner(self.policy)
         self._rng = stream("ranking", self.seed)
         self.columns = self._learner.columns | {"decision_id", "position"}
-        self._places: Floats = np.zeros(0)
+        self._marginals: Floats = np.zeros(0)
         self._lists: Lists | None = None
-        self._everywhere: Floats = np.zeros((0, 0, 0))
+        self._position_chances: Floats = np.zeros((0, 0, 0))
 
-    def begin(self, every: bool = False) -> Self:
+    def begin(self, all_arms: bool = False) -> Self:
         """Return the target reset for a new log.
 
         Raises
@@ -420,82 +428,84 @@ class Ranking(Restarted):
         InvalidValue
             If the probabilities of all arms are needed: a list policy does not have them.
         """
-        if every:
+        if all_arms:
             remedy = "give estimators of lists, such as IndependentIPS"
             raise InvalidValue("estimators", "of single arms", remedy)
-        return super().begin(every)
+        return super().begin(all_arms)
 
-    def shown(self, rows: LoggedRows) -> Floats:
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the probability of each row's arm at its position, given the arms above it."""
         learner = self._learner
-        slots, lists = learner.shown(rows), lists_of(rows)
+        arm_indices, lists = learner.find_shown_arms(rows), group_lists(rows)
         self._check(rows, lists)
         width = self.policy.action_width
         actions = np.full((len(lists.first), width), -1, np.int64)
-        actions[lists.of, lists.place] = slots
+        actions[lists.list_index, lists.place] = arm_indices
         clicks = lists.table(rows.reward, width, 0.0)
         weights = lists.table(rows.given_above, width, 1.0).prod(axis=1)
         if learns_from_propensity(self.policy.params) and np.isnan(weights).any():
-            raise unanswerable(rows, int(np.argmax(np.isnan(rows.given_above))))
+            raise missing_propensity_error(rows, int(np.argmax(np.isnan(rows.given_above))))
         prefixes, places = np.empty((2, len(actions), width))
-        self._everywhere = np.zeros((len(actions), width, width) if self.everywhere else (0, 0, 0))
-        known, params = self.policy.knows_places, self.policy.params
-        driver = compiled(progress_lists if known else progress_drawn, params)
-        drawn = () if known else (self._rng,)
-        for part in learner.stretches(rows, lists.first):
-            batch = learner.impressions(rows, lists.first[part])
+        self._position_chances = np.zeros((len(actions), width, width) if self.needs_positions else (0, 0, 0))
+        knows_propensities, params = self.policy.knows_places, self.policy.params
+        driver = compile_loop(progress_lists if knows_propensities else progress_drawn, params)
+        generators = () if knows_propensities else (self._rng,)
+        for part in learner.split_rows(rows, lists.first):
+            batch = learner.make_impressions(rows, lists.first[part])
             logged = LoggedLists(batch, actions[part], clicks[part], weights[part])
-            chances = self._everywhere[part]
-            driver(params, learner.state, logged, *drawn, prefixes[part], places[part], chances)
+            chances = self._position_chances[part]
+            driver(params, learner.state, logged, *generators, prefixes[part], places[part], chances)
         above = np.concatenate([np.ones((len(actions), 1)), prefixes[:, :-1]], axis=1)
-        given = np.divide(prefixes, above, out=np.zeros_like(above), where=above > 0)
-        self._lists, self._places = lists, places[lists.of, lists.place]
-        return np.asarray(given[lists.of, lists.place])
+        conditional = np.divide(prefixes, above, out=np.zeros_like(above), where=above > 0)
+        self._lists, self._marginals = lists, places[lists.list_index, lists.place]
+        return np.asarray(conditional[lists.list_index, lists.place])
 
-    def at_position(self, rows: LoggedRows) -> Floats:
+    def position_probabilities(self, rows: LoggedRows) -> Floats:
         """Return the marginal probability of each row's arm at its position.
 
         Call it after :meth:`evaluate_shown` of the same rows.
         """
-        return self._places
+        return self._marginals
 
-    def at_each_position(self) -> Floats:
+    def all_position_probabilities(self) -> Floats:
         """Return the probability of each row's arm at every position, shape (rows, positions).
 
         Call it after :meth:`evaluate_shown` of the same rows, with ``needs_positions``.
         """
         assert self._lists is not None
-        return np.asarray(self._everywhere[self._lists.of, self._lists.place])
+        return np.asarray(self._position_chances[self._lists.list_index, self._lists.place])
 
-    def every(self, rows: LoggedRows) -> Floats:
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
         raise NotImplementedError
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return no arms: they depend on the policy's state at each row."""
         return []
 
     def _check(self, rows: LoggedRows, lists: Lists) -> None:
         """Raise UnfitLog if a list differs in length from the policy's, or has gaps."""
-        check_first(rows, lists.place)
+        check_first_position(rows, lists.place)
         length = np.zeros(len(lists.first), np.int64)
-        np.maximum.at(length, lists.of, lists.place + 1)
+        np.maximum.at(length, lists.list_index, lists.place + 1)
         sizes = np.array([len(offer) for offer in rows.offers])
-        wanted = np.minimum(self.policy.action_width, sizes[rows.offer[lists.first]])
-        if (length != wanted).any():
-            wrong = int(np.argmax(length != wanted))
+        policy_length = np.minimum(self.policy.action_width, sizes[rows.offer[lists.first]])
+        if (length != policy_length).any():
+            wrong = int(np.argmax(length != policy_length))
             raise UnfitLog(
-                f"{rows.where(int(lists.first[wrong]))}: position: the list has {length[wrong]} "
-                f"places, the policy fills {wanted[wrong]}; give it as many positions as the log's "
+                f"{rows.locate_row(int(lists.first[wrong]))}: position: the list has {length[wrong]} "
+                f"places, the policy fills {policy_length[wrong]}; give it as many positions as the log's "
                 "lists have, which count from 0; if rows of a list stand apart, sort by decision_id and "
                 "position"
             )
-        gaps = np.bincount(lists.of) < length
+        gaps = np.bincount(lists.list_index) < length
         if gaps.any():
-            of = int(np.argmax(gaps))
-            free = min(set(range(length[of])) - set(lists.place[lists.of == of].tolist()))
+            list_number = int(np.argmax(gaps))
+            free = min(
+                set(range(length[list_number])) - set(lists.place[lists.list_index == list_number].tolist())
+            )
             raise UnfitLog(
-                f"{rows.where(int(lists.first[of]))}: position: the list has no row at {free}; give one "
-                "for the arm at each position, clicked or not"
+                f"{rows.locate_row(int(lists.first[list_number]))}: position: the list has no row at {free}; "
+                "give one for the arm at each position, clicked or not"
             )
 
 
@@ -529,19 +539,19 @@ def progress_lists(
     batch, actions, feedback, propensities = logged
     for i in range(len(actions)):
         lane = batch.lanes[i]
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         observe(params, state, lane, impression)
         placed(params, state, lane, impression, actions[i], prefixes[i], places[i])
         if len(chances) > 0:
             arms = impression.arms
-            found = np.zeros((len(arms), min(actions.shape[1], len(arms))))
-            cells(params, state, lane, impression, found)
+            cell_chances = np.zeros((len(arms), min(actions.shape[1], len(arms))))
+            cells(params, state, lane, impression, cell_chances)
             for k in range(actions.shape[1]):
                 for j in range(len(arms)):
                     if arms[j] == actions[i, k]:
-                        chances[i, k, : found.shape[1]] = found[j]
-        known = propensities[i]
-        learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
+                        chances[i, k, : cell_chances.shape[1]] = cell_chances[j]
+        list_propensity = propensities[i]
+        learn(params, state, lane, make_outcome(params, impression, actions[i], feedback[i], list_propensity))
 
 
 def progress_drawn(
@@ -555,18 +565,18 @@ def progress_drawn(
 ) -> None:
     """Do the same for policies without propensities: 1 at positions where a sampled list agrees, else 0."""
     batch, actions, feedback, propensities = logged
-    drawn = np.empty(actions.shape[1], np.int64)
+    sampled_list = np.empty(actions.shape[1], np.int64)
     for i in range(len(actions)):
         lane = batch.lanes[i]
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         observe(params, state, lane, impression)
-        decide(params, state, lane, impression, rng, drawn)
+        decide(params, state, lane, impression, rng, sampled_list)
         same = 1.0
-        for k in range(len(drawn)):
-            places[i, k] = 1.0 if drawn[k] == actions[i, k] else 0.0
+        for k in range(len(sampled_list)):
+            places[i, k] = 1.0 if sampled_list[k] == actions[i, k] else 0.0
             same *= places[i, k]
             prefixes[i, k] = same
-            for j in range(len(drawn) if len(chances) > 0 else 0):
-                chances[i, k, j] = 1.0 if drawn[j] == actions[i, k] else 0.0
-        known = propensities[i]
-        learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
+            for j in range(len(sampled_list) if len(chances) > 0 else 0):
+                chances[i, k, j] = 1.0 if sampled_list[j] == actions[i, k] else 0.0
+        list_propensity = propensities[i]
+        learn(params, state, lane, make_outcome(params, impression, actions[i], feedback[i], list_propensity))

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict, Unpack
 
 from tacit.core import checks
-from tacit.core.part import Checked, optional, whole, within
-from tacit.evaluate.intervals import confident
+from tacit.core.part import Checked, float_range, int_range, optional
+from tacit.evaluate.intervals import check_confidence
 from tacit.evaluate.targets import Target
 from tacit.logs.reader import LogReader
-from tacit.logs.sources import Reading, opened
+from tacit.logs.sources import ReadOptions, open_log
 
-Confidence = Annotated[float, confident]
-MissingReward = Annotated[float | None, optional(within(0.0, 1.0))]
-Seed = Annotated[int, whole(0)]
-AtLeastOne = Annotated[int, whole(1)]
+Confidence = Annotated[float, check_confidence]
+MissingReward = Annotated[float | None, optional(float_range(0.0, 1.0))]
+Seed = Annotated[int, int_range(0)]
+AtLeastOne = Annotated[int, int_range(1)]
 WeightBound = Annotated[float | None, optional(checks.positive)]
 
 
@@ -62,9 +62,9 @@ class Options(Checked):
         """How contexts are built from the log's columns; None if the log's own contexts are used."""
         return None
 
-    def opened(self, log: Any, **reading: Unpack[Reading]) -> Any:
+    def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
         """Return an open log with its contexts and segments; :func:`tacit.read_log` opens other values."""
-        reader = opened(log, **reading)
+        reader = open_log(log, **reading)
         if self.schema and isinstance(reader, LogReader):
             reader = reader.with_context(self.schema)
-        return reader if self.by is None else reader.by(self.by)
+        return reader if self.by is None else reader.with_segment(self.by)

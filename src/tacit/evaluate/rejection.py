@@ -14,15 +14,15 @@ from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
-from tacit.core.parallel import counted
-from tacit.core.text import Column, Tabulated, laid_out
+from tacit.core.parallel import report_progress
+from tacit.core.text import Column, Tabulated, format_table
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, wilson
-from tacit.evaluate.results import doubted_propensities
-from tacit.evaluate.rows import names_of, one_sided
-from tacit.evaluate.windows import Pass, Replaying, WindowReader
+from tacit.evaluate.results import describe_propensity_doubt
+from tacit.evaluate.rows import list_arm_names, warn_one_sided
+from tacit.evaluate.windows import Pass, ReplayConfig, WindowReader
 from tacit.logs.parts import KeyShard
-from tacit.logs.sources import Reading, say_rejected, say_unread
+from tacit.logs.sources import ReadOptions, warn_rejected, warn_unread_context
 from tacit.policies.base import Policy
 
 # ---- The result of replay: counts of passes, and the estimate that follows from them
@@ -136,7 +136,7 @@ class ReplayResult(Tabulated):
         return "\n".join(
             [
                 f"{self.policy}, replayed on {self.rows:,} logged rows, passes: {passes}",
-                *self._earned(),
+                *self._reward_lines(),
                 f"  the log's own    {self.logged:.5f}",
                 f"  matched a pass   {matched:,.1f} rows ({share:.1%}) with {clicks:,.1f} clicks",
                 f"  without feedback {self.unanswered:,} rows",
@@ -145,14 +145,14 @@ class ReplayResult(Tabulated):
             ]
         )
 
-    def _earned(self) -> list[str]:
+    def _reward_lines(self) -> list[str]:
         """Return lines with the estimate and the range of single passes."""
-        known = [estimate for estimate in self.estimates if estimate == estimate]
-        if not known:
+        estimates = [estimate for estimate in self.estimates if estimate == estimate]
+        if not estimates:
             return [f"  mean reward      {NO_OVERLAP}"]
         return [
             f"  mean reward      {self.estimate:.5f}, 95 % interval {self.low:.5f} to {self.high:.5f}",
-            f"  single passes    {min(known):.5f} to {max(known):.5f}",
+            f"  single passes    {min(estimates):.5f} to {max(estimates):.5f}",
         ]
 
     def _segment_lines(self) -> list[str]:
@@ -160,7 +160,7 @@ class ReplayResult(Tabulated):
         rows = [{**part._asdict(), "segment": name or "(none)"} for name, part in self.segments.items()]
         return [
             "",
-            laid_out(rows, [Column(str(self.by), "{segment}"), *SEGMENT_COLUMNS]),
+            format_table(rows, [Column(str(self.by), "{segment}"), *SEGMENT_COLUMNS]),
             f"intervals hold in all {len(rows)} segments at once with 95 % (Bonferroni)",
         ]
 
@@ -191,7 +191,7 @@ class ReplayCounts(NamedTuple):
     warnings: tuple[str, ...]
     segments: Mapping[str, PerPass] = MappingProxyType({})
 
-    def beside(self, other: ReplayCounts) -> ReplayCounts:
+    def add_passes(self, other: ReplayCounts) -> ReplayCounts:
         """Return the counts of these passes and of additional passes over the same rows."""
         return self._replace(
             matched=self.matched + other.matched,
@@ -211,15 +211,15 @@ class ReplayCounts(NamedTuple):
             self.unanswered + other.unanswered,
             self.reward + other.reward,
             self.warnings + other.warnings,
-            _added(self.segments, other.segments),
+            _merge_segments(self.segments, other.segments),
         )
 
     def result(self, policy: str, by: str | None = None) -> ReplayResult:
         """Compute the result of the policy with this name; ``by`` is the column of the segments."""
         estimates = tuple(_ratios(self.matched, self.clicks))
-        estimate, low, high, _ = _segment((self.matched, self.clicks))
+        estimate, low, high, _ = _estimate_segment((self.matched, self.clicks))
         many = len(self.segments)
-        parts = {name: _segment(counts, many) for name, counts in self.segments.items()}
+        parts = {name: _estimate_segment(counts, many) for name, counts in self.segments.items()}
         return ReplayResult(
             policy=policy,
             estimate=estimate,
@@ -241,23 +241,23 @@ def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
     return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
 
 
-def _segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
+def _estimate_segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
     """Compute the estimate and its interval from counts per pass."""
-    known = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
-    estimate = math.fsum(known) / len(known) if known else math.nan
+    ratios = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
+    estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
     matched = sum(counts[0]) / len(counts[0])
     return ReplaySegment(estimate, *wilson(estimate, matched, 1 - (1 - CONFIDENCE) / segments), matched)
 
 
-def _added(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
+def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
     """Return the counts of segments, summed over two sets of rows."""
-    found = {**theirs, **mine}
+    merged = {**theirs, **mine}
     for name in set(mine) & set(theirs):
-        found[name] = (
+        merged[name] = (
             tuple(map(add, mine[name][0], theirs[name][0])),
             tuple(map(add, mine[name][1], theirs[name][1])),
         )
-    return found
+    return merged
 
 
 # ---- Replay: the rejection method for logs of uniform choice (Li, Chu, Langford, Wang 2011)
@@ -275,7 +275,7 @@ def replay(
     missing_reward: float | None = 0.0,
     by: str | None = None,
     progress: Callable[[int], None] | None = None,
-    **reading: Unpack[Reading],
+    **reading: Unpack[ReadOptions],
 ) -> ReplayResult:
     """Estimate the mean reward of a policy from a log of uniformly chosen arms.
 
@@ -366,7 +366,7 @@ def replay(
     >>> result.low < 0.4 < result.high
     True
     """
-    replaying = Replaying(
+    config = ReplayConfig(
         policy=policy,
         passes=passes,
         seed=seed,
@@ -376,18 +376,18 @@ def replay(
         missing_reward=missing_reward,
         by=by,
     )
-    reader = replaying.opened(log, **reading)
-    say_unread(reader, policy)
-    with counted("replaying", progress) as report:
-        found = played(replaying, reader, range(replaying.passes), progress=report)
-    result = replace(found.result(policy.label, by), notes=say_rejected(reader, log))
-    for warning in (*found.warnings, *(one_sided(result) if missing_reward is None else ())):
+    reader = config.open_log(log, **reading)
+    warn_unread_context(reader, policy)
+    with report_progress("replaying", progress) as report:
+        counts = replay_passes(config, reader, range(config.passes), progress=report)
+    result = replace(counts.result(policy.label, by), notes=warn_rejected(reader, log))
+    for warning in (*counts.warnings, *(warn_one_sided(result) if missing_reward is None else ())):
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
     return result
 
 
-def played(
-    replaying: Replaying, log: Any, numbers: Sequence[int], *, progress: Callable[[int], None] | None = None
+def replay_passes(
+    config: ReplayConfig, log: Any, numbers: Sequence[int], *, progress: Callable[[int], None] | None = None
 ) -> ReplayCounts:
     """Run the passes of these numbers over a log and return their counts.
 
@@ -401,26 +401,26 @@ def played(
         As for :func:`replay`.
     """
     shard = log.shard if isinstance(log, KeyShard) and log.shards > 1 else None
-    reader = WindowReader(replaying)
-    passes = [Pass(replaying, number, shard) for number in numbers]
+    reader = WindowReader(config)
+    passes = [Pass(config, number, shard) for number in numbers]
     done = 0
     for window in reader.read(log):
-        for each in passes:
-            for rows in each.play(window, len(reader.lanes), len(reader.segments)):
+        for replay_pass in passes:
+            for rows in replay_pass.replay(window, len(reader.lanes), len(reader.segments)):
                 done += rows
                 if progress is not None:
                     progress(done)
     return ReplayCounts(
-        tuple(each.matched for each in passes),
-        tuple(each.clicks for each in passes),
+        tuple(replay_pass.match_count for replay_pass in passes),
+        tuple(replay_pass.clicks for replay_pass in passes),
         reader.rows,
         reader.unanswered,
         reader.reward,
-        _contradictions(replaying.policy, passes[0].state, reader) if 0 in numbers else (),
+        _contradictions(config.policy, passes[0].state, reader) if 0 in numbers else (),
         {
             name: (
-                tuple(each.tally[place, 0].item() for each in passes),
-                tuple(each.tally[place, 1].item() for each in passes),
+                tuple(replay_pass.tally[place, 0].item() for replay_pass in passes),
+                tuple(replay_pass.tally[place, 1].item() for replay_pass in passes),
             )
             for name, place in reader.segments.items()
         },
@@ -430,6 +430,10 @@ def played(
 def _contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
     """Return warnings that the policy's assumptions fail or that the log was not chosen uniformly."""
     diagnostics = getattr(policy, "diagnostics", None)
-    found = [] if diagnostics is None else [f"{policy.label}: {said}" for said in diagnostics(state).warnings]
-    doubt = doubted_propensities(names_of(policy), reader.tally) if reader.tally.any() else ""
-    return (*found, *([doubt] if doubt else []))
+    policy_warnings = (
+        []
+        if diagnostics is None
+        else [f"{policy.label}: {warning}" for warning in diagnostics(state).warnings]
+    )
+    doubt = describe_propensity_doubt(list_arm_names(policy), reader.tally) if reader.tally.any() else ""
+    return (*policy_warnings, *([doubt] if doubt else []))

@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from tacit.core.arrays import Floats
-from tacit.core.text import MISSING, ByName, Column, Tabulated, laid_out
-from tacit.evaluate.intervals import Bounds, Sums, arm_in_doubt, weights_are_wrong
-from tacit.plots import COLOURS, Plotted
+from tacit.core.text import MISSING, ByName, Column, Tabulated, format_table
+from tacit.evaluate.intervals import Bounds, Sums, evidence_against_weights, find_suspect_arm
+from tacit.plots import COLOURS, Plot
 
 NO_OVERLAP = "no overlap: no row that counts shows what the target policy would"
 EMPTY = "empty: the propensities cannot be right"
 INTERVALS = ("normal", "bootstrap", "score", "anytime")
-SAID = (
+ESTIMATE_COLUMNS = (
     Column("estimator", "{estimator}"),
     Column("value", "{value:.5f}", "no overlap"),
     *(Column(kind, f"{{{kind}}}") for kind in INTERVALS),
     Column("n_eff", "{effective_sample_size:,.0f}"),
 )
 WEIGHTS = Column("mean w", "{mean_weight:.3f}", "nan"), Column("max w", "{largest_weight:.4g}", "nan")
-DOUBTED, ODDS = math.log(100), math.log(1e6)
+MIN_EVIDENCE, MAX_EVIDENCE = math.log(100), math.log(1e6)
 """Log evidence at which a warning on weights is given, and the largest that it states."""
 SHOWN_SEGMENTS = 30
 """The most segments that a text or a figure shows."""
@@ -104,14 +104,14 @@ class Estimate:
             kind: EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind)) for kind in INTERVALS
         }
 
-    def doubted_weights(self) -> str:
+    def describe_weight_doubt(self) -> str:
         """Return a warning if the mean weight is improbable (below 1 in 100) under right propensities."""
         n, mean, most = self.sums.n, self.mean_weight, self.sums.possible
         if "clip=" in self.estimator or not self.sums.ww:
             return ""
-        evidence = weights_are_wrong(self.sums)
-        if evidence >= DOUBTED:
-            odds = math.exp(min(evidence, ODDS))
+        evidence = evidence_against_weights(self.sums)
+        if evidence >= MIN_EVIDENCE:
+            odds = math.exp(min(evidence, MAX_EVIDENCE))
             return (
                 f"{self.estimator}: mean w is {mean:.3f}, as right propensities have it in one of "
                 f"{odds:,.0f} logs at most: they are wrong, or the log could not show what the target shows"
@@ -172,7 +172,7 @@ class Segment:
 
 
 @dataclass(frozen=True, repr=False)
-class OffPolicyResult(Tabulated, Plotted):
+class OffPolicyResult(Tabulated, Plot):
     """Estimates of a target policy's mean reward by several estimators.
 
     Attributes
@@ -234,27 +234,27 @@ class OffPolicyResult(Tabulated, Plotted):
 
     def summary(self) -> str:
         """Return the result as text."""
-        of = f"{self.rows:,} logged rows"
-        what = f"mean reward, from {of}"
+        rows_text = f"{self.rows:,} logged rows"
+        heading = f"mean reward, from {rows_text}"
         if self.lists is not None:
-            what = f"mean reward of a list, from {self.lists:,} lists of {of}"
-        counted = "left out" if self.missing_reward is None else f"{self.missing_reward:g} each"
-        silent = f"{self.unanswered:,} ({counted})" if self.unanswered else "0"
+            heading = f"mean reward of a list, from {self.lists:,} lists of {rows_text}"
+        missing_text = "left out" if self.missing_reward is None else f"{self.missing_reward:g} each"
+        unanswered_text = f"{self.unanswered:,} ({missing_text})" if self.unanswered else "0"
         lines = [
-            f"{self.target}: {what}",
-            laid_out([estimate.texts() for estimate in self.estimates], [*SAID, *WEIGHTS]),
+            f"{self.target}: {heading}",
+            format_table([estimate.texts() for estimate in self.estimates], [*ESTIMATE_COLUMNS, *WEIGHTS]),
             f"the log's own mean reward: {self.logged:.5f}; rows without feedback: "
-            f"{silent}; intervals of {self.confidence:.0%}",
+            f"{unanswered_text}; intervals of {self.confidence:.0%}",
         ]
-        lines += [f"{each.estimator}: {each.note}" for each in self.estimates if each.note]
+        lines += [f"{result.estimator}: {result.note}" for result in self.estimates if result.note]
         if self.lists is None:
-            lines += [line for estimate in self.estimates if (line := estimate.doubted_weights())]
+            lines += [line for estimate in self.estimates if (line := estimate.describe_weight_doubt())]
         lines += [*self.notes, *([self.assumes] if self.assumes else [])]
         if self.never_shown:
-            shown = ", ".join(map(repr, self.never_shown[:5]))
+            arms = ", ".join(map(repr, self.never_shown[:5]))
             more = ", …" if len(self.never_shown) > 5 else ""
             lines.append(
-                f"the log never shows {shown}{more}, which the target policy would: by chance, or "
+                f"the log never shows {arms}{more}, which the target policy would: by chance, or "
                 "because it could not; then these estimates are too low"
             )
         return "\n".join(lines + (self._segment_lines() if self.by is not None else []))
@@ -275,13 +275,13 @@ class OffPolicyResult(Tabulated, Plotted):
         columns = [
             Column(str(self.by), "{segment}"),
             Column("rows", "{rows:,}"),
-            *SAID,
+            *ESTIMATE_COLUMNS,
             Column("the log's own", "{logged:.5f}", "nan"),
         ]
         count = len(self.segments)
         lines = [
             "",
-            laid_out(body, columns),
+            format_table(body, columns),
             f"intervals of a kind hold in all {count} segments at once with {self.confidence:.0%}: each is "
             f"one of {1 - (1 - self.confidence) / max(count, 1):.5g} (Bonferroni)",
         ]
@@ -331,7 +331,7 @@ class OffPolicyResult(Tabulated, Plotted):
         ax.legend(**below, ncols=3, frameon=False, fontsize=8)
 
 
-def doubted_propensities(arms: Sequence[str], tally: Floats) -> str:
+def describe_propensity_doubt(arms: Sequence[str], tally: Floats) -> str:
     """Return a warning if an arm is shown so often that its propensities must be wrong, else "".
 
     Under right propensities the chance of a warning is at most 1 in 100.
@@ -342,10 +342,10 @@ def doubted_propensities(arms: Sequence[str], tally: Floats) -> str:
     tally : array of float64, shape (4, arms)
         As for :func:`~tacit.evaluate.intervals.find_suspect_arm`.
     """
-    arm, evidence = arm_in_doubt(tally)
-    if evidence < DOUBTED:
+    arm, evidence = find_suspect_arm(tally)
+    if evidence < MIN_EVIDENCE:
         return ""
-    mean, odds = tally[2, arm] / tally[1, arm], math.exp(min(evidence, ODDS))
+    mean, odds = tally[2, arm] / tally[1, arm], math.exp(min(evidence, MAX_EVIDENCE))
     return (
         f"propensity: mean w of {arms[arm]!r} alone is {mean:.3f}, as right ones have it in one of "
         f"{odds:,.0f} logs at most: they are wrong (a row has the probability of the arm that it "

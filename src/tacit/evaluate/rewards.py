@@ -16,7 +16,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rows import NAMES, LoggedRows, RowReader, positions
-from tacit.evaluate.targets import PER, ArmFunction, PerArm, Probabilities, contexts, offered
+from tacit.evaluate.targets import PER, ArmFunction, ArmTables, Probabilities, contexts, offer_matrix
 
 # ---- Models of the expected reward of each arm, for the direct method and doubly robust estimators
 
@@ -32,17 +32,17 @@ class RewardModel(Protocol):
 
     columns: frozenset[str]
 
-    def begin(self, every: bool = False) -> Self:
+    def begin(self, all_arms: bool = False) -> Self:
         """Return the model reset for a new log."""
 
-    def shown(self, rows: LoggedRows) -> Floats:
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the expected reward of the arm shown, per row."""
 
-    def every(self, rows: LoggedRows) -> Floats:
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the expected reward of each arm, shape (rows, arms)."""
 
 
-class Rewards(PerArm):
+class Rewards(ArmTables):
     """Fixed expected rewards of arms; arms that are not named have 0.
 
     Parameters
@@ -129,24 +129,24 @@ class ModelOfLog:
     columns: frozenset[str]
 
     @property
-    def fitted(self) -> bool:
+    def is_fitted(self) -> bool:
         raise NotImplementedError
 
     @property
     def names(self) -> dict[str, list[str]]:
         raise NotImplementedError
 
-    def counted(self, log: Any, missing_reward: float | None = 0.0) -> Any:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Any:
         """Return the model's counts of a log, or of a part of one; they have ``rows`` and ``merge``."""
         raise NotImplementedError
 
-    def of(self, counts: Any) -> Self:
+    def from_counts(self, counts: Any) -> Self:
         """Return the model fitted to counts."""
         raise NotImplementedError
 
     def fit(self, log: Any, missing_reward: float | None = 0.0) -> Self:
         """Return the model fitted to a log, which is read in one pass."""
-        return self.of(self.counted(log, missing_reward))
+        return self.from_counts(self.count_log(log, missing_reward))
 
 
 class ArmMeans(ModelOfLog):
@@ -180,33 +180,33 @@ class ArmMeans(ModelOfLog):
         self._names: tuple[list[str], list[str]] = ([], [])
 
     @property
-    def fitted(self) -> bool:
+    def is_fitted(self) -> bool:
         return self._means is not None
 
-    def counted(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         shape = (self.folds, 0, 0)
         count, total = np.zeros(shape), np.zeros(shape)
         names: tuple[list[str], list[str]] = ([], [])
         for rows in reader.read(log):
-            per, arm = rows.coded(self.per), rows.arm
+            per, arm = rows.get_column(self.per), rows.arm
             names = per.names if len(per.names) > len(names[0]) else names[0], arm.names
             shape = (self.folds, len(names[0]), len(names[1]))
-            count, total = _grown(count, shape), _grown(total, shape)
+            count, total = _grow_array(count, shape), _grow_array(total, shape)
             places = np.ravel_multi_index((self._fold(rows), per.codes, arm.codes), shape)
             size = count.size
             count += np.bincount(places, minlength=size).reshape(shape)
             total += np.bincount(places, rows.reward, size).reshape(shape)
         return ArmCounts(reader.rows, list(names[0]), list(names[1]), count, total)
 
-    def of(self, counts: ArmCounts) -> Self:
-        fresh = copy.copy(self)
+    def from_counts(self, counts: ArmCounts) -> Self:
+        model = copy.copy(self)
         count, total = counts.plays, counts.total
-        others, sums = count.sum(axis=0) - count, total.sum(axis=0) - total
-        overall = (sums.sum(axis=(1, 2)) / np.maximum(others.sum(axis=(1, 2)), 1.0))[:, None, None]
-        fresh._means = (sums + self.strength * overall) / (others + self.strength)
-        fresh._names = (counts.values, counts.arms)
-        return fresh
+        other_plays, other_sums = count.sum(axis=0) - count, total.sum(axis=0) - total
+        overall = (other_sums.sum(axis=(1, 2)) / np.maximum(other_plays.sum(axis=(1, 2)), 1.0))[:, None, None]
+        model._means = (other_sums + self.strength * overall) / (other_plays + self.strength)
+        model._names = (counts.values, counts.arms)
+        return model
 
     @property
     def names(self) -> dict[str, list[str]]:
@@ -216,34 +216,34 @@ class ArmMeans(ModelOfLog):
     def _fold(self, rows: LoggedRows) -> Ints:
         return (rows.first + np.arange(len(rows.reward))) % self.folds
 
-    def begin(self, every: bool = False) -> Self:
+    def begin(self, all_arms: bool = False) -> Self:
         return self
 
-    def shown(self, rows: LoggedRows) -> Floats:
-        means, places = self._places(rows)
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        means, places = self._marginals(rows)
         return means[self._fold(rows), places, rows.arm.codes]
 
-    def every(self, rows: LoggedRows) -> Floats:
-        means, places = self._places(rows)
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        means, places = self._marginals(rows)
         return means[self._fold(rows), places, : len(rows.arm.names)]
 
-    def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
+    def _marginals(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return the means and the index of each row's means; codes of names must be as in the fit."""
         if self._means is None:
             raise InvalidValue("model", "ArmMeans()", "fit it to a log first")
-        per = rows.coded(self.per)
+        per = rows.get_column(self.per)
         if self._names[1][: len(rows.arm.names)] != rows.arm.names:
             raise InvalidValue("model", "ArmMeans()", "fit it to the log that is evaluated")
         return self._means, per.codes
 
 
-def _grown(array: Floats, shape: tuple[int, ...]) -> Floats:
+def _grow_array(array: Floats, shape: tuple[int, ...]) -> Floats:
     """Return an array padded with zeros to a shape."""
     if array.shape == shape:
         return array
-    found = np.zeros(shape)
-    found[tuple(map(slice, array.shape))] = array
-    return found
+    grown = np.zeros(shape)
+    grown[tuple(map(slice, array.shape))] = array
+    return grown
 
 
 # ---- Expected rewards from a user's fitted model, and the greedy policy that follows them
@@ -299,26 +299,26 @@ class Predicted(RewardFunction):
                 raise InvalidValue(f"models[{name}]", model, "give an object with predict")
         self._features = features
         self._separate = separate
-        super().__init__(self._predicted, names, ("context",))
+        super().__init__(self._predict_arms, names, ("context",))
 
-    def _predicted(self, batch: Any) -> Floats:
+    def _predict_arms(self, batch: Any) -> Floats:
         """Return the predicted rewards of all arms, shape (rows, arms)."""
-        given = contexts(batch)
-        return np.stack([self._of(given, place) for place in range(len(self.arms))], axis=1)
+        context_rows = contexts(batch)
+        return np.stack([self._predict_arm(context_rows, place) for place in range(len(self.arms))], axis=1)
 
-    def _of(self, given: Floats, place: int) -> Floats:
+    def _predict_arm(self, context_rows: Floats, place: int) -> Floats:
         """Return the predicted rewards of one arm."""
         name = self.arms[place]
-        model, rows = self.models[name], given
+        model, inputs = self.models[name], context_rows
         if self._features is not None:
-            rows = self._features(given, name)
+            inputs = self._features(context_rows, name)
         elif not self._separate:
-            own = np.zeros((len(given), len(self.arms)))
-            own[:, place] = 1.0
-            rows = np.hstack([given, own])
+            one_hot = np.zeros((len(context_rows), len(self.arms)))
+            one_hot[:, place] = 1.0
+            inputs = np.hstack([context_rows, one_hot])
         if hasattr(model, "predict_proba"):
-            return np.asarray(model.predict_proba(rows), np.float64)[:, -1]
-        return np.asarray(model.predict(rows), np.float64)
+            return np.asarray(model.predict_proba(inputs), np.float64)[:, -1]
+        return np.asarray(model.predict(inputs), np.float64)
 
 
 class Greedy(Probabilities):
@@ -354,23 +354,25 @@ class Greedy(Probabilities):
         self.rewards = rewards
         super().__init__(rewards.function, rewards.arms, tuple(rewards.columns), label)
 
-    def _evaluated(self, rows: LoggedRows) -> Floats:
-        expected = self.rewards.begin().every(rows)
-        known = {name: code for code, name in enumerate(rows.arm.names)}
-        on_offer = offered(rows)[rows.offer]
+    def _evaluate(self, rows: LoggedRows) -> Floats:
+        expected = self.rewards.begin().evaluate_arms(rows)
+        arm_codes = {name: code for code, name in enumerate(rows.arm.names)}
+        on_offer = offer_matrix(rows)[rows.offer]
         predicted = np.zeros(len(rows.arm.names), np.bool_)
-        predicted[[known[name] for name in self.arms if name in known]] = True
+        predicted[[arm_codes[name] for name in self.arms if name in arm_codes]] = True
         scores = np.where(on_offer & predicted, expected, -np.inf)
         unknown = ~np.isfinite(scores).any(axis=1)
         if unknown.any():
-            where = rows.where(int(np.argmax(unknown)))
+            where = rows.locate_row(int(np.argmax(unknown)))
             raise UnfitLog(f"{where}: arms: of none on offer a reward is predicted: {self.arms}")
         best = np.zeros(scores.shape)
         best[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
         share = on_offer / on_offer.sum(axis=1, keepdims=True)
-        found = (1 - self.epsilon) * best + self.epsilon * share
-        self._reached.update(rows.arm.names[code] for code in np.flatnonzero(found.any(axis=0)).tolist())
-        return np.asarray(found, np.float64)
+        probabilities = (1 - self.epsilon) * best + self.epsilon * share
+        self._reachable.update(
+            rows.arm.names[code] for code in np.flatnonzero(probabilities.any(axis=0)).tolist()
+        )
+        return np.asarray(probabilities, np.float64)
 
 
 # ---- Propensities that a log does not have, estimated from how often it shows each arm
@@ -383,7 +385,7 @@ ASSUMES = (
     "clicked, such as who asked, when, or what the policy had learned meanwhile; where the log "
     "always shows the same, it tells nothing"
 )
-GIVEN = "propensities are not logged, but as given ({}): right only if arms were drawn so"
+ASSUMES_GIVEN = "propensities are not logged, but as given ({}): right only if arms were drawn so"
 
 
 class Frequencies(ModelOfLog):
@@ -408,57 +410,57 @@ class Frequencies(ModelOfLog):
         self._arms: list[str] = []
 
     @property
-    def fitted(self) -> bool:
+    def is_fitted(self) -> bool:
         return self._shares is not None
 
     @property
     def names(self) -> dict[str, list[str]]:
         return {"arm": self._arms}
 
-    def counted(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         cells: dict[str, int] = {}
-        seen: list[tuple[Ints, Ints, Ints]] = []
+        batch_counts: list[tuple[Ints, Ints, Ints]] = []
         for rows in reader.read(log):
-            codes = np.array([cells.setdefault(cell, len(cells)) for cell in _cells(rows)])
+            codes = np.array([cells.setdefault(cell, len(cells)) for cell in _cell_names(rows)])
             fold = (rows.first + np.arange(len(codes))) % FOLDS
             triples = np.stack([fold, codes, rows.arm.codes])
             distinct, count = np.unique(triples, axis=1, return_counts=True)
-            seen.append((*distinct[:2], np.stack([distinct[2], count])))  # type: ignore[arg-type]
+            batch_counts.append((*distinct[:2], np.stack([distinct[2], count])))  # type: ignore[arg-type]
         plays = np.zeros((FOLDS, len(cells), len(reader.arms)))
-        for fold, codes, (arms, count) in seen:
+        for fold, codes, (arms, count) in batch_counts:
             np.add.at(plays, (fold, codes, arms), count)
         return ArmCounts(reader.rows, list(cells), list(reader.arms), plays, np.zeros_like(plays))
 
-    def of(self, counts: ArmCounts) -> Self:
-        fresh = copy.copy(self)
-        others = counts.plays.sum(axis=0) - counts.plays
+    def from_counts(self, counts: ArmCounts) -> Self:
+        model = copy.copy(self)
+        other_plays = counts.plays.sum(axis=0) - counts.plays
         place = np.array([cell.rpartition("\0")[2] for cell in counts.values])
-        at_place = np.zeros_like(others)
+        at_place = np.zeros_like(other_plays)
         for position in np.unique(place):
-            total = others[:, place == position].sum(axis=1, keepdims=True) + 1.0
+            total = other_plays[:, place == position].sum(axis=1, keepdims=True) + 1.0
             at_place[:, place == position] = total / total.sum(axis=2, keepdims=True)
-        rows = others.sum(axis=2, keepdims=True)
-        fresh._shares = (others + STRENGTH * at_place) / (rows + STRENGTH)
-        fresh._cells = {cell: code for code, cell in enumerate(counts.values)}
-        fresh._arms = counts.arms
-        return fresh
+        rows = other_plays.sum(axis=2, keepdims=True)
+        model._shares = (other_plays + STRENGTH * at_place) / (rows + STRENGTH)
+        model._cells = {cell: code for code, cell in enumerate(counts.values)}
+        model._arms = counts.arms
+        return model
 
-    def shown(self, rows: LoggedRows) -> Floats:
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the estimated propensity of each row's arm at its position."""
         assert self._shares is not None, "it is fitted before the first row"
-        codes = np.array([self._cells[cell] for cell in _cells(rows)])
+        codes = np.array([self._cells[cell] for cell in _cell_names(rows)])
         fold = (rows.first + np.arange(len(codes))) % FOLDS
-        shares = self._shares[fold, codes, : len(rows.arm.names)] * offered(rows)[rows.offer]
-        own = shares[np.arange(len(codes)), rows.arm.codes]
-        return np.asarray(own / shares.sum(axis=1))
+        shares = self._shares[fold, codes, : len(rows.arm.names)] * offer_matrix(rows)[rows.offer]
+        shown_shares = shares[np.arange(len(codes)), rows.arm.codes]
+        return np.asarray(shown_shares / shares.sum(axis=1))
 
 
-def _cells(rows: LoggedRows) -> list[str]:
+def _cell_names(rows: LoggedRows) -> list[str]:
     """Return placement, key and position of each row as one text; without positions, 0."""
-    known = "position" in rows.chunk.batch.schema.names
-    there = known and not rows.chunk.batch["position"].null_count
-    place = positions(rows) if there else np.zeros(len(rows.reward), np.int64)
+    has_column = "position" in rows.chunk.batch.schema.names
+    has_positions = has_column and not rows.chunk.batch["position"].null_count
+    place = positions(rows) if has_positions else np.zeros(len(rows.reward), np.int64)
     placement, key = rows.names["placement"], rows.names["key"]
     triples = np.stack([placement.codes, key.codes, place])
     distinct, which = np.unique(triples, axis=1, return_inverse=True)

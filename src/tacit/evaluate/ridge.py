@@ -19,7 +19,7 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rewards import ModelOfLog
 from tacit.evaluate.rows import LoggedRows, RowReader
-from tacit.evaluate.targets import EachArm
+from tacit.evaluate.targets import ArmValues
 
 PENALTIES = 1.0, 10.0, 100.0, 1e3, 1e4, 1e5
 """Candidates for the penalty of slopes, in rows of the log."""
@@ -58,27 +58,27 @@ class Products(NamedTuple):
             for part, turn in ((self, 0), (later, self.rows)):
                 if length not in part.sums:
                     continue
-                given = part.sums[length]
-                folds, size = len(given), length + 2
+                part_sums = part.sums[length]
+                folds, size = len(part_sums), length + 2
                 total = sums.setdefault(length, np.zeros((folds, len(arms), size, size)))
-                to = _moving(part.origins[length] - origin)
+                shift = _shift_matrix(part.origins[length] - origin)
                 places = np.array([column[name] for name in part.arms], np.int64)
                 where = np.ix_((np.arange(folds) + turn) % folds, places)
-                total[where] += to @ given @ to.T
+                total[where] += shift @ part_sums @ shift.T
         return Products(self.rows + later.rows, arms, sums, origins)
 
 
-def _moving(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
+def _shift_matrix(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
     """Return the matrix that maps (1, x, r) to (1, (x + by)·scale, r − reward)."""
     size = len(by) + 2
-    found: Floats = np.eye(size)
-    found[1:-1, 0], found[-1, 0] = by, -reward
+    matrix: Floats = np.eye(size)
+    matrix[1:-1, 0], matrix[-1, 0] = by, -reward
     if scale is not None:
-        found[1:-1] *= scale[:, None]
-    return found
+        matrix[1:-1] *= scale[:, None]
+    return matrix
 
 
-class Slopes(NamedTuple):
+class LengthModels(NamedTuple):
     """The regression models of contexts of one length.
 
     Attributes
@@ -93,14 +93,14 @@ class Slopes(NamedTuple):
     scale: Floats
     weights: Floats
 
-    def expected(self, contexts: Floats, fold: int) -> Floats:
+    def predict(self, contexts: Floats, fold: int) -> Floats:
         """Return the expected reward of each arm, shape (rows, arms), from the model of a fold."""
         features = (contexts - self.center[fold]) * self.scale[fold]
         weights = self.weights[fold]
         return np.asarray(np.clip(features @ weights[:, 1:].T + weights[:, 0], 0.0, 1.0))
 
 
-class ArmRidges(EachArm, ModelOfLog):
+class ArmRidges(ArmValues, ModelOfLog):
     """Expected rewards by a ridge regression on the context, one per arm, cross-fitted.
 
     Rows are assigned to folds in turn, and a row's reward is predicted by a model of the other folds.
@@ -154,34 +154,34 @@ class ArmRidges(EachArm, ModelOfLog):
         self.folds = checks.integer("folds", folds, 2, 1000)
         self.strength = checks.positive("strength", strength)
         self.penalty = None if penalty is None else checks.positive("penalty", penalty)
-        self._lines: dict[int, Slopes] | None = None
+        self._models: dict[int, LengthModels] | None = None
         self._arms: list[str] = []
 
     @property
-    def fitted(self) -> bool:
-        return self._lines is not None
+    def is_fitted(self) -> bool:
+        return self._models is not None
 
     @property
     def names(self) -> dict[str, list[str]]:
         return {"arm": self._arms}
 
-    def counted(self, log: Any, missing_reward: float | None = 0.0) -> Products:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Products:
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         sums: dict[int, Floats] = {}
         origins: dict[int, Floats] = {}
         for rows in reader.read(log):
             fold = (rows.first + np.arange(len(rows.reward))) % self.folds
-            for picked, given in by_length(rows):
-                length, arms = given.shape[1], len(reader.arms)
-                origin = origins.setdefault(length, given[0].copy())
+            for picked, context_rows in group_by_length(rows):
+                length, arms = context_rows.shape[1], len(reader.arms)
+                origin = origins.setdefault(length, context_rows[0].copy())
                 self._check(rows, length, len(sums), arms)
-                total = _with_arms(sums.get(length), self.folds, arms, length + 2)
-                columns = np.ones(len(picked)), given - origin, rows.reward[picked]
+                total = _pad_arms(sums.get(length), self.folds, arms, length + 2)
+                columns = np.ones(len(picked)), context_rows - origin, rows.reward[picked]
                 cell = fold[picked] * arms + rows.arm.codes[picked]
                 add_products(total.reshape(-1, length + 2, length + 2), np.column_stack(columns), cell)
                 sums[length] = total
         arms = len(reader.arms)
-        sums = {length: _with_arms(x, self.folds, arms, length + 2) for length, x in sums.items()}
+        sums = {length: _pad_arms(x, self.folds, arms, length + 2) for length, x in sums.items()}
         return Products(reader.rows, list(reader.arms), sums, origins)
 
     def _check(self, rows: LoggedRows, length: int, lengths: int, arms: int) -> None:
@@ -198,30 +198,32 @@ class ArmRidges(EachArm, ModelOfLog):
                 f"numbers takes {size / 1e9:.1f} GB; give a model, such as Predicted(…) or ArmMeans()"
             )
 
-    def of(self, counts: Products) -> Self:
-        fresh = copy.copy(self)
-        fresh._arms = counts.arms
-        fresh._lines = {length: self._line(x, counts.origins[length]) for length, x in counts.sums.items()}
-        return fresh
+    def from_counts(self, counts: Products) -> Self:
+        model = copy.copy(self)
+        model._arms = counts.arms
+        model._models = {
+            length: self._fit_length(x, counts.origins[length]) for length, x in counts.sums.items()
+        }
+        return model
 
-    def _line(self, sums: Floats, origin: Floats) -> Slopes:
+    def _fit_length(self, sums: Floats, origin: Floats) -> LengthModels:
         """Return the models of contexts of one length: for each fold, fitted to the other folds."""
-        others = sums.sum(axis=0) - sums
-        fits = [self._fit(each) for each in others]
+        other_sums = sums.sum(axis=0) - sums
+        fits = [self._fit(fold_sums) for fold_sums in other_sums]
         center, scale, weights = (np.stack(part) for part in zip(*fits, strict=True))
-        return Slopes(center + origin, scale, weights)
+        return LengthModels(center + origin, scale, weights)
 
     def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
         """Fit models to sums of shape (arms, size, size); return center, scale and each arm's weights."""
-        whole = sums.sum(axis=0)
-        n = max(whole[0, 0], 1.0)
-        mean = whole[0] / n
+        total = sums.sum(axis=0)
+        n = max(total[0, 0], 1.0)
+        mean = total[0] / n
         center, reward = mean[1:-1], mean[-1]
-        spread = np.sqrt(np.maximum(np.diag(whole)[1:-1] / n - center**2, 0.0))
+        spread = np.sqrt(np.maximum(np.diag(total)[1:-1] / n - center**2, 0.0))
         varies = spread > 1e-12 * np.abs(center)
         scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies & (spread > 0))
-        to = _moving(-center, scale, reward)
-        moved = to @ sums @ to.T
+        shift = _shift_matrix(-center, scale, reward)
+        moved = shift @ sums @ shift.T
         weights = self._weights(moved)
         weights[:, 0] += reward
         return center, scale, weights
@@ -230,39 +232,39 @@ class ArmRidges(EachArm, ModelOfLog):
         """Return the weights of each arm, with the penalty chosen by generalised cross-validation."""
         products, aims, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
         rows = float(products[:, 0, 0].sum())
-        found, least = np.zeros_like(aims), np.inf
+        best, least = np.zeros_like(aims), np.inf
         width = products.shape[1]
         for penalty in PENALTIES if self.penalty is None and width > 1 else (self.penalty or 1.0,):
-            held = np.diag([self.strength, *[penalty] * (width - 1)])
-            inverse = np.linalg.inv(products + held)
+            penalties = np.diag([self.strength, *[penalty] * (width - 1)])
+            inverse = np.linalg.inv(products + penalties)
             weights = np.einsum("aij,aj->ai", inverse, aims)
             freedom = float(np.einsum("aij,aji->", inverse, products))
-            missed = squares - 2 * (weights * aims).sum(axis=1)
-            missed += np.einsum("ai,aij,aj->a", weights, products, weights)
-            criterion = float(missed.sum()) / max(rows - freedom, 1e-9) ** 2
+            errors = squares - 2 * (weights * aims).sum(axis=1)
+            errors += np.einsum("ai,aij,aj->a", weights, products, weights)
+            criterion = float(errors.sum()) / max(rows - freedom, 1e-9) ** 2
             if criterion < least:
-                found, least = weights, criterion
-        return found
+                best, least = weights, criterion
+        return best
 
-    def _evaluated(self, rows: LoggedRows) -> Floats:
-        if self._lines is None:
+    def _evaluate(self, rows: LoggedRows) -> Floats:
+        if self._models is None:
             raise InvalidValue("model", "ArmRidges()", "fit it to a log first")
         arms = len(rows.arm.names)
         if self._arms[:arms] != rows.arm.names:
             raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
-        found = np.zeros((len(rows.reward), arms))
-        fold = (rows.first + np.arange(len(found))) % self.folds
-        for picked, given in by_length(rows):
-            line = self._lines.get(given.shape[1])
-            if line is None:
+        rewards = np.zeros((len(rows.reward), arms))
+        fold = (rows.first + np.arange(len(rewards))) % self.folds
+        for picked, context_rows in group_by_length(rows):
+            models = self._models.get(context_rows.shape[1])
+            if models is None:
                 raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
             for number in range(self.folds):
-                mine = fold[picked] == number
-                found[picked[mine]] = line.expected(given[mine], number)[:, :arms]
-        return found
+                in_fold = fold[picked] == number
+                rewards[picked[in_fold]] = models.predict(context_rows[in_fold], number)[:, :arms]
+        return rewards
 
 
-def by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
+def group_by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
     """Yield, for each length of contexts, the rows and their contexts, shape (rows, length).
 
     Rows without a context have length 0.
@@ -284,16 +286,16 @@ def add_products(total: Floats, columns: Floats, cell: Ints) -> None:
     """Add each row's products of columns to its cell of ``total``, shape (cells, width, width)."""
     order = np.argsort(cell, kind="stable")
     starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
-    for part in np.split(order, starts[1:]):
-        mine = columns[part]
-        total[cell[part[0]]] += mine.T @ mine
+    for cell_rows in np.split(order, starts[1:]):
+        cell_columns = columns[cell_rows]
+        total[cell[cell_rows[0]]] += cell_columns.T @ cell_columns
 
 
-def _with_arms(array: Floats | None, folds: int, arms: int, size: int) -> Floats:
+def _pad_arms(array: Floats | None, folds: int, arms: int, size: int) -> Floats:
     """Return sums padded with zeros to this number of arms, contiguous."""
     if array is not None and array.shape[1] == arms:
         return array
-    found = np.zeros((folds, arms, size, size))
+    padded = np.zeros((folds, arms, size, size))
     if array is not None:
-        found[:, : array.shape[1]] = array
-    return found
+        padded[:, : array.shape[1]] = array
+    return padded

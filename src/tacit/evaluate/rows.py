@@ -16,34 +16,34 @@ import pyarrow as pa
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
-from tacit.logs.items import ItemTable, items_of
-from tacit.logs.parts import beginnings, whole_lists
-from tacit.logs.rows import Chunk, numbers, representatives
-from tacit.logs.schema import OWN, SCHEMA, SEGMENT
-from tacit.logs.selection import list_codes, selected
-from tacit.logs.sources import Reading, opened
+from tacit.logs.items import ItemTable, get_items
+from tacit.logs.parts import find_list_starts, whole_lists
+from tacit.logs.rows import Chunk, first_equal_rows, numbers
+from tacit.logs.schema import EXTRA, SCHEMA, SEGMENT
+from tacit.logs.selection import common_list_codes, select_columns
+from tacit.logs.sources import ReadOptions, open_log
 from tacit.policies.base import Policy
 
 # ---- Logged rows as columns of numbers: what estimators and target policies look at
 
 NAMES = ("placement", "key", "policy", SEGMENT)
 """Columns of text that are read as codes, in addition to ``arm``."""
-AT_ONCE = 2**22
+MAX_LOOKUP_NUMBERS = 2**22
 """Most numbers of item vectors that are looked up together."""
-TELLING = 10
+MIN_ROWS_TO_JUDGE = 10
 """Fewest rows whose rewards are checked for being all equal."""
-MOST_SEGMENTS = 1000
+MAX_SEGMENTS = 1000
 """Most values of a column of segments."""
 
 
-def own(column: str) -> str:
+def batch_name(column: str) -> str:
     """Return the name of a column in batches of rows; additional columns have a prefix there."""
-    return column if column in SCHEMA.names or column == SEGMENT else OWN + column
+    return column if column in SCHEMA.names or column == SEGMENT else EXTRA + column
 
 
-def further(columns: Collection[str]) -> list[str]:
+def extra_columns(columns: Collection[str]) -> list[str]:
     """Return the columns that are not in the schema; a reader must be told to read them."""
-    return sorted(name for name in columns if own(name) != name)
+    return sorted(name for name in columns if batch_name(name) != name)
 
 
 class Coded(NamedTuple):
@@ -96,11 +96,11 @@ class LoggedRows(NamedTuple):
     names: dict[str, Coded]
     items: ItemTable | None = None
 
-    def where(self, row: int) -> str:
+    def locate_row(self, row: int) -> str:
         """Return a row's file and line, for an error message."""
-        return self.chunk.where(row)
+        return self.chunk.row_location(row)
 
-    def coded(self, per: str | None) -> Coded:
+    def get_column(self, per: str | None) -> Coded:
         """Return the codes of a column of ``names``, of ``position``, or, for None, zeros."""
         if per is None:
             return Coded(np.zeros(len(self.reward), np.int64), [""])
@@ -112,7 +112,7 @@ class LoggedRows(NamedTuple):
     def batch(self) -> Any:
         """The rows as they were read, with the names of additional columns without their prefix."""
         batch = self.chunk.batch
-        return batch.rename_columns([name.removeprefix(OWN) for name in batch.schema.names])
+        return batch.rename_columns([name.removeprefix(EXTRA) for name in batch.schema.names])
 
     def _positions(self) -> Coded:
         places = positions(self)
@@ -131,11 +131,11 @@ def positions(rows: LoggedRows) -> Ints:
     column = batch["position"] if "position" in batch.schema.names else pa.nulls(len(batch))
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise UnfitLog(f"{rows.where(row)}: position: there is none; log the place of each arm")
+        raise UnfitLog(f"{rows.locate_row(row)}: position: there is none; log the place of each arm")
     return np.asarray(column.to_numpy(), np.int64)
 
 
-def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
+def select_answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
     """Return the rows to evaluate, and the number of rows without feedback.
 
     Parameters
@@ -148,28 +148,28 @@ def answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
     unanswered = len(valid) - valid.true_count
     if missing_reward is not None or not unanswered:
         return chunk, unanswered
-    return chunk.only(valid), unanswered
+    return chunk.filter_rows(valid), unanswered
 
 
-def one_sided(found: Any) -> tuple[str, ...]:
+def warn_one_sided(result: Any) -> tuple[str, ...]:
     """Return a warning if rows without feedback were left out and all others have the reward 1."""
-    if found.logged < 1.0 or min(found.rows, found.unanswered) < TELLING:
+    if result.logged < 1.0 or min(result.rows, result.unanswered) < MIN_ROWS_TO_JUDGE:
         return ()
     return (
-        f"missing_reward: all {found.rows:,} rows with feedback have the reward 1, and {found.unanswered:,} "
-        "without are left out: those are the ones nobody clicked, if only clicks are sent; let them count as "
-        "0: leave out missing_reward=None (--answered)",
+        f"missing_reward: all {result.rows:,} rows with feedback have the reward 1, and "
+        f"{result.unanswered:,} without are left out: those are the ones nobody clicked, if only clicks are "
+        "sent; let them count as 0: leave out missing_reward=None (--answered)",
     )
 
 
-def unanswerable(rows: LoggedRows, row: int) -> UnfitLog:
+def missing_propensity_error(rows: LoggedRows, row: int) -> UnfitLog:
     """Return the error that a row has no propensity, with the remedy."""
-    names, shown = rows.arm.names, rows.arm.codes[row]
-    others = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown]
-    never = f"{others[0]!r} could" if others else "other arms could"
+    names, shown_code = rows.arm.names, rows.arm.codes[row]
+    other_arms = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown_code]
+    other_text = f"{other_arms[0]!r} could" if other_arms else "other arms could"
     return UnfitLog(
-        f"{rows.where(row)}: propensity: there is none, as from a deterministic policy: in place "
-        f"of {names[shown]!r}, the log may never have shown what {never} have earned; log with a "
+        f"{rows.locate_row(row)}: propensity: there is none, as from a deterministic policy: in place "
+        f"of {names[shown_code]!r}, the log may never have shown what {other_text} have earned; log with a "
         "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
         "keep its propensities; if it did randomize, give what is known: one chance for all rows, "
         "constants={'propensity': 0.5} (--constant propensity=0.5); all arms alike, propensities=Uniform() "
@@ -215,16 +215,16 @@ class RowReader:
         names: Mapping[str, Sequence[str]] | None = None,
         whole: bool = False,
     ) -> None:
-        self._columns = {*map(own, columns), "propensity", "position_propensity", "reward"}
-        self._missing = missing_reward
+        self._columns = {*map(batch_name, columns), "propensity", "position_propensity", "reward"}
+        self._missing_reward = missing_reward
         self._need_propensity = need_propensity
         self._first = first
         self._whole = whole
         self._items: ItemTable | None = None
-        known = names or {}
-        self._vocabularies = {name: Vocabulary(known.get(name, ())) for name in ("arm", *NAMES)}
+        initial_names = names or {}
+        self._vocabularies = {name: Vocabulary(initial_names.get(name, ())) for name in ("arm", *NAMES)}
         self._offers: list[Ints] = []
-        self._places: dict[tuple[str, ...], int] = {}
+        self._offer_indices: dict[tuple[str, ...], int] = {}
         self.rows = 0
         self.unanswered = 0
         self.reward = 0.0
@@ -237,61 +237,65 @@ class RowReader:
 
     def read(self, log: Any) -> Iterator[LoggedRows]:
         """Yield all rows of a log."""
-        self._items = items_of(log)
-        if self._items is not None and self._items.dated:
+        self._items = get_items(log)
+        if self._items is not None and self._items.has_times:
             self._columns.add("timestamp")
-        chunks = selected(log, self._columns)
+        chunks = select_columns(log, self._columns)
         for chunk in whole_lists(chunks) if self._whole else chunks:
-            found, unanswered = answered(chunk, self._missing)
+            counted_chunk, unanswered = select_answered(chunk, self._missing_reward)
             self.unanswered += unanswered
-            if len(found.rows):
-                rows = self._rows(found)
-                self.rows += len(found.rows)
+            if len(counted_chunk.rows):
+                rows = self._rows(counted_chunk)
+                self.rows += len(counted_chunk.rows)
                 self.reward += float(rows.reward.sum())
                 yield rows
 
     def _rows(self, chunk: Chunk) -> LoggedRows:
         """Convert a chunk to :class:`LoggedRows`."""
         batch = chunk.batch
-        offer = self._offer(batch)
+        offer = self._code_offers(batch)
         propensity = numbers(batch, "propensity")
         at_position = numbers(batch, "position_propensity")
         self.given_above |= bool((np.isnan(at_position) & ~np.isnan(propensity)).any())
         rows = LoggedRows(
             chunk,
             self._first + self.rows,
-            self._vocabularies["arm"].coded(batch["arm"]),
+            self._vocabularies["arm"].encode_column(batch["arm"]),
             offer,
             self._offers,
             np.where(np.isnan(at_position), propensity, at_position),
-            numbers(batch, "reward", self._missing or 0.0),
+            numbers(batch, "reward", self._missing_reward or 0.0),
             propensity,
-            {name: self._vocabularies[name].coded(batch[name]) for name in NAMES if name in self._columns},
+            {
+                name: self._vocabularies[name].encode_column(batch[name])
+                for name in NAMES
+                if name in self._columns
+            },
             self._items,
         )
         if self._need_propensity and np.isnan(rows.propensity).any():
-            raise unanswerable(rows, int(np.argmax(np.isnan(rows.propensity))))
+            raise missing_propensity_error(rows, int(np.argmax(np.isnan(rows.propensity))))
         return rows
 
-    def _offer(self, batch: Any) -> Ints:
+    def _code_offers(self, batch: Any) -> Ints:
         """Return the index into ``offers`` for each row."""
         arms = batch["arms"]
-        if list_codes(arms) is not None:
-            return np.full(len(arms), self._place(arms[0].as_py()))
+        if common_list_codes(arms) is not None:
+            return np.full(len(arms), self._offer_index(arms[0].as_py()))
         if pa.types.is_dictionary(arms.type.value_type):
             arms = arms.cast(pa.list_(pa.string()))
-        first, which = np.unique(representatives(arms), return_inverse=True)
-        places = np.array([self._place(arms[row].as_py()) for row in first.tolist()], np.int64)
+        first, which = np.unique(first_equal_rows(arms), return_inverse=True)
+        places = np.array([self._offer_index(arms[row].as_py()) for row in first.tolist()], np.int64)
         return places[which]
 
-    def _place(self, names: list[str]) -> int:
+    def _offer_index(self, names: list[str]) -> int:
         """Return the index of an offer, adding it if new."""
         offer = tuple(names)
-        if offer not in self._places:
-            self._places[offer] = len(self._offers)
+        if offer not in self._offer_indices:
+            self._offer_indices[offer] = len(self._offers)
             codes = map(self._vocabularies["arm"].code, offer)
             self._offers.append(np.array(list(codes), np.int64))
-        return self._places[offer]
+        return self._offer_indices[offer]
 
 
 class Vocabulary:
@@ -303,12 +307,12 @@ class Vocabulary:
 
     def code(self, name: Any) -> int:
         """Return the code of a name, adding it if new; None has the name ""."""
-        found = self._codes.setdefault(name, len(self.names))
-        if found == len(self.names):
+        code = self._codes.setdefault(name, len(self.names))
+        if code == len(self.names):
             self.names.append("" if name is None else name)
-        return found
+        return code
 
-    def coded(self, column: Any) -> Coded:
+    def encode_column(self, column: Any) -> Coded:
         """Return a column of text as codes."""
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
@@ -325,19 +329,19 @@ def check_segments(source: str, names: Sequence[str]) -> None:
     ------
     UnfitLog
     """
-    if len(names) > MOST_SEGMENTS:
+    if len(names) > MAX_SEGMENTS:
         raise UnfitLog(
-            f"{source}: by: the column has more than {MOST_SEGMENTS:,} values, such as "
+            f"{source}: by: the column has more than {MAX_SEGMENTS:,} values, such as "
             f"{names[0]!r} and {names[1]!r}; give one that tells segments apart"
         )
 
 
-def clusters(column: Any, groups: int) -> Ints:
+def hash_clusters(column: Any, groups: int) -> Ints:
     """Return a group for each row from a hash of its name, which is the same on every machine."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     names = ["" if name is None else str(name) for name in encoded.dictionary.to_pylist()]
-    found = [zlib.crc32(name.encode()) % groups for name in names]
-    return np.asarray(np.array(found, np.int64)[encoded.indices.fill_null(0).to_numpy()])
+    groups_of_names = [zlib.crc32(name.encode()) % groups for name in names]
+    return np.asarray(np.array(groups_of_names, np.int64)[encoded.indices.fill_null(0).to_numpy()])
 
 
 # ---- Rows of a log as lists: the consecutive rows of one decision
@@ -355,31 +359,31 @@ class Lists(NamedTuple):
     """
 
     first: Ints
-    of: Ints
+    list_index: Ints
     place: Ints
 
     @property
-    def down(self) -> Ints:
+    def sorted_rows(self) -> Ints:
         """Row indices sorted by list and position."""
-        return np.lexsort((self.place, self.of))
+        return np.lexsort((self.place, self.list_index))
 
     def table(self, values: Floats, width: int, empty: float) -> Floats:
         """Return values of rows as an array (lists, width), with ``empty`` at missing positions."""
-        found = np.full((len(self.first), width), empty)
-        found[self.of, self.place] = values
-        return found
+        table = np.full((len(self.first), width), empty)
+        table[self.list_index, self.place] = values
+        return table
 
 
-def check_first(rows: LoggedRows, place: Ints) -> None:
+def check_first_position(rows: LoggedRows, place: Ints) -> None:
     """Raise UnfitLog if no row is at position 0."""
     if len(place) and place.min() > 0:
         raise UnfitLog(
-            f"{rows.where(0)}: position: none of the lists has a row at position 0, this row is at "
+            f"{rows.locate_row(0)}: position: none of the lists has a row at position 0, this row is at "
             f"{place[0]}; {REMEDY[FROM_ONE]}"
         )
 
 
-def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
+def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
     """Group rows into lists, in the order of the log.
 
     Parameters
@@ -396,21 +400,23 @@ def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
         list.
     """
     place = positions(rows)
-    starts = beginnings(rows.chunk.batch["decision_id"])
+    starts = find_list_starts(rows.chunk.batch["decision_id"])
     lists = Lists(np.flatnonzero(starts), np.cumsum(starts) - 1, place)
     if length is not None and len(place) and int(place.max()) >= length:
-        check_first(rows, place)
+        check_first_position(rows, place)
         row = int(np.argmax(place >= length))
         raise UnfitLog(
-            f"{rows.where(row)}: position: {place[row]} is none of a list of slots={length}; give "
+            f"{rows.locate_row(row)}: position: {place[row]} is none of a list of slots={length}; give "
             "as many slots as a page has positions, which count from 0"
         )
-    down = lists.down
-    twice = (lists.of[down][1:] == lists.of[down][:-1]) & (place[down][1:] == place[down][:-1])
-    if twice.any():
-        row = int(down[1:][np.argmax(twice)])
+    order = lists.sorted_rows
+    is_repeated = (lists.list_index[order][1:] == lists.list_index[order][:-1]) & (
+        place[order][1:] == place[order][:-1]
+    )
+    if is_repeated.any():
+        row = int(order[1:][np.argmax(is_repeated)])
         raise UnfitLog(
-            f"{rows.where(row)}: position: another row of its decision_id has {place[row]}, too; "
+            f"{rows.locate_row(row)}: position: another row of its decision_id has {place[row]}, too; "
             "log one arm for each position, and the rows of a decision together"
         )
     return lists
@@ -419,7 +425,7 @@ def lists_of(rows: LoggedRows, length: int | None = None) -> Lists:
 # ---- The arms that a log offers
 
 
-def names_of(policy: Policy) -> list[str]:
+def list_arm_names(policy: Policy) -> list[str]:
     """Return the names of a policy's arms by arm index; numbered arms have their numbers as names."""
     arms = policy.arms
     return [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms)]
@@ -432,10 +438,10 @@ def check_items(policy: Policy, items: ItemTable | None) -> None:
     ------
     InvalidValue
     """
-    dim, seen = policy.feature_dims
-    if not dim and not seen:
+    dim, shared_dim = policy.feature_dims
+    if not dim and not shared_dim:
         return
-    if seen or policy.arms is not None:
+    if shared_dim or policy.arms is not None:
         remedy = "it reads more of arms than their relevance, which a click log does not hold; "
         raise InvalidValue("policy", policy, remedy + "judge it with tacit.simulate")
     if items is None or items.dim != dim:
@@ -443,7 +449,7 @@ def check_items(policy: Policy, items: ItemTable | None) -> None:
         raise InvalidValue("items", items and f"{items.dim} numbers", remedy)
 
 
-def stretches(sizes: Ints, most: int = AT_ONCE) -> Iterator[slice]:
+def split_rows(sizes: Ints, most: int = MAX_LOOKUP_NUMBERS) -> Iterator[slice]:
     """Yield consecutive slices of rows whose sizes sum to at most ``most``; a larger row is alone.
 
     Examples
@@ -459,7 +465,7 @@ def stretches(sizes: Ints, most: int = AT_ONCE) -> Iterator[slice]:
         start = stop
 
 
-def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:
+def unknown_arm_error(where: str, name: str, known: Sequence[str]) -> UnknownName:
     """Return the error that a policy does not have an arm of the log."""
     return UnknownName(
         f"{where}: arms: the policy has no arm {name!r}, it has {', '.join(map(repr, known))}; "
@@ -467,7 +473,7 @@ def unknown_arm(where: str, name: str, known: Sequence[str]) -> UnknownName:
     )
 
 
-def arms_of(log: Any, **reading: Unpack[Reading]) -> tuple[str, ...]:
+def arms_of(log: Any, **reading: Unpack[ReadOptions]) -> tuple[str, ...]:
     """Return the distinct arms that a log offers, sorted by name.
 
     If all names are whole numbers, they are sorted as numbers.
@@ -497,25 +503,25 @@ def arms_of(log: Any, **reading: Unpack[Reading]) -> tuple[str, ...]:
     >>> arms_of(path)
     ('9', '10')
     """
-    return in_order(offered_in(opened(log, **reading)))
+    return sort_arms(collect_arms(open_log(log, **reading)))
 
 
-def offered_in(log: Any) -> set[str]:
+def collect_arms(log: Any) -> set[str]:
     """Return the distinct arms that a log, or a part of one, offers."""
     names: set[str] = set()
-    for chunk in selected(log, ()):
-        names.update(_distinct(chunk.batch.column("arms")))
+    for chunk in select_columns(log, ()):
+        names.update(_distinct_arms(chunk.batch.column("arms")))
     return names
 
 
-def _distinct(arms: Any) -> list[str]:
+def _distinct_arms(arms: Any) -> list[str]:
     """Return the distinct arms of a column of lists."""
-    if list_codes(arms) is not None:
+    if common_list_codes(arms) is not None:
         return list(arms[0].as_py())
     return list(arms.flatten().unique().to_pylist())
 
 
-def in_order(names: set[str]) -> tuple[str, ...]:
+def sort_arms(names: set[str]) -> tuple[str, ...]:
     """Return arms sorted by name, or as numbers if all names are whole numbers."""
     if all(name.isdecimal() for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.errors import InvalidValue, UnfitLog, meant
-from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, check_first, own, positions
+from tacit.errors import InvalidValue, UnfitLog, suggest_name
+from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, batch_name, check_first_position, positions
 
 # ---- Target policies: probabilities of arms, row by row
 #
@@ -41,17 +41,17 @@ class Target(Protocol):
     label: str
     columns: frozenset[str]
 
-    def begin(self, every: bool = False) -> Self:
+    def begin(self, all_arms: bool = False) -> Self:
         """Return the target reset for a new log; ``all_arms`` if :meth:`evaluate_arms` will be called."""
 
-    def shown(self, rows: LoggedRows) -> Floats:
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the probability of the arm shown, per row; called once per batch."""
 
-    def every(self, rows: LoggedRows) -> Floats:
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the probability of each arm, shape (rows, arms), in the order of
         ``rows.arm.names``; called after :meth:`evaluate_shown` of the same batch."""
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return the arms that the target may have shown in the rows so far; empty if unknown."""
 
 
@@ -61,49 +61,49 @@ class Uniform:
     label = "uniform"
     columns: frozenset[str] = frozenset()
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
         return list(arms)
 
-    def begin(self, every: bool = False) -> Self:
+    def begin(self, all_arms: bool = False) -> Self:
         return self
 
-    def shown(self, rows: LoggedRows) -> Floats:
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
         sizes = np.array([len(offer) for offer in rows.offers], np.float64)
         return (1.0 / sizes)[rows.offer]
 
-    def every(self, rows: LoggedRows) -> Floats:
-        on_offer = offered(rows)
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        on_offer = offer_matrix(rows)
         return np.asarray((on_offer / on_offer.sum(axis=1, keepdims=True))[rows.offer], np.float64)
 
 
-def offered(rows: LoggedRows) -> Booleans:
+def offer_matrix(rows: LoggedRows) -> Booleans:
     """Return whether each offer contains each arm, shape (offers, arms)."""
-    found = np.zeros((len(rows.offers), len(rows.arm.names)), np.bool_)
+    on_offer = np.zeros((len(rows.offers), len(rows.arm.names)), np.bool_)
     for offer, arms in enumerate(rows.offers):
-        found[offer, arms] = True
-    return found
+        on_offer[offer, arms] = True
+    return on_offer
 
 
-def impossible(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
+def impossible_arm_message(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
     """Return the message that the target shows an arm which a row does not offer."""
-    offer = [rows.arm.names[each] for each in rows.offers[rows.offer[row]]]
+    offer = [rows.arm.names[code] for code in rows.offers[rows.offer[row]]]
     return (
-        f"{rows.where(row)}: arms: the target policy shows {arm!r} with probability {probability:g}, but it "
-        f"was not on offer{meant(arm, offer)}, so the log could never have shown it; there were "
-        f"{', '.join(map(repr, offer[:10]))}{', …' * (len(offer) > 10)}; leave "
+        f"{rows.locate_row(row)}: arms: the target policy shows {arm!r} with probability {probability:g}, "
+        f"but it was not on offer{suggest_name(arm, offer)}, so the log could never have shown it; there "
+        f"were {', '.join(map(repr, offer[:10]))}{', …' * (len(offer) > 10)}; leave "
         "it out of the target policy, or take a log that offers it"
     )
 
 
-class Restarted:
+class Restartable:
     """Base of targets and models with state from the rows so far, which is reset for each log."""
 
-    def begin(self, every: bool = False) -> Self:
-        fresh = copy.copy(self)
-        fresh._start()
-        return fresh
+    def begin(self, all_arms: bool = False) -> Self:
+        restarted = copy.copy(self)
+        restarted._reset()
+        return restarted
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         """Reset all state from rows."""
         raise NotImplementedError
 
@@ -114,7 +114,7 @@ TOLERANCE = 1e-9
 PER = (None, "key", "placement", "position", "policy")
 
 
-class PerArm(Restarted):
+class ArmTables(Restartable):
     """Fixed numbers per arm, optionally with a table for each key, placement or position.
 
     Parameters
@@ -133,55 +133,55 @@ class PerArm(Restarted):
         If a number is out of range.
     """
 
-    called, least, most = "numbers", -1e300, 1e300
+    quantity, least, most = "numbers", -1e300, 1e300
 
     def __init__(self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0) -> None:
         if per is not None and not (isinstance(per, str) and per):
             raise InvalidValue("per", per, "give the name of a column, such as key or device")
         if not isinstance(numbers, Mapping) or not numbers:
-            raise InvalidValue(self.called, numbers, f"give a dict from arms to {self.called}")
+            raise InvalidValue(self.quantity, numbers, f"give a dict from arms to {self.quantity}")
         tables = {_text(value): table for value, table in numbers.items()} if per else {"": numbers}
         self.per = per
         self.columns = frozenset({per} if per else ())
         self._default = default
         self.tables = {value: self._table(value, table) for value, table in tables.items()}
-        self._start()
+        self._reset()
 
     def _table(self, value: str, table: Any) -> dict[str, float]:
         """Validate the numbers of one table."""
-        field = f"{self.called}[{value}]" if self.per else self.called
+        field = f"{self.quantity}[{value}]" if self.per else self.quantity
         if not isinstance(table, Mapping):
-            raise InvalidValue(field, table, f"give a dict from arms to {self.called}")
-        if self.per is None and any(isinstance(each, Mapping) for each in table.values()):
-            remedy = f"say which column has {self.called} for each of its values: per='key', or a name"
+            raise InvalidValue(field, table, f"give a dict from arms to {self.quantity}")
+        if self.per is None and any(isinstance(entry, Mapping) for entry in table.values()):
+            remedy = f"say which column has {self.quantity} for each of its values: per='key', or a name"
             raise InvalidValue(field, table, remedy)
         return {
             str(arm): checks.number(f"{field}[{arm}]", number, self.least, self.most)
             for arm, number in table.items()
         }
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         self._matrix = np.zeros((0, 0))
         self._values = Vocabulary()
 
-    def rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
+    def look_up_rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return the tables as an array, one per value of ``per``, and the index of each row's table."""
-        per = self._coded(rows)
+        table_codes = self._code_column(rows)
         arms = rows.arm.names
         if self._matrix.shape[1] < len(arms):
             self._matrix = np.zeros((0, len(arms)))
-        known = len(self._matrix)
-        if known < len(per.names):
-            new = [self._numbers(value, arms) for value in per.names[known:]]
+        known_count = len(self._matrix)
+        if known_count < len(table_codes.names):
+            new = [self._numbers(value, arms) for value in table_codes.names[known_count:]]
             self._matrix = np.concatenate([self._matrix, np.array(new).reshape(-1, len(arms))])
-        self._check(rows, per.codes, per.names)
-        return self._matrix, per.codes
+        self._check(rows, table_codes.codes, table_codes.names)
+        return self._matrix, table_codes.codes
 
-    def _coded(self, rows: LoggedRows) -> Coded:
+    def _code_column(self, rows: LoggedRows) -> Coded:
         """Return the column of ``per`` as codes."""
         if self.per in PER:
-            return rows.coded(self.per)
-        return self._values.coded(rows.chunk.batch[own(str(self.per))].cast(pa.string()))
+            return rows.get_column(self.per)
+        return self._values.encode_column(rows.chunk.batch[batch_name(str(self.per))].cast(pa.string()))
 
     def _numbers(self, value: str, arms: Sequence[str]) -> list[float]:
         table = self.tables.get(value, {})
@@ -190,12 +190,12 @@ class PerArm(Restarted):
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
         """Raise if the numbers do not fit a row; the base accepts all rows."""
 
-    def shown(self, rows: LoggedRows) -> Floats:
-        matrix, codes = self.rows(rows)
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        matrix, codes = self.look_up_rows(rows)
         return matrix[codes, rows.arm.codes]
 
-    def every(self, rows: LoggedRows) -> Floats:
-        matrix, codes = self.rows(rows)
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        matrix, codes = self.look_up_rows(rows)
         return matrix[codes]
 
 
@@ -204,7 +204,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class Table(PerArm):
+class Table(ArmTables):
     """Fixed probabilities of arms.
 
     Parameters
@@ -232,7 +232,7 @@ class Table(PerArm):
     label = "table"
     slots = 0
     """Number of positions, if the table is one fixed list."""
-    called, least, most = "probabilities", 0.0, 1.0
+    quantity, least, most = "probabilities", 0.0, 1.0
 
     def __init__(self, probabilities: Mapping[Any, Any], per: str | None = None) -> None:
         super().__init__(probabilities, per)
@@ -241,9 +241,9 @@ class Table(PerArm):
                 field = f"probabilities[{value}]" if per else "probabilities"
                 raise InvalidValue(field, table, "give probabilities that add to 1")
 
-    def _start(self) -> None:
-        super()._start()
-        self._fitting: set[tuple[str, int]] = set()
+    def _reset(self) -> None:
+        super()._reset()
+        self._checked_offers: set[tuple[str, int]] = set()
 
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
         """Raise UnfitLog if a row does not offer an arm that the target would show."""
@@ -254,54 +254,54 @@ class Table(PerArm):
             distinct = np.flatnonzero(np.bincount(pairs))
         for pair in distinct.tolist():
             value, offer = names[pair // len(rows.offers)], pair % len(rows.offers)
-            if (value, offer) not in self._fitting:
+            if (value, offer) not in self._checked_offers:
                 self._check_offer(rows, value, offer, int(np.argmax(pairs == pair)))
-                self._fitting.add((value, offer))
+                self._checked_offers.add((value, offer))
 
     def _check_offer(self, rows: LoggedRows, value: str, offer: int, row: int) -> None:
         """Raise UnfitLog if there is no table for a value, or an offer lacks one of its arms."""
         if value not in self.tables:
             if self.per == "position" and "0" in self.tables:
-                check_first(rows, positions(rows))
+                check_first_position(rows, positions(rows))
             raise UnfitLog(
-                f"{rows.where(row)}: {self.per}: the target policy has no probabilities for "
+                f"{rows.locate_row(row)}: {self.per}: the target policy has no probabilities for "
                 f"{value!r}; it has them for {', '.join(map(repr, list(self.tables)[:10]))}"
             )
         on_offer = {rows.arm.names[arm] for arm in rows.offers[offer]}
         for arm, probability in self.tables[value].items():
             if probability > 0 and arm not in on_offer:
-                raise UnfitLog(impossible(rows, row, arm, probability))
+                raise UnfitLog(impossible_arm_message(rows, row, arm, probability))
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
-        met = [self.tables[value] for value in {value for value, _ in self._fitting}]
-        return [arm for arm in arms if any(table.get(arm, 0.0) > 0 for table in met)]
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
+        tables = [self.tables[value] for value in {value for value, _ in self._checked_offers}]
+        return [arm for arm in arms if any(table.get(arm, 0.0) > 0 for table in tables)]
 
 
 # ---- Numbers per arm from a function of the rows, or from a model
 
 
-class EachArm(Restarted):
+class ArmValues(Restartable):
     """Base of functions with a number for every arm in each row, cached for the latest batch."""
 
     _latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         self._latest = None, np.zeros((0, 0))
 
-    def shown(self, rows: LoggedRows) -> Floats:
-        return self.every(rows)[np.arange(len(rows.reward)), rows.arm.codes]
+    def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        return self.evaluate_arms(rows)[np.arange(len(rows.reward)), rows.arm.codes]
 
-    def every(self, rows: LoggedRows) -> Floats:
+    def evaluate_arms(self, rows: LoggedRows) -> Floats:
         if self._latest[0] is not rows:
-            self._latest = rows, self._evaluated(rows)
+            self._latest = rows, self._evaluate(rows)
         return self._latest[1]
 
-    def _evaluated(self, rows: LoggedRows) -> Floats:
+    def _evaluate(self, rows: LoggedRows) -> Floats:
         """Compute the number of each arm in each row, with columns in the order of the log's arms."""
         raise NotImplementedError
 
 
-class ArmFunction(EachArm):
+class ArmFunction(ArmValues):
     """Numbers per arm from a function of a batch of rows.
 
     Parameters
@@ -331,23 +331,23 @@ class ArmFunction(EachArm):
         self.function, self.arms = function, names
         self.columns = frozenset(checks.names("columns", columns))
 
-    def _evaluated(self, rows: LoggedRows) -> Floats:
+    def _evaluate(self, rows: LoggedRows) -> Floats:
         """Call the function and return its numbers, with columns in the order of the log's arms."""
         shape = len(rows.reward), len(self.arms)
-        given = self.function(rows.batch)
-        array = np.asarray(given, np.float64)
+        result = self.function(rows.batch)
+        array = np.asarray(result, np.float64)
         if array.shape != shape or not np.isfinite(array).all():
-            raise InvalidValue("function", given, f"give finite numbers of shape {shape}")
-        return self._placed(array, rows)
+            raise InvalidValue("function", result, f"give finite numbers of shape {shape}")
+        return self._arrange_columns(array, rows)
 
-    def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+    def _arrange_columns(self, values: Floats, rows: LoggedRows) -> Floats:
         """Return values with columns in the order of the log's arms; 0 for missing arms."""
         place = {arm: column for column, arm in enumerate(self.arms)}
-        found = np.zeros((len(given), len(rows.arm.names)))
+        arranged = np.zeros((len(values), len(rows.arm.names)))
         for code, name in enumerate(rows.arm.names):
             if name in place:
-                found[:, code] = given[:, place[name]]
-        return found
+                arranged[:, code] = values[:, place[name]]
+        return arranged
 
 
 class Probabilities(ArmFunction):
@@ -379,37 +379,37 @@ class Probabilities(ArmFunction):
     ) -> None:
         super().__init__(function, arms, columns)
         self.label = label
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
-        super()._start()
-        self._reached: set[str] = set()
+    def _reset(self) -> None:
+        super()._reset()
+        self._reachable: set[str] = set()
 
-    def reached(self, arms: Sequence[str]) -> list[str]:
-        return [arm for arm in arms if arm in self._reached]
+    def select_reachable(self, arms: Sequence[str]) -> list[str]:
+        return [arm for arm in arms if arm in self._reachable]
 
-    def _placed(self, given: Floats, rows: LoggedRows) -> Floats:
+    def _arrange_columns(self, values: Floats, rows: LoggedRows) -> Floats:
         """Validate probabilities and return them with columns in the order of the log's arms."""
-        if (given < 0).any() or (np.abs(given.sum(axis=1) - 1.0) > 1e-6).any():
-            raise InvalidValue("function", given, "give probabilities that add to 1 in each row")
-        found = super()._placed(given, rows)
-        self._check_offers(given, found, rows)
-        positive = np.flatnonzero((found > 0).any(axis=0)).tolist()
-        self._reached.update(rows.arm.names[arm] for arm in positive)
-        return found
+        if (values < 0).any() or (np.abs(values.sum(axis=1) - 1.0) > 1e-6).any():
+            raise InvalidValue("function", values, "give probabilities that add to 1 in each row")
+        arranged = super()._arrange_columns(values, rows)
+        self._check_offers(values, arranged, rows)
+        positive = np.flatnonzero((arranged > 0).any(axis=0)).tolist()
+        self._reachable.update(rows.arm.names[arm] for arm in positive)
+        return arranged
 
-    def _check_offers(self, given: Floats, found: Floats, rows: LoggedRows) -> None:
+    def _check_offers(self, values: Floats, arranged: Floats, rows: LoggedRows) -> None:
         """Raise UnfitLog if an arm that is not on offer has a positive probability."""
-        outside = np.where(offered(rows)[rows.offer], 0.0, found)
+        outside = np.where(offer_matrix(rows)[rows.offer], 0.0, arranged)
         if (outside > 0).any():
             row, code = np.argwhere(outside > 0)[0].tolist()
-            raise UnfitLog(impossible(rows, row, rows.arm.names[code], float(outside[row, code])))
-        known = set(rows.arm.names)
-        absent = [column for column, arm in enumerate(self.arms) if arm not in known]
-        if absent and (given[:, absent] > 0).any():
-            row, column = np.argwhere(given[:, absent] > 0)[0].tolist()
+            raise UnfitLog(impossible_arm_message(rows, row, rows.arm.names[code], float(outside[row, code])))
+        logged_arms = set(rows.arm.names)
+        absent = [column for column, arm in enumerate(self.arms) if arm not in logged_arms]
+        if absent and (values[:, absent] > 0).any():
+            row, column = np.argwhere(values[:, absent] > 0)[0].tolist()
             arm = absent[column]
-            raise UnfitLog(impossible(rows, row, self.arms[arm], float(given[row, arm])))
+            raise UnfitLog(impossible_arm_message(rows, row, self.arms[arm], float(values[row, arm])))
 
 
 class ByClassifier(Probabilities):
@@ -491,35 +491,35 @@ def fixed_target(text: str) -> Target | None:
     >>> fixed_target("thompson") is None
     True
     """
-    kind, colon, rest = text.partition(":")
+    kind, colon, argument = text.partition(":")
     if text == "uniform":
         return Uniform()
     if kind == "always" and colon:
-        return Table({rest: 1.0})
+        return Table({argument: 1.0})
     if kind == "list" and colon:
-        arms = [name.strip() for name in rest.split(",")]
+        arms = [name.strip() for name in argument.split(",")]
         if len(set(arms)) < len(arms) or not all(arms):
             raise InvalidValue("policy", text, "give each arm of the list once, commas between")
-        found = Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
-        found.slots = len(arms)
-        return found
+        table = Table({str(k): {arm: 1.0} for k, arm in enumerate(arms)}, per="position")
+        table.slots = len(arms)
+        return table
     if kind == "table" and colon:
-        return _from_file(Path(rest))
+        return _load_table(Path(argument))
     like = get_close_matches(kind, ("always", "list", "table", "learner"), 1, cutoff=0.8)
     if colon and like:
-        raise InvalidValue("policy", text, f"did you mean {like[0]}:{rest}?")
+        raise InvalidValue("policy", text, f"did you mean {like[0]}:{argument}?")
     return None
 
 
-def _from_file(path: Path) -> Table:
+def _load_table(path: Path) -> Table:
     """Read a table of probabilities from a JSON or CSV file."""
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
-            return _from_rows(path, csv.DictReader(text.splitlines()))
-        given = json.loads(text)
-        nested = isinstance(given, dict) and len(given) == 1 and isinstance(next(iter(given.values())), dict)
-        per, numbers = next(iter(given.items())) if nested else (None, given)
+            return _parse_csv(path, csv.DictReader(text.splitlines()))
+        data = json.loads(text)
+        nested = isinstance(data, dict) and len(data) == 1 and isinstance(next(iter(data.values())), dict)
+        per, numbers = next(iter(data.items())) if nested else (None, data)
         return Table(numbers, per=per)
     except (OSError, ValueError) as error:
         if isinstance(error, InvalidValue):
@@ -527,7 +527,7 @@ def _from_file(path: Path) -> Table:
         raise InvalidValue("policy", f"table:{path}", f"give a readable file ({error})") from error
 
 
-def _from_rows(path: Path, rows: Any) -> Table:
+def _parse_csv(path: Path, rows: Any) -> Table:
     """Build a table of probabilities from rows of a CSV file."""
     names, rows = rows.fieldnames or [], list(rows)
     if not rows or not {"arm", "probability"} <= set(names):

@@ -14,28 +14,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.core.arrays import Floats, Generator, Ints, copied_into
+from tacit.core.arrays import Floats, Generator, Ints, copy_to_larger
 from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
 from tacit.core.part import Fraction
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.core.seeds import stream
 from tacit.errors import InvalidValue, LogError, UnfitLog
 from tacit.evaluate.options import AtLeastOne, Options
-from tacit.evaluate.rows import answered, check_items, check_segments, names_of, stretches, unknown_arm
-from tacit.learning.batch import Batch, impression_of
+from tacit.evaluate.rows import (
+    check_items,
+    check_segments,
+    list_arm_names,
+    select_answered,
+    split_rows,
+    unknown_arm_error,
+)
+from tacit.learning.batch import Batch, get_impression
 from tacit.learning.input_columns import ContextWatch
-from tacit.logs.items import ItemTable, items_of
+from tacit.logs.items import ItemTable, get_items
 from tacit.logs.parts import KeyShard
-from tacit.logs.rows import Chunk, lengths, representatives
+from tacit.logs.rows import Chunk, first_equal_rows, lengths
 from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import as_chunks
-from tacit.policies.base import NO_FEATURES, Policy, outcome_of
+from tacit.policies.base import NO_FEATURES, Policy, make_outcome
 
 # ---- Configuration of a replay
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replaying(Options):
+class ReplayConfig(Options):
     """Validated configuration of a replay; every field is as for :func:`~tacit.replay`."""
 
     policy: Policy
@@ -91,18 +98,18 @@ class ItemWindow(NamedTuple):
     window: Window
     items: ItemTable
 
-    def parts(self, order: Ints) -> Iterator[tuple[Window, Ints]]:
+    def split(self, order: Ints) -> Iterator[tuple[Window, Ints]]:
         """Yield the window's rows, in this order, in parts with their item vectors, and each part's order."""
         batch = self.window.batch
         sizes = (batch.stops - batch.starts)[order]
-        for part in stretches(sizes * self.items.dim):
+        for part in split_rows(sizes * self.items.dim):
             rows, size = order[part], sizes[part]
             stops = np.cumsum(size)
             starts = stops - size
             places = np.arange(stops[-1]) - np.repeat(starts, size)
-            found = batch.arms[np.repeat(batch.starts[rows], size) + places]
-            logged = places[found == np.repeat(self.window.logged[rows], size)]
-            ends = starts, stops, batch.contexts[rows], self.items.vectors(found), NO_FEATURES
+            item_rows = batch.arms[np.repeat(batch.starts[rows], size) + places]
+            logged = places[item_rows == np.repeat(self.window.logged[rows], size)]
+            ends = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
             window = Window(
                 Batch(batch.lanes[rows], places, *ends),
                 logged,
@@ -131,11 +138,11 @@ class WindowReader:
         Counts of each arm, as for :func:`~tacit.evaluate.intervals.find_suspect_arm`.
     """
 
-    def __init__(self, replaying: Replaying) -> None:
-        self._replaying = replaying
+    def __init__(self, config: ReplayConfig) -> None:
+        self._config = config
         self._items: ItemTable | None = None
-        self._names = pa.array([] if replaying.policy.arms is None else names_of(replaying.policy))
-        self._watch = ContextWatch(replaying.policy)
+        self._names = pa.array([] if config.policy.arms is None else list_arm_names(config.policy))
+        self._watch = ContextWatch(config.policy)
         self.lanes: dict[tuple[str, str], int] = {}
         self.segments: dict[str, int] = {}
         self.rows = 0
@@ -145,7 +152,7 @@ class WindowReader:
 
     def read(self, log: Any) -> Iterator[Window | ItemWindow]:
         """Yield all rows of the log, a window at a time."""
-        items, policy = items_of(log), self._replaying.policy
+        items, policy = get_items(log), self._config.policy
         check_items(policy, items)
         self._items = items if policy.arms is None else None
         for window in self._windows(log):
@@ -153,86 +160,88 @@ class WindowReader:
 
     def _windows(self, log: Any) -> Iterator[Window]:
         """Yield windows of rows with arm indices."""
-        size = self._replaying.window
-        parts, offers, left = [], _Offers(), size
-        chunks = log.of(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
+        size = self._config.window
+        parts, offers, free_rows = [], _Offers(), size
+        chunks = log.filter_rows(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
         for chunk in chunks:
-            rest, unanswered = answered(chunk, self._replaying.missing_reward)
+            remainder, unanswered = select_answered(chunk, self._config.missing_reward)
             self.unanswered += unanswered
-            self._check_uniform(rest)
-            while len(rest.rows):
-                part, rest = rest.part(0, left), rest.part(left)
+            self._check_uniform(remainder)
+            while len(remainder.rows):
+                part, remainder = remainder.slice_rows(0, free_rows), remainder.slice_rows(free_rows)
                 parts.append(self._columns(part, offers))
-                left -= len(part.rows)
-                if left == 0:
-                    yield _joined(parts, offers)
-                    parts, offers, left = [], _Offers(), size
+                free_rows -= len(part.rows)
+                if free_rows == 0:
+                    yield _join_parts(parts, offers)
+                    parts, offers, free_rows = [], _Offers(), size
         if parts:
-            yield _joined(parts, offers)
+            yield _join_parts(parts, offers)
 
     def _check_uniform(self, chunk: Chunk) -> None:
         """Raise UnfitLog if a propensity is not that of uniform choice."""
         propensity = chunk.batch["propensity"]
         uniform = 1.0 / lengths(chunk.batch["arms"])
         unknown = propensity.is_null().to_numpy(zero_copy_only=False)
-        known = propensity.fill_null(0.0).to_numpy()
-        uneven = ~unknown & (np.abs(known - uniform) > self._replaying.tolerance)
-        unfit = uneven if self._replaying.assume_uniform else uneven | unknown
+        logged = propensity.fill_null(0.0).to_numpy()
+        uneven = ~unknown & (np.abs(logged - uniform) > self._config.tolerance)
+        unfit = uneven if self._config.assume_uniform else uneven | unknown
         if unfit.any():
             row = int(np.argmax(unfit))
-            raise UnfitLog(_refusal(chunk, row, float(uniform[row])))
+            raise UnfitLog(_not_uniform_message(chunk, row, float(uniform[row])))
 
     def _columns(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
         """Convert rows to columns, and count rows, rewards and arms."""
         batch = chunk.batch
         keys = zip(batch["placement"].to_pylist(), batch["key"].to_pylist(), strict=True)
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
-        dated = self._items is not None and self._items.dated
-        starts, stops = offers.places(batch["arms"], lambda row: self._slots(chunk, row), alone=dated)
+        dated = self._items is not None and self._items.has_times
+        starts, stops = offers.locate_lists(
+            batch["arms"], lambda row: self._arm_indices(chunk, row), alone=dated
+        )
         if self._items is None:
-            logged = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
+            shown_arms = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
         else:
-            logged = self._rows_of(batch["arm"], batch["timestamp"], chunk.source)
-        rewards = batch["reward"].fill_null(self._replaying.missing_reward or 0.0).to_numpy()
+            shown_arms = self._look_up_items(batch["arm"], batch["timestamp"], chunk.source)
+        rewards = batch["reward"].fill_null(self._config.missing_reward or 0.0).to_numpy()
         self.rows += len(lanes)
         self.reward += float(rewards.sum())
         if self._items is None:
             sizes = stops - starts
-            counts = [np.bincount(logged, sizes**power, len(self._names)) for power in range(3)]
+            counts = [np.bincount(shown_arms, sizes**power, len(self._names)) for power in range(3)]
             self.tally += [counts[0], np.full(len(self._names), len(lanes)), *counts[1:]]
-        contexts, logged = self._contexts(chunk), logged.astype(np.int64)
+        contexts, shown_arms = self._contexts(chunk), shown_arms.astype(np.int64)
         segments = self._segments(chunk)
-        return _WindowPart(np.array(lanes), starts, stops, contexts, logged, rewards, segments)
+        return _WindowPart(np.array(lanes), starts, stops, contexts, shown_arms, rewards, segments)
 
     def _segments(self, chunk: Chunk) -> Ints:
         """Return the segment number of each row."""
-        if self._replaying.by is None:
+        if self._config.by is None:
             return np.zeros(len(chunk.rows), np.int64)
         names = chunk.batch[SEGMENT].fill_null("").to_pylist()
-        found = [self.segments.setdefault(name, len(self.segments)) for name in names]
+        codes = [self.segments.setdefault(name, len(self.segments)) for name in names]
         check_segments(chunk.source, list(self.segments))
-        return np.array(found, np.int64)
+        return np.array(codes, np.int64)
 
-    def _slots(self, chunk: Chunk, row: int) -> Ints:
+    def _arm_indices(self, chunk: Chunk, row: int) -> Ints:
         """Return the arm indices of the arms on offer in a row."""
         offered = chunk.batch["arms"][row].values
         if self._items is not None:
             times = pa.repeat(chunk.batch["timestamp"][row], len(offered))
-            return self._rows_of(offered, times, chunk.where(row))
-        slots = pc.index_in(offered, value_set=self._names)
-        if slots.null_count:
-            unknown = offered.filter(slots.is_null())[0].as_py()
-            raise unknown_arm(chunk.where(row), unknown, self._names.to_pylist())
-        return np.asarray(slots.to_numpy(), np.int64)
+            return self._look_up_items(offered, times, chunk.row_location(row))
+        arm_indices = pc.index_in(offered, value_set=self._names)
+        if arm_indices.null_count:
+            unknown = offered.filter(arm_indices.is_null())[0].as_py()
+            raise unknown_arm_error(chunk.row_location(row), unknown, self._names.to_pylist())
+        return np.asarray(arm_indices.to_numpy(), np.int64)
 
-    def _rows_of(self, arms: Any, times: Any, where: str) -> Ints:
+    def _look_up_items(self, arms: Any, times: Any, where: str) -> Ints:
         """Return the rows of arms in the table of items."""
         assert self._items is not None
         return self._items.rows(self._items.codes(arms, where), times, where)
 
     def _contexts(self, chunk: Chunk) -> Floats:
         """Return the contexts of rows, shape (rows, dim)."""
-        dim = self._replaying.policy.context_dim
+        dim = self._config.policy.context_dim
         if dim == 0:
             return np.zeros((len(chunk.rows), 0))
         contexts = chunk.batch["context"]
@@ -240,11 +249,11 @@ class WindowReader:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise LogError(
-                f"{chunk.where(row)}: context: {contexts[row].as_py()!r} does not fit; the policy "
+                f"{chunk.row_location(row)}: context: {contexts[row].as_py()!r} does not fit; the policy "
                 f"needs {dim} numbers in each row; say which with columns={{'context': [...]}}"
             )
         array = np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
-        self._watch.look(array)
+        self._watch.inspect(array)
         return array
 
 
@@ -269,44 +278,52 @@ class _Offers:
         self._size = 0
 
     @property
-    def slots(self) -> Ints:
+    def arm_indices(self) -> Ints:
         """All lists in one array."""
         return np.concatenate(self._lists)
 
-    def places(self, arms: Any, slots_of: Callable[[int], Ints], *, alone: bool = False) -> tuple[Ints, Ints]:
+    def locate_lists(
+        self, arms: Any, list_arm_indices: Callable[[int], Ints], *, alone: bool = False
+    ) -> tuple[Ints, Ints]:
         """Return where each row's list starts and stops; ``slots_of`` returns the list of a row.
 
         With ``alone``, the list of each row is looked up, as the same arms may have different indices.
         """
-        alike = np.arange(len(arms)) if alone else representatives(arms)
-        first, which = np.unique(alike, return_inverse=True)
-        places = np.array([self._place(slots_of(row)) for row in first.tolist()], np.int64)
+        same_as = np.arange(len(arms)) if alone else first_equal_rows(arms)
+        first, which = np.unique(same_as, return_inverse=True)
+        places = np.array([self._locate_list(list_arm_indices(row)) for row in first.tolist()], np.int64)
         return places[which, 0], places[which, 1]
 
-    def _place(self, slots: Ints) -> tuple[int, int]:
+    def _locate_list(self, arm_indices: Ints) -> tuple[int, int]:
         """Return start and stop of a list, adding it if new."""
-        content = slots.tobytes()
+        content = arm_indices.tobytes()
         if content not in self._places:
-            self._places[content] = self._size, self._size + len(slots)
-            self._lists.append(slots)
-            self._size += len(slots)
+            self._places[content] = self._size, self._size + len(arm_indices)
+            self._lists.append(arm_indices)
+            self._size += len(arm_indices)
         return self._places[content]
 
 
-def _joined(parts: list[_WindowPart], offers: _Offers) -> Window:
+def _join_parts(parts: list[_WindowPart], offers: _Offers) -> Window:
     """Concatenate parts to a window."""
     columns = _WindowPart(*map(np.concatenate, zip(*parts, strict=True)))
     batch = Batch(
-        columns.lanes, offers.slots, columns.starts, columns.stops, columns.contexts, NO_FEATURES, NO_FEATURES
+        columns.lanes,
+        offers.arm_indices,
+        columns.starts,
+        columns.stops,
+        columns.contexts,
+        NO_FEATURES,
+        NO_FEATURES,
     )
     return Window(batch, columns.logged, columns.rewards, columns.segments)
 
 
-def _refusal(chunk: Chunk, row: int, uniform: float) -> str:
+def _not_uniform_message(chunk: Chunk, row: int, uniform: float) -> str:
     """Return the message that a row's propensity is missing or not uniform."""
     propensity = chunk.batch["propensity"][row].as_py()
     arms = len(chunk.batch["arms"][row])
-    where = f"{chunk.where(row)}: propensity: "
+    where = f"{chunk.row_location(row)}: propensity: "
     if propensity is None:
         return (
             f"{where}there is none, so nothing says that the {arms} arms on offer were equally "
@@ -353,14 +370,14 @@ def replay_rows(
     batch, (action, feedback, tally) = window.batch, matches
     for row in order:
         lane = batch.lanes[row]
-        impression = impression_of(batch, row)
+        impression = get_impression(batch, row)
         observe(params, state, lane, impression)
         decide(params, state, lane, impression, rng, action)
         if action[0] == window.logged[row]:
             feedback[0] = window.rewards[row]
-            shown = shown_in(params, action)
-            known = learned_propensity(params, state, lane, impression, shown)
-            learn(params, state, lane, outcome_of(params, impression, action, feedback, known))
+            shown_arm = shown_in(params, action)
+            logged_propensity = learned_propensity(params, state, lane, impression, shown_arm)
+            learn(params, state, lane, make_outcome(params, impression, action, feedback, logged_propensity))
             tally[window.segments[row], 0] += 1.0
             tally[window.segments[row], 1] += feedback[0]
 
@@ -377,19 +394,19 @@ class Pass:
         Number of the shard of keys that it replays, if not all.
     """
 
-    def __init__(self, replaying: Replaying, number: int, shard: int | None = None) -> None:
-        self.policy = replaying.policy
+    def __init__(self, config: ReplayConfig, number: int, shard: int | None = None) -> None:
+        self.policy = config.policy
         self.state = self.policy.init(0)
         place = (number,) if shard is None else (number, 1, shard)
-        self.rng = stream("replay", replaying.seed, *place)
+        self.rng = stream("replay", config.seed, *place)
         # A separate generator for shuffling, so that the policy's draws do not depend
         # on it; the first pass keeps the log's order.
-        self._shuffler = stream("replay, shuffling", replaying.seed, *place) if number else None
+        self._shuffler = stream("replay, shuffling", config.seed, *place) if number else None
         self._matches = Matches(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 2)))
         self._capacity = 0
 
     @property
-    def matched(self) -> int:
+    def match_count(self) -> int:
         """Number of matched rows."""
         return int(self._matches.tally[:, 0].sum())
 
@@ -403,21 +420,21 @@ class Pass:
         """Number of matched rows and sum of their rewards for each segment, shape (segments, 2)."""
         return self._matches.tally
 
-    def play(self, window: Window | ItemWindow, lanes: int, segments: int = 1) -> Iterator[int]:
+    def replay(self, window: Window | ItemWindow, lanes: int, segments: int = 1) -> Iterator[int]:
         """Replay a window; yield the number of rows of each part after its replay."""
         if lanes > self._capacity:
             self._capacity = max(lanes, 2 * self._capacity)
-            self.state = copied_into(self.state, self.policy.init(self._capacity))
+            self.state = copy_to_larger(self.state, self.policy.init(self._capacity))
         if segments > len(self.tally):
             more = np.zeros((segments - len(self.tally), 2))
             self._matches = self._matches._replace(tally=np.concatenate([self.tally, more]))
         rows = len(window.logged if isinstance(window, Window) else window.window.logged)
         order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)
         params = self.policy.params
-        driver = compiled(replay_rows, params)
+        driver = compile_loop(replay_rows, params)
         parts: Any = ((window, order[start : start + STRIDE]) for start in range(0, rows, STRIDE))
         if isinstance(window, ItemWindow):
-            parts = window.parts(order)
+            parts = window.split(order)
         for part, stretch in parts:
             driver(params, self.state, part, stretch, self.rng, self._matches)
             yield len(stretch)

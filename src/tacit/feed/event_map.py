@@ -14,15 +14,15 @@ import msgspec
 
 from tacit.core.text import no_toml
 from tacit.errors import ConfigError
-from tacit.wire.error_messages import refusal
+from tacit.wire.error_messages import explain_error
 
-JOINING = "key", "user", "arm"
+JOIN_FIELDS = "key", "user", "arm"
 
 UNIFORM = "uniform"
 """Value in place of a propensity: 1 / number of arms on offer."""
 
 Scalar = str | int | float | bool
-Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Reward = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Arms = Annotated[list[int | str], msgspec.Meta(min_length=1)]
 Value = TypeVar("Value")
@@ -43,7 +43,7 @@ class Fixed(msgspec.Struct, Generic[Value], frozen=True, forbid_unknown_fields=T
     value: Value
 
 
-class Worth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Reward or metric that an event of one kind brings.
 
     Attributes
@@ -109,7 +109,7 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str | None = None
     arm: str | None = None
     elsewhere: bool = False
-    propensity: str | Share | Fixed[Share] | None = None
+    propensity: str | Probability | Fixed[Probability] | None = None
     arms: str | Arms | Fixed[Arms] | None = None
     context: str | dict[str, str] | None = None
 
@@ -201,14 +201,14 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ... "Product Clicked" = 1
     ... "Order Completed" = { metric = "revenue", field = "properties.total" }
     ... '''
-    >>> made = map_of(text)
+    >>> made = parse_map(text)
     >>> made.placement.value, made.reward["Product Clicked"], made.reward["Order Completed"].metric
     ('home', 1.0, 'revenue')
     """
 
     placement: str | Fixed[str]
     decision_id: str | None = None
-    reward: str | Reward | dict[str, float | Worth] | None = None
+    reward: str | Reward | dict[str, float | EventReward] | None = None
     clicks: str | None = None
     items: str | None = None
     id: str | None = None
@@ -224,17 +224,18 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seen: SeenMap | None = None
 
     @property
-    def joined_by(self) -> list[str]:
+    def join_fields(self) -> list[str]:
         """Names among key, user and arm by which events without a decision's id are joined."""
-        return [name for name in JOINING if getattr(self, name) is not None]
+        return [name for name in JOIN_FIELDS if getattr(self, name) is not None]
 
     @property
-    def worths(self) -> dict[str, Worth]:
+    def rewards_by_kind(self) -> dict[str, EventReward]:
         """Rewards by kind of event; empty if all events have their reward in one field."""
         if not isinstance(self.reward, dict):
             return {}
         return {
-            kind: worth if isinstance(worth, Worth) else Worth(worth) for kind, worth in self.reward.items()
+            kind: event_reward if isinstance(event_reward, EventReward) else EventReward(event_reward)
+            for kind, event_reward in self.reward.items()
         }
 
     def check(self) -> None:
@@ -244,10 +245,10 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ------
         ConfigError
         """
-        sent = [name for name in ("reward", "clicks", "items") if getattr(self, name) is not None]
-        if len(sent) != 1:
-            given = " and ".join(sent) or "none"
-            raise ConfigError(f"reward: {given} given; give one of reward, clicks and items")
+        reward_fields = [name for name in ("reward", "clicks", "items") if getattr(self, name) is not None]
+        if len(reward_fields) != 1:
+            names = " and ".join(reward_fields) or "none"
+            raise ConfigError(f"reward: {names} given; give one of reward, clicks and items")
         if isinstance(self.reward, dict) and self.event is None:
             raise ConfigError('event: missing; [reward] tells by it: give the kind\'s field, event = "type"')
         if not isinstance(self.reward, dict) and self.event is not None:
@@ -256,10 +257,10 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"time_unit: {self.time_unit!r} is of no field; give time, too")
         if self.reward == {}:
             raise ConfigError('reward: the table is empty; say what an event is worth: "click" = 1')
-        for kind, worth in self.worths.items():
-            worth.check(f"reward.{kind}")
+        for kind, event_reward in self.rewards_by_kind.items():
+            event_reward.check(f"reward.{kind}")
         tables = {"where": self.where}
-        tables |= {f"{name}.where": each.where for name in ("shown", "seen") if (each := getattr(self, name))}
+        tables |= {f"{name}.where": part.where for name in ("shown", "seen") if (part := getattr(self, name))}
         if self.seen is not None and not self.seen.where:
             raise ConfigError("seen.where: it is empty; say which events tell that something was looked at")
         for table, fields in tables.items():
@@ -269,23 +270,23 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self._check_join()
 
     def _check_join(self) -> None:
-        shown, joined = self.shown, self.joined_by
-        if shown is not None:
-            shown.check()
-            if not shown.elsewhere and not joined:
+        shown_map, join_fields = self.shown, self.join_fields
+        if shown_map is not None:
+            shown_map.check()
+            if not shown_map.elsewhere and not join_fields:
                 raise ConfigError(
                     "shown: it serves nothing; give key, user or arm to join, or elsewhere = true"
                 )
-            if not shown.elsewhere and shown.decision_id is None and self.decision_id is None:
+            if not shown_map.elsewhere and shown_map.decision_id is None and self.decision_id is None:
                 raise ConfigError("shown.decision_id: missing; name the field with the id of the decision")
-        if self.decision_id is None and not joined:
+        if self.decision_id is None and not join_fields:
             raise ConfigError("decision_id: missing; give it, or key, user or arm to join by, and [shown]")
-        if not joined:
+        if not join_fields:
             return
-        if shown is None or self.time is None:
-            raise ConfigError(f"{joined[0]}: joins to what was shown before; give [shown] and time, too")
-        for name in joined:
-            if getattr(shown, name) is None:
+        if shown_map is None or self.time is None:
+            raise ConfigError(f"{join_fields[0]}: joins to what was shown before; give [shown] and time, too")
+        for name in join_fields:
+            if getattr(shown_map, name) is None:
                 raise ConfigError(f"shown.{name}: missing; events are joined by it")
 
 
@@ -297,7 +298,7 @@ def example_map(name: str) -> str:
     return (Path(__file__).parent / "examples" / f"{name}.toml").read_text(encoding="utf-8")
 
 
-def map_at(path: Path) -> EventMap:
+def load_map(path: Path) -> EventMap:
     """Load the event map of a TOML file.
 
     Raises
@@ -308,16 +309,18 @@ def map_at(path: Path) -> EventMap:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
-        made = "begin with one that tacit feed --example segment prints"
-        raise ConfigError(f"{str(path)[:200]}: {why[:300]}; {made}".replace("\0", "\\0")) from error
+        reason = (
+            "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
+        )
+        remedy = "begin with one that tacit feed --example segment prints"
+        raise ConfigError(f"{str(path)[:200]}: {reason[:300]}; {remedy}".replace("\0", "\\0")) from error
     try:
-        return map_of(text)
+        return parse_map(text)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def map_of(text: str) -> EventMap:
+def parse_map(text: str) -> EventMap:
     """Parse an event map in TOML.
 
     Raises
@@ -329,10 +332,10 @@ def map_of(text: str) -> EventMap:
         # Accept the form of a constant placement, { value = ... }, for the reward, too.
         if isinstance(reward := table.get("reward"), dict) and reward.keys() == {"value"}:
             table |= {} if "event" in table else {"reward": reward["value"]}
-        made = msgspec.convert(table, EventMap)
+        event_map = msgspec.convert(table, EventMap)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(no_toml(error)) from error
     except msgspec.ValidationError as error:
-        raise ConfigError(str(refusal(error, table, EventMap))) from error
-    made.check()
-    return made
+        raise ConfigError(str(explain_error(error, table, EventMap))) from error
+    event_map.check()
+    return event_map

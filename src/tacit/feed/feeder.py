@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 
 from tacit.client.call import Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue, TacitError
-from tacit.feed.mapping import BadEvent, Mapper, Message, outcome_of
-from tacit.feed.sources import EventSource, Found
+from tacit.feed.mapping import BadEvent, Mapper, Message, parse_outcome
+from tacit.feed.sources import EventSource, SourceEvent
 from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 
 # ---- Sending batches, with retries; refused messages are isolated
 
-MOST = 1000
+MAX_MESSAGES = 1000
 """Most messages in a request."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 REPORT_SECONDS = 5.0
 
-_PLACE = re.compile(r"(?:feedback|decisions)\[(\d+)\]")
+_MESSAGE_INDEX = re.compile(r"(?:feedback|decisions)\[(\d+)\]")
 
 Answer = str | BadEvent
 
@@ -71,53 +71,53 @@ class Sender:
         """
         answers: list[Answer] = []
         # Stack of batches to send; a refused batch is replaced by its parts, the next one on top.
-        parts = [messages]
-        while parts:
-            part = parts.pop()
+        batches = [messages]
+        while batches:
+            batch = batches.pop()
             try:
-                answers += map(outcome_of, self._recorded(placement, part))
+                answers += map(parse_outcome, self._record(placement, batch))
             except (InvalidValue, InvalidRequest, NotFound) as error:
                 refusal = BadEvent(getattr(error, "kind", "") or "invalid-value", str(error))
                 if error.field == "placement" or refusal.reason == "unknown-placement":
-                    answers += [refusal] * len(part)
+                    answers += [refusal] * len(batch)
                 elif refusal.reason not in ("invalid-value", "body-too-large"):
                     raise
-                elif len(part) == 1:
+                elif len(batch) == 1:
                     answers.append(refusal)
                 else:
-                    parts += reversed(_parted(part, error.field))
+                    batches += reversed(_split_messages(batch, error.field))
         return answers
 
-    def _recorded(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
+    def _record(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
         """Send messages by the call for their kind; return the service's answers."""
         client, kind = self._client, type(messages[0])
         calls = {
-            Feedback: client.feedback_many, LocalDecision: client.take_over, Event: client.examined_many
+            Feedback: client.feedback_many, LocalDecision: client.take_over, Event: client.record_examinations
         }  # fmt: skip
         call = calls.get(kind, client.clicks_many)
-        recorded: list[Recorded | TakenOver] = self._answered(call, placement, messages)
+        recorded: list[Recorded | TakenOver] = self._call_until_answered(call, placement, messages)
         return recorded
 
-    def keep(self, placement: str, feed: str, offsets: Mapping[str, int]) -> None:
+    def save_offsets(self, placement: str, feed: str, offsets: Mapping[str, int]) -> None:
         """Save in the service's log the offsets up to which a feed's events were sent."""
-        self._answered(self._client.fed, placement, feed, offsets)
+        self._call_until_answered(self._client.fed, placement, feed, offsets)
 
-    def kept(self, feed: str) -> Mapping[str, int]:
+    def read_offsets(self, feed: str) -> Mapping[str, int]:
         """Return the offsets at which a feed resumes, from the service's log."""
-        offsets: Mapping[str, int] = self._answered(self._client.fed_now, feed).offsets
+        offsets: Mapping[str, int] = self._call_until_answered(self._client.read_feed_offsets, feed).offsets
         return offsets
 
-    def _answered(self, call: Callable[..., Any], *asked: Any) -> Any:
-        since, pause = time.monotonic(), FIRST_PAUSE
+    def _call_until_answered(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        start, pause = time.monotonic(), FIRST_PAUSE
         while True:
             try:
-                return call(*asked)
+                return call(*arguments)
             except Unavailable as error:
-                if self._stopping() or time.monotonic() - since > self._patience:
+                if self._stopping() or time.monotonic() - start > self._patience:
                     raise
                 self._waiting(error.what)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
 
 class Reporter:
@@ -133,32 +133,32 @@ class Reporter:
 
     def __init__(self, client: Any, name: str, tally: FeedTally) -> None:
         self._client, self._name, self._tally = client, name, tally
-        self._before = time.monotonic(), 0
+        self._last_report = time.monotonic(), 0
 
     def __call__(self, *, ended: bool = False) -> None:
         """Send a report if the last one is long enough ago, or the feed has ended."""
-        (then, read), now = self._before, time.monotonic()
-        if now - then < REPORT_SECONDS and not ended:
+        (last_time, last_read), now = self._last_report, time.monotonic()
+        if now - last_time < REPORT_SECONDS and not ended:
             return
-        self._before = now, self._tally.read
-        rate = (self._tally.read - read) / max(now - then, 1e-3)
+        self._last_report = now, self._tally.read
+        rate = (self._tally.read - last_read) / max(now - last_time, 1e-3)
         with suppress(ServiceError, InvalidValue):
             self._client.report_feed(self._name, self._tally.report(0.0 if ended else rate, ended))
 
 
-def _parted(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
+def _split_messages(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
     """Split messages of which one was refused: around the one named in the error, or in halves."""
-    named = _PLACE.match(field)
-    bad = int(named[1]) if named else len(messages) // 2
-    cuts = [0, bad, bad + 1, len(messages)] if named else [0, bad, len(messages)]
+    match = _MESSAGE_INDEX.match(field)
+    bad = int(match[1]) if match else len(messages) // 2
+    cuts = [0, bad, bad + 1, len(messages)] if match else [0, bad, len(messages)]
     return [messages[begin:end] for begin, end in pairwise(cuts) if begin < end]
 
 
-LARGEST_BATCH = 16 * 2**20
+MAX_BATCH_BYTES = 16 * 2**20
 """Bytes of events in a batch, which bounds memory however large events are."""
-KEEP_SECONDS = 1.0
+SAVE_SECONDS = 1.0
 """Seconds between saved positions."""
-JUDGED_FIRST = 1000
+MIN_JUDGED = 1000
 """Minimum number of sent or rejected events before the share of rejected ones can stop a feed."""
 
 
@@ -184,10 +184,10 @@ class Limits(NamedTuple):
     share: float = 0.05
 
 
-class Piece(NamedTuple):
+class PendingEvent(NamedTuple):
     """An event and its message to the service."""
 
-    found: Found
+    source_event: SourceEvent
     placement: str
     message: Message
     time: float | None
@@ -232,10 +232,10 @@ class Feeder:
         self._limits = limits
         self._stopping = stopping
         self._progress = progress
-        self._under_way: tuple[list[Piece], Any, Future[list[Answer]]] | None = None
+        self._batch_in_flight: tuple[list[PendingEvent], Any, Future[list[Answer]]] | None = None
         self._position: Any = None
         self._placement = ""
-        self._kept = time.monotonic()
+        self._saved_at = time.monotonic()
 
     def feed(self) -> None:
         """Feed all events of the source.
@@ -251,123 +251,126 @@ class Feeder:
             for batch in self._batches():
                 position = self._source.position()
                 self._settle()
-                self._under_way = batch, position, threads.submit(self._sent, batch)
+                self._batch_in_flight = batch, position, threads.submit(self._send_batch, batch)
             self._settle()
-        self._keep()
+        self._save_position()
         self._check_limits()
 
-    def _batches(self) -> Iterator[list[Piece]]:
+    def _batches(self) -> Iterator[list[PendingEvent]]:
         """Yield batches of events to send: when a batch is full, or the source has no more for now."""
-        batch: list[Piece] = []
+        batch: list[PendingEvent] = []
         size = 0
-        for found in self._source:
-            if found is not None and (piece := self._piece(found)) is not None:
-                batch.append(piece)
-                size += found.size
-            if found is None or len(batch) == MOST or size >= LARGEST_BATCH:
+        for source_event in self._source:
+            if source_event is not None and (pending := self._map_event(source_event)) is not None:
+                batch.append(pending)
+                size += source_event.size
+            if source_event is None or len(batch) == MAX_MESSAGES or size >= MAX_BATCH_BYTES:
                 yield batch
                 batch, size = [], 0
-            if found is None:
+            if source_event is None:
                 self._settle()
-                self._keep()
-            if self._stopping() or self._too_many():
+                self._save_position()
+            if self._stopping() or self._has_too_many_rejected():
                 break
         yield batch
 
-    def _piece(self, found: Found) -> Piece | None:
+    def _map_event(self, source_event: SourceEvent) -> PendingEvent | None:
         """Map an event to its message, or count why it has none."""
         self._tally.read += 1
-        if self._tally.read % MOST == 0:
+        if self._tally.read % MAX_MESSAGES == 0:
             self._progress()
-        if found.event is None:
-            self._reject(found, BadEvent(found.reason, found.detail))
+        if source_event.event is None:
+            self._reject(source_event, BadEvent(source_event.reason, source_event.detail))
             return None
         try:
-            mapped = self._mapper.read(found.event, found.named)
+            mapped = self._mapper.read(source_event.event, source_event.event_id)
         except BadEvent as error:
-            self._reject(found, error)
+            self._reject(source_event, error)
             return None
         if isinstance(mapped, str):
-            self._tally.leave_out(mapped)
+            self._tally.count_skipped(mapped)
             return None
         placement, message, time = mapped
         if message is None:
             self._tally.count(REMEMBERED, time)
             return None
-        return Piece(found, placement, message, time)
+        return PendingEvent(source_event, placement, message, time)
 
-    def _reject(self, found: Found, why: BadEvent) -> None:
-        self._tally.reject(found, why.reason, why.detail)
-        self._rejected.write(found, why.reason, why.detail)
+    def _reject(self, source_event: SourceEvent, error: BadEvent) -> None:
+        self._tally.reject(source_event, error.reason, error.detail)
+        self._rejected.write(source_event, error.reason, error.detail)
 
-    def _sent(self, batch: list[Piece]) -> list[Answer]:
+    def _send_batch(self, batch: list[PendingEvent]) -> list[Answer]:
         """Send a batch, one request per placement and kind of message; return the outcome of each event."""
         groups: dict[tuple[str, type], list[int]] = {}
         for i, piece in enumerate(batch):
             groups.setdefault((piece.placement, type(piece.message)), []).append(i)
         answers: dict[int, Answer] = {}
         # Decisions before their feedback.
-        for (placement, _), places in sorted(
+        for (placement, _), indices in sorted(
             groups.items(), key=lambda group: group[0][1] is not LocalDecision
         ):
             try:
-                sent = self._sender.send(placement, [batch[i].message for i in places])
+                group_answers = self._sender.send(placement, [batch[i].message for i in indices])
             except Denied as error:
                 # If events name placements, access denied to one placement must not stop the others.
                 if error.field != "placement" or self._mapper.has_one_placement:
                     raise
-                sent = [BadEvent("forbidden", str(error))] * len(places)
-            answers.update(zip(places, sent, strict=True))
+                group_answers = [BadEvent("forbidden", str(error))] * len(indices)
+            answers.update(zip(indices, group_answers, strict=True))
         return [answers[i] for i in range(len(batch))]
 
     def _settle(self) -> None:
         """Wait for the batch in flight, and count the outcomes of its events."""
-        if self._under_way is not None:
-            (batch, position, sent), self._under_way = self._under_way, None
-            for piece, answer in zip(batch, sent.result(), strict=True):
+        if self._batch_in_flight is not None:
+            (batch, position, answers), self._batch_in_flight = self._batch_in_flight, None
+            for piece, answer in zip(batch, answers.result(), strict=True):
                 if isinstance(answer, BadEvent):
-                    self._reject(piece.found, answer)
+                    self._reject(piece.source_event, answer)
                 else:
                     self._placement = piece.placement
                     self._tally.settle(piece.message, answer, piece.time)
             self._rejected.flush()
             # If the feed stops for a rejected event, that event is read again next time.
-            if not self._too_many():
+            if not self._has_too_many_rejected():
                 self._position = position
-            if time.monotonic() - self._kept > KEEP_SECONDS:
-                self._keep()
+            if time.monotonic() - self._saved_at > SAVE_SECONDS:
+                self._save_position()
         self._progress()
 
-    def _keep(self) -> None:
+    def _save_position(self) -> None:
         """Save the position in the service's log, then commit it to the source."""
         if not self._position:
             return
         if self._placement:
-            self._sender.keep(self._placement, self._source.name, self._position)
-        self._source.sent(self._position)
-        self._position, self._kept = None, time.monotonic()
+            self._sender.save_offsets(self._placement, self._source.name, self._position)
+        self._source.commit(self._position)
+        self._position, self._saved_at = None, time.monotonic()
 
-    def _too_many(self, ended: bool = False) -> bool:
+    def _has_too_many_rejected(self, ended: bool = False) -> bool:
         """True if more events are rejected than the limits allow."""
         tally, limits = self._tally, self._limits
         if not tally.rejected:
             return False
-        return limits.strict or ((ended or tally.judged >= JUDGED_FIRST) and tally.share > limits.share)
+        return limits.strict or ((ended or tally.mapped_count >= MIN_JUDGED) and tally.share > limits.share)
 
     def _check_limits(self) -> None:
         tally, limits = self._tally, self._limits
-        if self._too_many(ended=not self._stopping()):
+        if self._has_too_many_rejected(ended=not self._stopping()):
             allowed = "none is allowed" if limits.strict else f"at most {100 * limits.share:g} % are allowed"
             raise TooManyRejected(
                 f"{'strict' if limits.strict else 'most_rejected'}: {tally.rejected.total():,} of "
-                f"{tally.judged:,} events are rejected, {allowed}; mend the map or the source, or allow more"
+                f"{tally.mapped_count:,} events are rejected, {allowed}; "
+                "mend the map or the source, or allow more"
             )
 
 
 # ---- Preview without sending (``--check``)
 
 
-def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: FeedTally, most: int) -> Iterator[str]:
+def preview_events(
+    mapper: Mapper, source: Iterable[SourceEvent | None], tally: FeedTally, max_events: int
+) -> Iterator[str]:
     """Yield a line for each of the first events with the message it would send, without sending.
 
     Parameters
@@ -379,30 +382,32 @@ def foreseen(mapper: Mapper, source: Iterable[Found | None], tally: FeedTally, m
     most : int
         Most events to preview.
     """
-    for found in islice((found for found in source if found is not None), most):
+    for source_event in islice(
+        (source_event for source_event in source if source_event is not None), max_events
+    ):
         tally.read += 1
-        yield f"{found.place}: {_foreseen(mapper, found, tally)}"
+        yield f"{source_event.place}: {_preview_event(mapper, source_event, tally)}"
 
 
-def _foreseen(mapper: Mapper, found: Found, tally: FeedTally) -> str:
+def _preview_event(mapper: Mapper, source_event: SourceEvent, tally: FeedTally) -> str:
     try:
-        if found.event is None:
-            raise BadEvent(found.reason, found.detail)
-        mapped = mapper.read(found.event, found.named)
+        if source_event.event is None:
+            raise BadEvent(source_event.reason, source_event.detail)
+        mapped = mapper.read(source_event.event, source_event.event_id)
     except BadEvent as error:
-        tally.reject(found, error.reason, error.detail)
+        tally.reject(source_event, error.reason, error.detail)
         return f"rejected, {error.reason}: {error.detail}"
     if isinstance(mapped, str):
-        tally.leave_out(mapped)
+        tally.count_skipped(mapped)
         return f"left out: {mapped}"
     placement, message, time = mapped
     if message is None:
         tally.count(REMEMBERED, time)
         return f"{placement}: what was shown, to be joined to"
     tally.count(FORESEEN, time)
-    sent = ", ".join(
+    fields = ", ".join(
         f"{field} {getattr(message, field)}"
         for field in ("key", "arm", "propensity", "reward", "clicks", "items", "metrics")
         if getattr(message, field, None) is not None
     )
-    return f"{placement}: decision {message.decision_id}: {sent or 'seen'}"
+    return f"{placement}: decision {message.decision_id}: {fields or 'seen'}"

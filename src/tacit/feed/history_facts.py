@@ -18,9 +18,9 @@ from tacit.evaluate import SNIPS, Table, Uniform, off_policy
 from tacit.evaluate.intervals import wilson
 from tacit.policies import policy_from_spec
 
-MOST_PERIODS = 24
-AS_IT_WAS, AT_RANDOM = "as it was", "an arm at random"
-TRUSTED, DOUBTED = 100.0, 20.0
+MAX_PERIODS = 24
+AS_LOGGED, AT_RANDOM = "as it was", "an arm at random"
+MAX_PRIOR, MAX_PRIOR_ESTIMATED = 100.0, 20.0
 """Most impressions in a prior, with logged propensities and with estimated ones."""
 
 
@@ -44,13 +44,13 @@ class ArmFacts(NamedTuple):
     high: float
     effective: float
 
-    def prior(self, most: float) -> tuple[float, float]:
+    def prior(self, max_count: float) -> tuple[float, float]:
         """Return the arm's prior as successes and failures, of at most ``max_count`` impressions."""
-        count = min(self.effective, most)
+        count = min(self.effective, max_count)
         return round(count * self.mean, 2), round(count * (1.0 - self.mean), 2)
 
 
-class Outlook(NamedTuple):
+class CounterfactualValue(NamedTuple):
     """Estimated mean reward if a given policy had chosen.
 
     Attributes
@@ -86,7 +86,7 @@ class Period(NamedTuple):
     high: float
 
 
-class PastFacts(NamedTuple):
+class HistoryFacts(NamedTuple):
     """Statistics of a placement's click log.
 
     Attributes
@@ -111,7 +111,7 @@ class PastFacts(NamedTuple):
     mean: float
     offered: list[str]
     arms: list[ArmFacts]
-    outlooks: list[Outlook]
+    outlooks: list[CounterfactualValue]
     periods: list[Period]
 
     @property
@@ -122,15 +122,15 @@ class PastFacts(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Return the statistics for JSON."""
         parts: dict[str, list[Any]] = {"arms": self.arms, "outlooks": self.outlooks, "periods": self.periods}
-        return self._asdict() | {name: [each._asdict() for each in part] for name, part in parts.items()}
+        return self._asdict() | {name: [row._asdict() for row in part] for name, part in parts.items()}
 
     def lines(self) -> list[str]:
         """Return a summary in lines."""
         lines = [f"{self.placement}: {self.decisions:,} decisions of {len(self.offered)} arms"]
-        for each in self.outlooks:
-            around = f" ({each.low:.4f} to {each.high:.4f})"
+        for row in self.outlooks:
+            interval = f" ({row.low:.4f} to {row.high:.4f})"
             lines.append(
-                f"  {each.name}: {'not known' if each.value is None else f'{each.value:.4f}{around}'}"
+                f"  {row.name}: {'not known' if row.value is None else f'{row.value:.4f}{interval}'}"
             )
         if not self.weighed:
             lines.append("  not proved: not every event says how likely it was that this was shown")
@@ -139,14 +139,14 @@ class PastFacts(NamedTuple):
     @property
     def most(self) -> float:
         """Most impressions in a prior."""
-        return TRUSTED if self.weighed else DOUBTED
+        return MAX_PRIOR if self.weighed else MAX_PRIOR_ESTIMATED
 
     def priors(self) -> dict[str, tuple[float, float]]:
         """Return the prior of each arm, as successes and failures."""
         return {arm.name: arm.prior(self.most) for arm in self.arms}
 
 
-def facts_of(log: pa.Table, placement: str, policy: str) -> PastFacts:
+def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
     """Compute the statistics of one placement's click log.
 
     Parameters
@@ -157,18 +157,18 @@ def facts_of(log: pa.Table, placement: str, policy: str) -> PastFacts:
     policy : str
         Specification of a policy that learns, as its name or call.
     """
-    known = len(log) - log["propensity"].null_count
-    propensities = "logged" if known == len(log) else "estimated"
+    known_count = len(log) - log["propensity"].null_count
+    propensities = "logged" if known_count == len(log) else "estimated"
     rewards = np.nan_to_num(log["reward"].to_numpy())
     arms = sorted(_arms(log, rewards, _weights(log)), key=lambda arm: -arm.mean)
     offered = sorted(pc.unique(pc.list_flatten(log["arms"])).to_pylist())
-    outlooks = [
-        Outlook(AS_IT_WAS, float(rewards.mean()), *wilson(float(rewards.mean()), len(log))),
-        *_outlooks(log, offered, policy, propensities),
+    counterfactuals = [
+        CounterfactualValue(AS_LOGGED, float(rewards.mean()), *wilson(float(rewards.mean()), len(log))),
+        *_counterfactuals(log, offered, policy, propensities),
     ]
-    return PastFacts(
-        placement, len(log), len(log["key"].unique()), known, float(rewards.mean()), offered, arms, outlooks,
-        list(_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
+    return HistoryFacts(
+        placement, len(log), len(log["key"].unique()), known_count, float(rewards.mean()), offered, arms,
+        counterfactuals, list(_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
     )  # fmt: skip
 
 
@@ -178,9 +178,9 @@ def _weights(log: pa.Table) -> Floats:
         return np.asarray(1.0 / log["propensity"].to_numpy())
     # A key with a single arm has weights of 1: its rows do not compare arms.
     keys, arms = _codes(log["key"]), _codes(log["arm"])
-    of_both = keys * (arms.max() + 1) + arms
-    _, both, counts = np.unique(of_both, return_inverse=True, return_counts=True)
-    return np.asarray(np.bincount(keys)[keys] / counts[both])
+    pairs = keys * (arms.max() + 1) + arms
+    _, pair_indices, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    return np.asarray(np.bincount(keys)[keys] / counts[pair_indices])
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
@@ -191,56 +191,66 @@ def _codes(column: pa.ChunkedArray) -> Ints:
 def _arms(log: pa.Table, rewards: Floats, weights: Floats) -> Iterator[ArmFacts]:
     encoded = log["arm"].combine_chunks().dictionary_encode()
     for code, name in enumerate(encoded.dictionary.to_pylist()):
-        own = encoded.indices.to_numpy() == code
-        weight = weights[own]
-        mean = float(weight @ rewards[own] / weight.sum())
+        of_arm = encoded.indices.to_numpy() == code
+        weight = weights[of_arm]
+        mean = float(weight @ rewards[of_arm] / weight.sum())
         effective = float(weight.sum() ** 2 / (weight @ weight))
-        yield ArmFacts(name, int(own.sum()), mean, *wilson(mean, effective), effective)
+        yield ArmFacts(name, int(of_arm.sum()), mean, *wilson(mean, effective), effective)
 
 
-def _outlooks(log: pa.Table, offered: list[str], policy: str, propensities: str) -> Iterator[Outlook]:
+def _counterfactuals(
+    log: pa.Table, offered: list[str], policy: str, propensities: str
+) -> Iterator[CounterfactualValue]:
     """Yield the counterfactual values of uniform choice, of the policy, and of the best single arm.
 
     The best arm is selected on the first half and evaluated on the second, to avoid selection bias.
     """
 
-    def of(name: str, target: Any, rows: pa.Table) -> Outlook:
+    def estimate(name: str, target: Any, rows: pa.Table) -> CounterfactualValue:
         try:
-            return _outlook(name, off_policy(target, rows, [SNIPS()], propensities=propensities))
+            return _to_counterfactual(name, off_policy(target, rows, [SNIPS()], propensities=propensities))
         except UnfitLog as error:
-            return Outlook(name, None, 0.0, 1.0, (f"{name}: {error}",))
+            return CounterfactualValue(name, None, 0.0, 1.0, (f"{name}: {error}",))
 
-    yield of(AT_RANDOM, Uniform(), log)
+    yield estimate(AT_RANDOM, Uniform(), log)
     if len(offered) > 1:
-        yield of(policy, policy_from_spec(policy, offered), log)
+        yield estimate(policy, policy_from_spec(policy, offered), log)
     # Select and evaluate on different rows: the best arm of a sample is overestimated on it.
     half = len(log) // 2
     first, second = log.slice(0, half), log.slice(half)
     if half:
-        found = _arms(first, np.nan_to_num(first["reward"].to_numpy()), _weights(first))
-        best = max(found, key=lambda arm: arm.low)
-        yield of(f"always {best.name}", Table({best.name: 1.0}), second)
+        arms = _arms(first, np.nan_to_num(first["reward"].to_numpy()), _weights(first))
+        best = max(arms, key=lambda arm: arm.low)
+        yield estimate(f"always {best.name}", Table({best.name: 1.0}), second)
 
 
-def _outlook(name: str, result: Any) -> Outlook:
-    (estimate,), assumed = result.estimates, (result.assumes,) if result.assumes else ()
+def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
+    (estimate,), assumptions = result.estimates, (result.assumes,) if result.assumes else ()
     if np.isnan(estimate.value):
-        return Outlook(
-            name, None, 0.0, 1.0, (*assumed, f"{name}: the past shows nothing of what it would choose")
+        return CounterfactualValue(
+            name, None, 0.0, 1.0, (*assumptions, f"{name}: the past shows nothing of what it would choose")
         )
     # If few rows carry most of the weight, the normal approximation does not hold.
     low, high = estimate.intervals.get("anytime" if estimate.warnings else "normal", (0.0, 1.0))
-    return Outlook(name, estimate.value, max(0.0, low), min(1.0, high), (*assumed, *estimate.warnings))
+    return CounterfactualValue(
+        name, estimate.value, max(0.0, low), min(1.0, high), (*assumptions, *estimate.warnings)
+    )
 
 
 def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
     begin, end = int(times[0]), int(times[-1]) + 1
-    count = max(1, min(MOST_PERIODS, len(times) // 50))
+    count = max(1, min(MAX_PERIODS, len(times) // 50))
     edges = np.linspace(begin, end, count + 1).astype(np.int64)
-    places = np.searchsorted(times, edges)
+    bounds = np.searchsorted(times, edges)
     for i in range(count):
         # A period may have no decisions.
-        own = rewards[places[i] : places[i + 1]]
-        if len(own):
-            mean = float(own.mean())
-            yield Period(int(edges[i]), int(edges[i + 1]), len(own), mean, *wilson(mean, len(own)))
+        period_rewards = rewards[bounds[i] : bounds[i + 1]]
+        if len(period_rewards):
+            mean = float(period_rewards.mean())
+            yield Period(
+                int(edges[i]),
+                int(edges[i + 1]),
+                len(period_rewards),
+                mean,
+                *wilson(mean, len(period_rewards)),
+            )

@@ -21,30 +21,30 @@ from markupsafe import Markup
 
 from tacit.errors import ConfigError, LogError
 from tacit.feed.event_map import EventMap
-from tacit.feed.history_facts import PastFacts, facts_of
-from tacit.feed.mapping import BadEvent, Mapped, Mapper
-from tacit.feed.sources import Found, events_at
+from tacit.feed.history_facts import HistoryFacts, compute_facts
+from tacit.feed.mapping import BadEvent, MappedEvent, Mapper
+from tacit.feed.sources import SourceEvent, read_events
 from tacit.feed.tally import DUPLICATE, FeedTally
 from tacit.logs import write_log
 from tacit.logs.schema import SCHEMA
 from tacit.policies.spec import AUTO, policy_from_spec, policy_to_spec
 from tacit.service.config.file import load_config
-from tacit.service.page.charts import ChartLine, Point, Span, clock_time, line_chart, nice_ticks, percent
+from tacit.service.page.charts import ChartLine, Point, Span, choose_ticks, draw_chart, format_time, percent
 from tacit.wire.decisions import Event, Feedback, LocalDecision
 
 # ---- Past events as a click log: impressions first, then their feedback
 
-EVERY = 10**12
+MAX_DECISIONS = 10**12
 """Most decisions in memory, to which events without an id are joined: in effect no limit."""
-DECISION, REWARDED, METRIC, SEEN = "decision", "rewarded", "metric", "seen"
-CHUNK = 65_536
+DECISION, REWARDED, METRIC, EXAMINED = "decision", "rewarded", "metric", "seen"
+BATCH_ROWS = 65_536
 """Rows of a batch."""
 
-Events = Callable[[], Iterable[Found | None]]
+Events = Callable[[], Iterable[SourceEvent | None]]
 """Returns the events from the beginning, at each call."""
 
 
-def past_map(event_map: EventMap) -> EventMap:
+def history_map(event_map: EventMap) -> EventMap:
     """Return the event map with every impression as a decision of another system.
 
     Raises
@@ -52,17 +52,17 @@ def past_map(event_map: EventMap) -> EventMap:
     ConfigError
         If the map has no impressions, no time, or no reward of single arms.
     """
-    shown = event_map.shown
-    if shown is None or shown.arm is None:
+    shown_map = event_map.shown
+    if shown_map is None or shown_map.arm is None:
         raise ConfigError("shown: a past is made of what was shown; give [shown] with where and arm")
     if event_map.time is None:
         raise ConfigError("time: a past needs to know when; name the field")
     if event_map.reward is None:
         raise ConfigError("reward: a past is judged by what single arms earned; give reward, not lists")
-    return msgspec.structs.replace(event_map, shown=msgspec.structs.replace(shown, elsewhere=True))
+    return msgspec.structs.replace(event_map, shown=msgspec.structs.replace(shown_map, elsewhere=True))
 
 
-class PastClicks:
+class HistoryClicks:
     """Decisions and rewards of past events.
 
     Parameters
@@ -77,44 +77,48 @@ class PastClicks:
     """
 
     def __init__(self, event_map: EventMap) -> None:
-        self._mapper = Mapper(event_map, EVERY)
-        self._number: dict[str, int] = {}
+        self._mapper = Mapper(event_map, MAX_DECISIONS)
+        self._number_by_id: dict[str, int] = {}
         self._rows: list[tuple[float, str, LocalDecision]] = []
         self._rewards: dict[int, float] = {}
-        self._counted: set[tuple[int, str]] = set()
-        self.tally = FeedTally(self._mapper.doubts)
+        self._counted_feedback: set[tuple[int, str]] = set()
+        self.tally = FeedTally(self._mapper.warnings)
 
     def read(self, events: Events) -> None:
         """Read all events twice: first impressions, then feedback, which may precede its impression."""
-        for found in events():
-            if found is not None and found.event is not None and self._mapper.is_shown(found.event):
-                self._take(found, self._show)
-        for found in events():
-            if found is None:
+        for source_event in events():
+            if (
+                source_event is not None
+                and source_event.event is not None
+                and self._mapper.is_impression(source_event.event)
+            ):
+                self._handle(source_event, self._show)
+        for source_event in events():
+            if source_event is None:
                 continue
-            if found.event is None:
+            if source_event.event is None:
                 self.tally.read += 1
-                self.tally.reject(found, found.reason, found.detail)
-            elif not self._mapper.is_shown(found.event):
-                self._take(found, self._reward)
+                self.tally.reject(source_event, source_event.reason, source_event.detail)
+            elif not self._mapper.is_impression(source_event.event):
+                self._handle(source_event, self._reward)
 
-    def _take(self, found: Found, take: Callable[[Mapped], str]) -> None:
-        assert found.event is not None
+    def _handle(self, source_event: SourceEvent, handle: Callable[[MappedEvent], str]) -> None:
+        assert source_event.event is not None
         self.tally.read += 1
         try:
-            mapped = self._mapper.read(found.event, found.named)
+            mapped = self._mapper.read(source_event.event, source_event.event_id)
             if isinstance(mapped, str):
-                self.tally.leave_out(mapped)
+                self.tally.count_skipped(mapped)
             else:
-                self.tally.sent[take(mapped)] += 1
+                self.tally.sent[handle(mapped)] += 1
         except BadEvent as error:
-            self.tally.reject(found, error.reason, error.detail)
+            self.tally.reject(source_event, error.reason, error.detail)
 
-    def _show(self, mapped: Mapped) -> str:
+    def _show(self, mapped: MappedEvent) -> str:
         placement, decision, time = mapped
         assert isinstance(decision, LocalDecision)
         assert time is not None
-        number = self._number.setdefault(f"{placement}\0{decision.decision_id}", len(self._rows))
+        number = self._number_by_id.setdefault(f"{placement}\0{decision.decision_id}", len(self._rows))
         row = time, placement, decision
         if number < len(self._rows):
             if self._rows[number] != row:
@@ -123,21 +127,21 @@ class PastClicks:
         self._rows.append(row)
         return DECISION
 
-    def _reward(self, mapped: Mapped) -> str:
+    def _reward(self, mapped: MappedEvent) -> str:
         placement, feedback, _ = mapped
         assert isinstance(feedback, Feedback | Event)
-        number = self._number.get(f"{placement}\0{feedback.decision_id}")
+        number = self._number_by_id.get(f"{placement}\0{feedback.decision_id}")
         if number is None:
             raise BadEvent("unknown-decision", f"decision {feedback.decision_id!r}: it was never shown")
         if isinstance(feedback, Event):
-            return SEEN
+            return EXAMINED
         if feedback.reward is None:
             return METRIC
         # As in the service, a feedback id is unique within a decision.
-        once = number, str(feedback.feedback_id)
-        if once in self._counted:
+        feedback_key = number, str(feedback.feedback_id)
+        if feedback_key in self._counted_feedback:
             return DUPLICATE
-        self._counted.add(once)
+        self._counted_feedback.add(feedback_key)
         self._rewards[number] = max(feedback.reward, self._rewards.get(number, 0.0))
         return REWARDED
 
@@ -153,13 +157,13 @@ class PastClicks:
         """
         if not self._rows:
             raise LogError("no event says what was shown; see shown.where in the map")
-        every: dict[str, dict[str, None]] = {}
+        arm_names: dict[str, dict[str, None]] = {}
         for _, placement, decision in self._rows:
-            every.setdefault(placement, {})[str(decision.arm)] = None
-        arms = {placement: sorted(names) for placement, names in every.items()}
+            arm_names.setdefault(placement, {})[str(decision.arm)] = None
+        arms = {placement: sorted(names) for placement, names in arm_names.items()}
         order = sorted(range(len(self._rows)), key=lambda number: self._rows[number][0])
-        for first in range(0, len(order), CHUNK):
-            rows = [self._row(number, arms) for number in order[first : first + CHUNK]]
+        for first in range(0, len(order), BATCH_ROWS):
+            rows = [self._row(number, arms) for number in order[first : first + BATCH_ROWS]]
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     def _row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
@@ -190,7 +194,7 @@ MEANINGS = {
 }
 
 
-class PastStart(NamedTuple):
+class HistoryStart(NamedTuple):
     """Result of a bootstrap from past events.
 
     Attributes
@@ -204,7 +208,7 @@ class PastStart(NamedTuple):
 
     folder: Path
     tally: FeedTally
-    facts: list[PastFacts]
+    facts: list[HistoryFacts]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -223,9 +227,15 @@ class PastStart(NamedTuple):
         return "\n".join([*lines, f"wrote {LOG}, {CONFIGURATION} and {REPORT} into {self.folder}"])
 
 
-def start(
-    event_map: EventMap, source: str, format: str | None, *, policy: str, folder: Path, most: float
-) -> PastStart:
+def write_start(
+    event_map: EventMap,
+    source: str,
+    format: str | None,
+    *,
+    policy: str,
+    folder: Path,
+    max_rejected_share: float,
+) -> HistoryStart:
     """Write a click log, a configuration and a report of past events.
 
     Parameters
@@ -253,37 +263,37 @@ def start(
             raise ConfigError(f"output: {folder / name} is there already; give another folder, or remove it")
     policy_from_spec(_with_priors(policy, ["a", "b"], {"a": (1.0, 1.0)}), ["a", "b"])
     # Fails before a large file is read if the map is unfit.
-    clicks = PastClicks(past_map(event_map))
-    clicks.read(lambda: events_at(source, format))
-    if clicks.tally.share > most:
-        return PastStart(folder, clicks.tally, [])
+    clicks = HistoryClicks(history_map(event_map))
+    clicks.read(lambda: read_events(source, format))
+    if clicks.tally.share > max_rejected_share:
+        return HistoryStart(folder, clicks.tally, [])
     folder.mkdir(parents=True, exist_ok=True)
     write_log(clicks.batches(), folder / LOG)
     # Read back, so that the statistics describe the file as written.
     log = pq.read_table(folder / LOG)
     names = sorted(log["placement"].unique().to_pylist())
-    facts = [facts_of(log.filter(pc.equal(log["placement"], name)), name, policy) for name in names]
-    (folder / CONFIGURATION).write_text(configuration(facts, policy, source), encoding="utf-8")
+    facts = [compute_facts(log.filter(pc.equal(log["placement"], name)), name, policy) for name in names]
+    (folder / CONFIGURATION).write_text(render_configuration(facts, policy, source), encoding="utf-8")
     # Check that the service accepts the configuration.
     load_config(folder / CONFIGURATION)
-    (folder / REPORT).write_text(page(facts, clicks.tally, policy, source), encoding="utf-8")
-    return PastStart(folder, clicks.tally, facts)
+    (folder / REPORT).write_text(render_report(facts, clicks.tally, policy, source), encoding="utf-8")
+    return HistoryStart(folder, clicks.tally, facts)
 
 
 # ---- The configuration
 
 
-def configuration(facts: list[PastFacts], policy: str, source: str) -> str:
+def render_configuration(facts: list[HistoryFacts], policy: str, source: str) -> str:
     """Return a configuration of the service, with one placement per item of ``facts``."""
     lines = [f"# By tacit feed --past {source!r}", "[server]", "port = 8787"]
     lines += ["", "[store]", 'path = "tacit.db"']
     for fact in facts:
         lines += [
             "",
-            f"[placements.{_toml(fact.placement)}]",
-            f"arms = {_toml(fact.offered)}",
+            f"[placements.{_to_toml(fact.placement)}]",
+            f"arms = {_to_toml(fact.offered)}",
             f"# What is known before: successes and failures, of {fact.most:g} impressions at most.",
-            f"policy = {_toml(_with_priors(policy, fact.offered, fact.priors()))}",
+            f"policy = {_to_toml(_with_priors(policy, fact.offered, fact.priors()))}",
             "# A tenth is shown a random arm, so that what learning earns can be proved.",
             f'holdout = {{ share = {HOLDOUT}, control = "uniform" }}',
         ]
@@ -299,12 +309,12 @@ def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, fl
     return table | {"priors": priors}
 
 
-def _toml(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     """Return a value as TOML on one line."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_toml(name)} = {_toml(each)}" for name, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{_to_toml(name)} = {_to_toml(item)}" for name, item in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(_to_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -321,13 +331,15 @@ class Ruler(NamedTuple):
         return f"{100.0 * min(max(value / self.last, 0.0), 1.0):.2f}%"
 
 
-def ruler_over(values: list[tuple[float, float]]) -> Ruler:
+def scale_ruler(values: list[tuple[float, float]]) -> Ruler:
     """Return a scale for pairs of value and upper limit; wide intervals are cut to keep values visible."""
     highest = max((value for value, _ in values), default=0.01)
-    return Ruler(nice_ticks(min(max((high for _, high in values), default=0.01), 2.0 * highest or 0.01))[-1])
+    return Ruler(
+        choose_ticks(min(max((high for _, high in values), default=0.01), 2.0 * highest or 0.01))[-1]
+    )
 
 
-class PastView:
+class HistoryView:
     """A placement's statistics for the report's template.
 
     Parameters
@@ -335,12 +347,12 @@ class PastView:
     facts : PastFacts
     """
 
-    def __init__(self, facts: PastFacts) -> None:
+    def __init__(self, facts: HistoryFacts) -> None:
         self.facts = facts
         self.outlooks = facts.outlooks
-        self.of_arms = ruler_over([(arm.mean, arm.high) for arm in facts.arms])
-        self.of_outlooks = ruler_over(
-            [(each.value, each.high) for each in facts.outlooks if each.value is not None]
+        self.of_arms = scale_ruler([(arm.mean, arm.high) for arm in facts.arms])
+        self.of_outlooks = scale_ruler(
+            [(row.value, row.high) for row in facts.outlooks if row.value is not None]
         )
 
     @property
@@ -348,47 +360,47 @@ class PastView:
         """Begin and end of the log, as text."""
         # Periods without decisions are left out, but never the first and the last one.
         begin, end = self.facts.periods[0].begin, self.facts.periods[-1].end
-        return f"{clock_time(begin)} to {clock_time(end)} UTC"
+        return f"{format_time(begin)} to {format_time(end)} UTC"
 
     @property
     def verdict(self) -> str:
         """The conclusion, in a sentence."""
-        was = self.facts.mean
+        logged_mean = self.facts.mean
         policy = self.outlooks[2] if len(self.facts.offered) > 1 else None
         if policy is None or policy.value is None:
             return "The past does not say what learning would have earned."
-        now = percent(policy.value)
-        said = f"learning would have earned {now} per decision, where it was {percent(was)}: "
-        if policy.low > was:
-            said += "more than chance explains."
-        elif policy.high < was:
-            said += "less, and chance does not explain it."
+        learned_mean = percent(policy.value)
+        text = (
+            f"learning would have earned {learned_mean} per decision, where it was {percent(logged_mean)}: "
+        )
+        if policy.low > logged_mean:
+            text += "more than chance explains."
+        elif policy.high < logged_mean:
+            text += "less, and chance does not explain it."
         else:
-            said += "chance may explain the difference."
-        return said.capitalize() if self.facts.weighed else f"If that is right, {said}"
+            text += "chance may explain the difference."
+        return text.capitalize() if self.facts.weighed else f"If that is right, {text}"
 
     @property
     def doubts(self) -> list[str]:
         """Reasons to distrust the figures."""
-        found = list(dict.fromkeys(doubt for each in self.outlooks for doubt in each.doubts))
-        few = [arm.name for arm in self.facts.arms if arm.effective < 100.0]
-        if few:
-            named = f"{', '.join(few[:5])}{', …' if len(few) > 5 else ''}"
-            found.append(f"{named}: fewer than 100 decisions count, so their figures may be luck")
-        return found
+        messages = list(dict.fromkeys(doubt for row in self.outlooks for doubt in row.doubts))
+        uncertain_arms = [arm.name for arm in self.facts.arms if arm.effective < 100.0]
+        if uncertain_arms:
+            names = f"{', '.join(uncertain_arms[:5])}{', …' if len(uncertain_arms) > 5 else ''}"
+            messages.append(f"{names}: fewer than 100 decisions count, so their figures may be luck")
+        return messages
 
     def chart(self) -> Markup:
         """Return a chart of mean rewards over time."""
         periods = self.facts.periods
-        points = [
-            Point(each.begin, each.end, each.mean, each.low, each.high, each.decisions) for each in periods
-        ]
+        points = [Point(row.begin, row.end, row.mean, row.low, row.high, row.decisions) for row in periods]
         span = Span(periods[0].begin, periods[-1].end)
         summary = f"from {percent(points[0].value)} to {percent(points[-1].value)}"
-        return line_chart([ChartLine("reward", "learned", points)], span, "Rewards over time", summary)
+        return draw_chart([ChartLine("reward", "learned", points)], span, "Rewards over time", summary)
 
 
-def page(facts: list[PastFacts], tally: FeedTally, policy: str, source: str) -> str:
+def render_report(facts: list[HistoryFacts], tally: FeedTally, policy: str, source: str) -> str:
     """Render the report of all placements.
 
     Parameters
@@ -409,6 +421,6 @@ def page(facts: list[PastFacts], tally: FeedTally, policy: str, source: str) -> 
     environment.filters |= {"percent": percent, "grouped": lambda number: f"{number:,}"}
     style = Markup((Path(__file__).parents[1] / "service/page/static/page.css").read_text("utf-8"))  # noqa: S704
     return environment.get_template("report.html").render(
-        pasts=list(map(PastView, facts)), tally=tally, meanings=MEANINGS, policy=policy, source=source,
+        pasts=list(map(HistoryView, facts)), tally=tally, meanings=MEANINGS, policy=policy, source=source,
         style=style,
     )  # fmt: skip

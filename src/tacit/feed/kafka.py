@@ -9,18 +9,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tacit.errors import LogError, needing
-from tacit.feed.kafka_topics import PATIENCE, Access, Address
-from tacit.feed.sources import POLL_SECONDS, EventSource, Found, Kept, found_in, named
+from tacit.errors import LogError, require_extra
+from tacit.feed.kafka_topics import PATIENCE, Address, KafkaAccess
+from tacit.feed.sources import (
+    POLL_SECONDS,
+    EventSource,
+    OffsetReader,
+    SourceEvent,
+    make_event_id,
+    parse_event,
+)
 
-with needing("kafka"):
+with require_extra("kafka"):
     import confluent_kafka as kafka
 
-MOST = 1000
+MAX_FETCHED = 1000
 """Most messages fetched at once."""
-LONGEST_NAME = 256
+MAX_NAME_LENGTH = 256
 
-FINAL = (
+PERMANENT_ERRORS = (
     kafka.KafkaError._AUTHENTICATION,
     kafka.KafkaError._SSL,
     kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -28,7 +35,7 @@ FINAL = (
 )
 """Errors that do not resolve by themselves."""
 
-Read = dict[str, int]
+Offsets = dict[str, int]
 """Per partition, the offset after the last event read."""
 
 
@@ -58,27 +65,27 @@ class Topic(EventSource):
         address: Address,
         properties: Mapping[str, str],
         *,
-        once: bool = False,
-        kept: Kept = lambda name: {},
+        until_end: bool = False,
+        read_offsets: OffsetReader = lambda name: {},
     ) -> None:
-        self._access, self._address = Access(address, properties), address
-        self._read: Read = {}
-        self._ends: Read = {}
+        self._access, self._address = KafkaAccess(address, properties), address
+        self._offsets: Offsets = {}
+        self._ends: Offsets = {}
         self._fatal: Any = None
-        self._kept = kept
-        self._gives_by_and_by = properties.get("partition.assignment.strategy", "").startswith("cooperative")
-        ours = {
+        self._read_offsets = read_offsets
+        self._is_cooperative = properties.get("partition.assignment.strategy", "").startswith("cooperative")
+        tacit_properties = {
             "group.id": address.group,
             "auto.offset.reset": "earliest",
             # Offsets are stored explicitly once the service has the events, and committed soon after.
             "enable.auto.offset.store": False,
             "enable.auto.commit": True,
-            "enable.partition.eof": once,
+            "enable.partition.eof": until_end,
         }
-        self._consumer = self._access.opened(kafka.Consumer, ours, error_cb=self._on_error)
+        self._consumer = self._access.create_client(kafka.Consumer, tacit_properties, error_cb=self._on_error)
         try:
             partitions = self._partitions()
-            if once:
+            if until_end:
                 self._assign(partitions)
             else:
                 self._consumer.subscribe(
@@ -86,104 +93,111 @@ class Topic(EventSource):
                 )
         except kafka.KafkaException as error:
             self.close()
-            raise self._lost(error) from None
+            raise self._read_error(error) from None
         except LogError:
             self.close()
             raise
 
-    def __iter__(self) -> Iterator[Found | None]:
+    def __iter__(self) -> Iterator[SourceEvent | None]:
         """Yield events; None whenever there are no more for now."""
-        once = bool(self._ends)
-        while not once or self._ends:
-            messages = self._consumer.consume(MOST, POLL_SECONDS)
+        until_end = bool(self._ends)
+        while not until_end or self._ends:
+            messages = self._consumer.consume(MAX_FETCHED, POLL_SECONDS)
             if self._fatal is not None:
-                raise self._lost(self._fatal)
+                raise self._read_error(self._fatal)
             for message in messages:
-                if (found := self._found(message, once)) is not None:
-                    yield found
+                if (source_event := self._read_message(message, until_end)) is not None:
+                    yield source_event
             if not messages:
                 yield None
 
-    def position(self) -> Read:
+    def position(self) -> Offsets:
         """Return the offset after the last event read, per partition."""
-        return dict(self._read)
+        return dict(self._offsets)
 
-    def sent(self, position: Read) -> None:
+    def commit(self, position: Offsets) -> None:
         """Store the offsets of a position, before which the service has all events."""
         for partition, offset in position.items():
             # If another feeder has the partition by now, it reads these events again, without effect.
             with suppress(kafka.KafkaException):
-                self._consumer.store_offsets(offsets=[self._part(int(partition), offset)])
+                self._consumer.store_offsets(offsets=[self._topic_partition(int(partition), offset)])
 
     def close(self) -> None:
         """Commit stored offsets, and leave the group."""
         self._consumer.close()
 
-    def _part(self, partition: int, offset: int) -> Any:
+    def _topic_partition(self, partition: int, offset: int) -> Any:
         return kafka.TopicPartition(self._address.topic, partition, offset)
 
     def _partitions(self) -> list[int]:
-        known = self._consumer.list_topics(self._address.topic, PATIENCE)
-        topic = known.topics[self._address.topic]
+        metadata = self._consumer.list_topics(self._address.topic, PATIENCE)
+        topic = metadata.topics[self._address.topic]
         if topic.error is not None or not topic.partitions:
             raise LogError(f"{self._address.topic}: there is no such topic; make it before it is read")
         # Includes the cluster: a topic of the same name in another cluster has other offsets.
-        place = "kafka", str(known.cluster_id), self._address.topic, self._address.group
-        self.name = ":".join(place).replace("/", ":")[:LONGEST_NAME]
+        name_parts = "kafka", str(metadata.cluster_id), self._address.topic, self._address.group
+        self.name = ":".join(name_parts).replace("/", ":")[:MAX_NAME_LENGTH]
         return sorted(topic.partitions)
 
     def _assign(self, partitions: list[int]) -> None:
         """Assign all partitions, from their saved offsets to their current ends."""
         parts = []
-        for part in self._going_on([self._part(partition, kafka.OFFSET_STORED) for partition in partitions]):
+        for part in self._with_saved_offsets(
+            [self._topic_partition(partition, kafka.OFFSET_STORED) for partition in partitions]
+        ):
             low, high = self._consumer.get_watermark_offsets(part, PATIENCE)
             if high > low:
                 self._ends[str(part.partition)] = high
                 parts.append(part)
         self._consumer.assign(parts)
 
-    def _going_on(self, parts: list[Any]) -> list[Any]:
+    def _with_saved_offsets(self, parts: list[Any]) -> list[Any]:
         """Return the partitions with their saved offsets, or unchanged without any."""
-        kept = self._kept(self.name)
-        return [self._part(part.partition, kept.get(str(part.partition), part.offset)) for part in parts]
+        saved_offsets = self._read_offsets(self.name)
+        return [
+            self._topic_partition(part.partition, saved_offsets.get(str(part.partition), part.offset))
+            for part in parts
+        ]
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
-        take = consumer.incremental_assign if self._gives_by_and_by else consumer.assign
-        take(self._going_on(parts))
+        assign = consumer.incremental_assign if self._is_cooperative else consumer.assign
+        assign(self._with_saved_offsets(parts))
 
     def _on_revoke(self, consumer: Any, parts: list[Any]) -> None:
         for part in parts:
-            self._read.pop(str(part.partition), None)
+            self._offsets.pop(str(part.partition), None)
 
-    def _found(self, message: Any, once: bool) -> Found | None:
+    def _read_message(self, message: Any, until_end: bool) -> SourceEvent | None:
         """Return a message's event; None for an error that may pass, or a message beyond the end."""
-        place = str(message.partition())
+        partition = str(message.partition())
         error, offset = message.error(), message.offset()
-        if once and place in self._ends and place not in self._read:
+        if until_end and partition in self._ends and partition not in self._offsets:
             # The end read at the start may be too low with some brokers.
-            _, end = self._consumer.get_watermark_offsets(self._part(message.partition(), 0), cached=True)
-            self._ends[place] = max(self._ends[place], end)
-        if once and (place not in self._ends or (error is None and offset >= self._ends[place])):
-            self._ends.pop(place, None)
+            _, end = self._consumer.get_watermark_offsets(
+                self._topic_partition(message.partition(), 0), cached=True
+            )
+            self._ends[partition] = max(self._ends[partition], end)
+        if until_end and (partition not in self._ends or (error is None and offset >= self._ends[partition])):
+            self._ends.pop(partition, None)
             return None
         if error is not None:
             if error.code() == kafka.KafkaError._PARTITION_EOF:
-                self._ends.pop(place, None)
+                self._ends.pop(partition, None)
             elif error.fatal() or not error.retriable():
-                raise self._lost(error)
+                raise self._read_error(error)
             return None
-        self._read[place] = offset + 1
-        if once and offset + 1 >= self._ends[place]:
-            del self._ends[place]
-        name = f"{message.topic()}[{place}]"
+        self._offsets[partition] = offset + 1
+        if until_end and offset + 1 >= self._ends[partition]:
+            del self._ends[partition]
+        name = f"{message.topic()}[{partition}]"
         content = message.value() or b""
-        found = found_in(content, name, offset, named(name.encode() + content, offset))
-        return found._replace(unit="offset")
+        source_event = parse_event(content, name, offset, make_event_id(name.encode() + content, offset))
+        return source_event._replace(unit="offset")
 
     def _on_error(self, error: Any) -> None:
         """Record errors that do not resolve by themselves; an unreachable broker may come back."""
-        if error.fatal() or error.code() in FINAL:
+        if error.fatal() or error.code() in PERMANENT_ERRORS:
             self._fatal = error
 
-    def _lost(self, error: Any) -> LogError:
-        return LogError(f"{self._address.topic}: cannot be read: {self._access.shown(self._fatal or error)}")
+    def _read_error(self, error: Any) -> LogError:
+        return LogError(f"{self._address.topic}: cannot be read: {self._access.redact(self._fatal or error)}")

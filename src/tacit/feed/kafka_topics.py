@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.errors import ConfigError, InvalidValue, needing
+from tacit.errors import ConfigError, InvalidValue, require_extra
 
-with needing("kafka"):
+with require_extra("kafka"):
     import confluent_kafka as kafka
 
 SCHEME = "kafka://"
-ENVIRONMENT = "TACIT_KAFKA_"
+ENVIRONMENT_PREFIX = "TACIT_KAFKA_"
 """Prefix of environment variables with properties: ``TACIT_KAFKA_SASL_PASSWORD`` is ``sasl.password``."""
 PATIENCE = 30.0
 """Timeout of a broker's first answer, in seconds."""
-SECRETS = "password", "secret", "key.pem", "jaas", "oauthbearer.config"
+SECRET_NAMES = "password", "secret", "key.pem", "jaas", "oauthbearer.config"
 
 
 class Address(NamedTuple):
@@ -32,7 +32,7 @@ class Address(NamedTuple):
     group: str = "tacit"
 
 
-def address_of(url: str) -> Address:
+def parse_address(url: str) -> Address:
     """Parse the URL of a topic.
 
     Raises
@@ -41,23 +41,23 @@ def address_of(url: str) -> Address:
 
     Examples
     --------
-    >>> address_of("kafka://a:9092,b:9092/clicks?group=shop")
+    >>> parse_address("kafka://a:9092,b:9092/clicks?group=shop")
     Address(brokers='a:9092,b:9092', topic='clicks', group='shop')
     """
     place, _, query = url.removeprefix(SCHEME).partition("?")
     brokers, _, topic = place.partition("/")
-    said = dict(part.partition("=")[::2] for part in query.split("&") if part)
+    options = dict(part.partition("=")[::2] for part in query.split("&") if part)
     if "@" in brokers:
         raise InvalidValue(
             "source", "kafka://…@…", "give users and passwords as properties, not in the address"
         )
-    if not (brokers and topic) or "/" in topic or not said.keys() <= {"group"} or "" in said.values():
-        shown = "kafka://…@…" if "@" in query else url
-        raise InvalidValue("source", shown, "give kafka://HOST:PORT/TOPIC, with ?group=NAME or without")
-    return Address(brokers, topic, **said)
+    if not (brokers and topic) or "/" in topic or not options.keys() <= {"group"} or "" in options.values():
+        shown_url = "kafka://…@…" if "@" in query else url
+        raise InvalidValue("source", shown_url, "give kafka://HOST:PORT/TOPIC, with ?group=NAME or without")
+    return Address(brokers, topic, **options)
 
 
-def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
+def read_properties(path: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
     """Read properties of librdkafka from a file of lines ``name=value``; the environment overrides them.
 
     Raises
@@ -65,7 +65,7 @@ def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str
     ConfigError
         If the file cannot be read; the message never shows a value.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     try:
         lines = [] if path is None else path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -75,12 +75,14 @@ def properties_of(path: Path | None, environment: Mapping[str, str]) -> dict[str
         if line and not line.startswith("#"):
             if not equals:
                 raise ConfigError(f"properties: {path}, line {number} is not of the form name=value")
-            found[name.strip()] = value.strip()
-    ours = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT)}
-    return found | {name.removeprefix(ENVIRONMENT).lower().replace("_", "."): ours[name] for name in ours}
+            properties[name.strip()] = value.strip()
+    variables = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
+    return properties | {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): variables[name] for name in variables
+    }
 
 
-class Access:
+class KafkaAccess:
     """Address and properties of a topic, which create its clients.
 
     Parameters
@@ -94,7 +96,7 @@ class Access:
         self.address = address
         self._properties = dict(properties)
 
-    def opened(self, kind: Any, ours: Mapping[str, Any], **more: Any) -> Any:
+    def create_client(self, kind: Any, tacit_properties: Mapping[str, Any], **more: Any) -> Any:
         """Return a consumer or producer; tacit's own properties cannot be overridden.
 
         Raises
@@ -102,25 +104,25 @@ class Access:
         ConfigError
             If a property is invalid.
         """
-        ours = {"bootstrap.servers": self.address.brokers, **ours}
-        if clashing := ours.keys() & self._properties.keys():
+        tacit_properties = {"bootstrap.servers": self.address.brokers, **tacit_properties}
+        if clashing := tacit_properties.keys() & self._properties.keys():
             raise ConfigError(f"properties: {min(clashing)} is set by tacit; leave it out")
         try:
-            return kind(ours | self._properties, logger=_Silent(), **more)
+            return kind(tacit_properties | self._properties, logger=_NullLogger(), **more)
         except kafka.KafkaException as error:
-            raise ConfigError(f"properties: {self.shown(error)}") from None
+            raise ConfigError(f"properties: {self.redact(error)}") from None
 
-    def shown(self, error: Any) -> str:
+    def redact(self, error: Any) -> str:
         """Return an error of librdkafka as text, with all secrets replaced."""
         error = error.args[0] if isinstance(error, kafka.KafkaException) else error
         text = error.str() if isinstance(error, kafka.KafkaError) else str(error)
         for name, value in self._properties.items():
-            if value and any(map(name.__contains__, SECRETS)):
+            if value and any(map(name.__contains__, SECRET_NAMES)):
                 text = text.replace(value, "…")
         return text
 
 
-class _Silent:
+class _NullLogger:
     """A logger that drops all lines of librdkafka, which may contain secrets; errors are raised instead."""
 
     def log(self, *arguments: Any) -> None:

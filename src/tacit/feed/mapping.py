@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tacit.core.checks import DEEPEST, ONLY_KEY, is_deeper
-from tacit.feed.event_map import UNIFORM, EventMap, Fixed, Scalar, ShownMap, Worth
+from tacit.feed.event_map import UNIFORM, EventMap, EventReward, Fixed, Scalar, ShownMap
 from tacit.logs.time_units import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Context, Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
@@ -28,16 +28,16 @@ from tacit.wire.site import FeedReport
 
 # ---- Events without a decision's id: joined to a decision only if it is unambiguous
 
-MOST = 500_000
+MAX_DECISIONS = 500_000
 """Most decisions in memory; beyond, those added first are dropped."""
-MOST_EACH = 10_000
+MAX_DECISIONS_EACH = 10_000
 """Most decisions with the same identity, such as a user; beyond, the earliest are dropped."""
 
 Identity = tuple[str, ...]
 """Values shared by an event and its decision: the placement, and the mapped fields of key, user and arm."""
 
 
-class Joining:
+class DecisionIndex:
     """Recent decisions by identity and time, to which events are joined.
 
     Parameters
@@ -49,44 +49,44 @@ class Joining:
 
     Examples
     --------
-    >>> shown = Joining(60.0)
-    >>> shown.note(("home", "user 1"), 100.0, "a")
-    >>> shown.note(("home", "user 1"), 130.0, "b")
+    >>> shown = DecisionIndex(60.0)
+    >>> shown.add(("home", "user 1"), 100.0, "a")
+    >>> shown.add(("home", "user 1"), 130.0, "b")
     >>> shown.find(("home", "user 1"), 120.0), shown.find(("home", "user 1"), 140.0)
     (('a', 1), ('b', 1))
     >>> shown.find(("home", "user 1"), 200.0), shown.find(("home", "user 2"), 120.0)
     (('', 0), ('', 0))
     """
 
-    def __init__(self, window: float, most: int = MOST) -> None:
+    def __init__(self, window: float, max_decisions: int = MAX_DECISIONS) -> None:
         self._window = window
-        self._most = most
+        self._max_decisions = max_decisions
         self._decisions: dict[Identity, list[tuple[float, str]]] = {}
         self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
-    def note(self, who: Identity, time: float, decision: str) -> None:
+    def add(self, identity: Identity, time: float, decision: str) -> None:
         """Add a decision."""
         entry = time, decision
-        if (who, entry) in self._order:
+        if (identity, entry) in self._order:
             return
-        self._order[who, entry] = None
-        entries = self._decisions.setdefault(who, [])
+        self._order[identity, entry] = None
+        entries = self._decisions.setdefault(identity, [])
         insort(entries, entry)
-        if len(entries) > MOST_EACH:
-            self._forget(who, entries[0])
-        elif len(self._order) > self._most:
+        if len(entries) > MAX_DECISIONS_EACH:
+            self._forget(identity, entries[0])
+        elif len(self._order) > self._max_decisions:
             self._forget(*next(iter(self._order)))
 
-    def _forget(self, who: Identity, entry: tuple[float, str]) -> None:
-        del self._order[who, entry]
-        entries = self._decisions[who]
+    def _forget(self, identity: Identity, entry: tuple[float, str]) -> None:
+        del self._order[identity, entry]
+        entries = self._decisions[identity]
         del entries[bisect_left(entries, entry)]
         if not entries:
-            del self._decisions[who]
+            del self._decisions[identity]
 
-    def find(self, who: Identity, time: float) -> tuple[str, int]:
+    def find(self, identity: Identity, time: float) -> tuple[str, int]:
         """Return the last decision in the window before a time, and the number of decisions at that time."""
-        entries = self._decisions.get(who, [])
+        entries = self._decisions.get(identity, [])
         end = bisect_right(entries, time, key=itemgetter(0))
         if not end or time - entries[end - 1][0] > self._window:
             return "", 0
@@ -94,10 +94,10 @@ class Joining:
 
 
 Message = Feedback | Clicks | Event | LocalDecision
-Get = Callable[[Any], Any]
+FieldGetter = Callable[[Any], Any]
 
-LONGEST_ID, MOST_OTHERS = 256, 5
-TRUTHS = {"true": 1.0, "false": 0.0}
+MAX_ID_LENGTH, MAX_MISMATCHES = 256, 5
+BOOLEAN_TEXTS = {"true": 1.0, "false": 0.0}
 
 
 # ---- Conversion of an event to feedback
@@ -112,7 +112,7 @@ class BadEvent(Exception):
         self.detail = detail
 
 
-REFUSED = {
+REFUSALS = {
     "unknown-decision": "the placement made no such decision; see that the event has the id of its answer",
     "conflict": "its id stands for something else already; give each event an id of its own",
     "repeated-feedback": "the decision has had all the feedback that it can have",
@@ -121,11 +121,11 @@ REFUSED = {
 """Details of outcomes with which the service refuses a message."""
 
 
-def outcome_of(answer: Recorded | TakenOver) -> str | BadEvent:
+def parse_outcome(answer: Recorded | TakenOver) -> str | BadEvent:
     """Return a message's outcome from the service's answer, or a BadEvent if it was refused."""
-    if answer.outcome not in REFUSED:
+    if answer.outcome not in REFUSALS:
         return answer.outcome
-    return BadEvent(answer.outcome, getattr(answer, "detail", "") or REFUSED[answer.outcome])
+    return BadEvent(answer.outcome, getattr(answer, "detail", "") or REFUSALS[answer.outcome])
 
 
 class EventCounts:
@@ -163,7 +163,7 @@ class EventCounts:
         )  # fmt: skip
 
 
-class Mapped(NamedTuple):
+class MappedEvent(NamedTuple):
     """An event converted to a message.
 
     Attributes
@@ -198,33 +198,40 @@ class Mapper:
 
     Examples
     --------
-    >>> from tacit.feed.event_map import map_of
-    >>> mapper = Mapper(map_of('placement = "p"\\ndecision_id = "decision"\\nreward = "clicked"'))
-    >>> mapper.mapped({"p": "home", "decision": "018b", "clicked": True}, "line 7").message
+    >>> from tacit.feed.event_map import parse_map
+    >>> mapper = Mapper(parse_map('placement = "p"\\ndecision_id = "decision"\\nreward = "clicked"'))
+    >>> mapper.map_event({"p": "home", "decision": "018b", "clicked": True}, "line 7").message
     Feedback(decision_id='018b', reward=1.0, feedback_id='line 7', metrics=None)
     """
 
-    def __init__(self, event_map: EventMap, most: int = MOST) -> None:
+    def __init__(self, event_map: EventMap, max_decisions: int = MAX_DECISIONS) -> None:
         self._map = event_map
-        self.doubts: list[str] = []
-        self._where = conditions(event_map.where)
-        self._shown = None if event_map.shown is None else ShownMapper(event_map.shown, event_map)
-        self._seen = None if event_map.seen is None else conditions(event_map.seen.where)
-        self._seen_id = (event_map.seen and event_map.seen.decision_id) or event_map.decision_id
-        self._decisions = {id: path(id) for id in (event_map.decision_id, self._seen_id) if id is not None}
-        self._joining = Joining(event_map.join_seconds, most)
-        self._joined_by = [
-            (field, path(field)) for field in map(event_map.__getattribute__, event_map.joined_by)
+        self.warnings: list[str] = []
+        self._where = compile_conditions(event_map.where)
+        self._impressions = None if event_map.shown is None else ImpressionMapper(event_map.shown, event_map)
+        self._examinations = None if event_map.seen is None else compile_conditions(event_map.seen.where)
+        self._examination_id_field = (event_map.seen and event_map.seen.decision_id) or event_map.decision_id
+        self._decisions = {
+            id: compile_path(id)
+            for id in (event_map.decision_id, self._examination_id_field)
+            if id is not None
+        }
+        self._decision_index = DecisionIndex(event_map.join_seconds, max_decisions)
+        self._join_fields = [
+            (field, compile_path(field)) for field in map(event_map.__getattribute__, event_map.join_fields)
         ]
-        self._worths = {kind: (worth, path(worth.field)) for kind, worth in event_map.worths.items()}
-        self._kind, self._id = path(event_map.event), path(event_map.id)
-        self._placement = path(event_map.placement)
+        self._rewards = {
+            kind: (event_reward, compile_path(event_reward.field))
+            for kind, event_reward in event_map.rewards_by_kind.items()
+        }
+        self._kind, self._id = compile_path(event_map.event), compile_path(event_map.id)
+        self._placement = compile_path(event_map.placement)
         self.has_one_placement = isinstance(event_map.placement, Fixed)
-        self._time = path(event_map.time)
+        self._time = compile_path(event_map.time)
         reward = None if isinstance(event_map.reward, dict) else event_map.reward
-        self._value = path(event_map.clicks or event_map.items if reward is None else reward)
+        self._value = compile_path(event_map.clicks or event_map.items if reward is None else reward)
 
-    def read(self, event: dict[str, Any], named: str = "") -> Mapped | str:
+    def read(self, event: dict[str, Any], event_id: str = "") -> MappedEvent | str:
         """Convert an event to feedback; return a text with the reason if the map leaves it out.
 
         Parameters
@@ -241,34 +248,37 @@ class Mapper:
         try:
             if is_deeper(event):
                 raise BadEvent("too-deep", f"nest at most {DEEPEST} lists and objects")
-            why = self.left_out(event)
-            return self.mapped(event, named) if why is None else why
+            reason = self.skip_reason(event)
+            return self.map_event(event, event_id) if reason is None else reason
         except BadEvent:
             raise
         except Exception as error:
             # One event must not stop the feed.
             raise BadEvent("unreadable", f"{type(error).__name__}: {error}") from error
 
-    def left_out(self, event: dict[str, Any]) -> str | None:
+    def skip_reason(self, event: dict[str, Any]) -> str | None:
         """Return the reason why the map leaves an event out; None if it does not."""
-        if self.is_shown(event) or self.is_seen(event):
+        if self.is_impression(event) or self.is_examination(event):
             return None
-        if (other := unlike(event, self._where)) is not None:
-            return f"{other}; [where] has {wanted(self._map.where)}"
-        if self._worths and (kind := self._kind(event)) is not None and not self._worth_of(kind):
-            shows = "" if self._shown is None else f", [shown] is where {self._shown.wanted}"
-            return f"{self._map.event} is {shown(kind)}; [reward] has {shown(', '.join(self._worths))}{shows}"
+        if (mismatch := find_mismatch(event, self._where)) is not None:
+            return f"{mismatch}; [where] has {conditions_text(self._map.where)}"
+        if self._rewards and (kind := self._kind(event)) is not None and not self._get_reward(kind):
+            impressions_text = (
+                "" if self._impressions is None else f", [shown] is where {self._impressions.conditions_text}"
+            )
+            rewards_text = shorten(", ".join(self._rewards))
+            return f"{self._map.event} is {shorten(kind)}; [reward] has {rewards_text}{impressions_text}"
         return None
 
-    def is_shown(self, event: dict[str, Any]) -> bool:
+    def is_impression(self, event: dict[str, Any]) -> bool:
         """True if an event is an impression."""
-        return self._shown is not None and self._shown.matches(event)
+        return self._impressions is not None and self._impressions.matches(event)
 
-    def is_seen(self, event: dict[str, Any]) -> bool:
+    def is_examination(self, event: dict[str, Any]) -> bool:
         """True if an event records that the user saw an impression."""
-        return self._seen is not None and unlike(event, self._seen) is None
+        return self._examinations is not None and find_mismatch(event, self._examinations) is None
 
-    def mapped(self, event: dict[str, Any], named: str) -> Mapped:
+    def map_event(self, event: dict[str, Any], event_id: str) -> MappedEvent:
         """Convert an event that is not left out to feedback.
 
         Parameters
@@ -281,91 +291,117 @@ class Mapper:
         ------
         BadEvent
         """
-        fields = self._map
-        name = fields.placement if isinstance(fields.placement, str) else "placement"
-        given = self._placement(event)
-        if given is None:
+        event_map = self._map
+        name = event_map.placement if isinstance(event_map.placement, str) else "placement"
+        placement_value = self._placement(event)
+        if placement_value is None:
             # The usual mistake is to give the placement's name instead of a field.
             remedy = f'if that is its name, give placement = {{ value = "{name}" }}, or else name a field'
             raise BadEvent("missing-field", f"{name}: it is not there; {remedy}")
-        placement = text_of(name, given, "bad-placement")
-        time = None if fields.time is None else seconds_of(fields.time, self._time(event), fields.time_unit)
-        if self._shown is None or not self.is_shown(event):
-            seen = self.is_seen(event)
-            decision = self._decided(event, placement, time, self._seen_id if seen else fields.decision_id)
-            id = self._id_of(event, named)
-            return Mapped(
-                placement, Event(decision, id) if seen else self._message(event, decision, id), time
+        placement = parse_text(name, placement_value, "bad-placement")
+        time = (
+            None
+            if event_map.time is None
+            else parse_seconds(event_map.time, self._time(event), event_map.time_unit)
+        )
+        if self._impressions is None or not self.is_impression(event):
+            is_examination = self.is_examination(event)
+            decision = self._decision_id(
+                event,
+                placement,
+                time,
+                self._examination_id_field if is_examination else event_map.decision_id,
             )
-        decision = self._shown.id_of(event) or self._id_of(event, named)
-        if self._joined_by:
+            id = self._event_id(event, event_id)
+            return MappedEvent(
+                placement, Event(decision, id) if is_examination else self._message(event, decision, id), time
+            )
+        decision = self._impressions.decision_id(event) or self._event_id(event, event_id)
+        if self._join_fields:
             assert time is not None
-            self._joining.note((placement, *self._shown.identity(event)), time, decision)
-        return Mapped(placement, self._shown.decided(event, decision), time)
+            self._decision_index.add((placement, *self._impressions.identity(event)), time, decision)
+        return MappedEvent(placement, self._impressions.local_decision(event, decision), time)
 
-    def _id_of(self, event: dict[str, Any], named: str) -> str:
+    def _event_id(self, event: dict[str, Any], event_id: str) -> str:
         field = self._map.id
         if field is not None:
-            return text_of(field, self._id(event), "bad-id")
+            return parse_text(field, self._id(event), "bad-id")
         # The same event has the same id when it is sent again in another request.
-        return named or blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
+        return event_id or blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
 
-    def _decided(self, event: dict[str, Any], placement: str, time: float | None, field: str | None) -> str:
+    def _decision_id(
+        self, event: dict[str, Any], placement: str, time: float | None, field: str | None
+    ) -> str:
         """Return the id of an event's decision, from its field or by joining."""
         value = None if field is None else self._decisions[field](event)
-        if not self._joined_by or value not in (None, ""):
-            return text_of(field or "decision_id", value, "bad-decision-id")
+        if not self._join_fields or value not in (None, ""):
+            return parse_text(field or "decision_id", value, "bad-decision-id")
         assert time is not None
-        who = placement, *(text_of(field, get(event), "bad-join") for field, get in self._joined_by)
-        decision, count = self._joining.find(who, time)
+        identity = placement, *(parse_text(field, get(event), "bad-join") for field, get in self._join_fields)
+        decision, count = self._decision_index.find(identity, time)
         if count == 1:
             return decision
-        by = f"{', '.join(self._map.joined_by)}: {', '.join(map(repr, who[1:]))}"
+        join_text = f"{', '.join(self._map.join_fields)}: {', '.join(map(repr, identity[1:]))}"
         if count:
-            raise BadEvent("ambiguous", f"{by}: {count} decisions at the same time; join by more fields")
-        if doubt := self._shown and self._shown.doubt:
-            raise BadEvent("unmatched", f"{by}: {doubt}")
-        within = f"the {self._map.join_seconds:g} s before"
+            raise BadEvent(
+                "ambiguous", f"{join_text}: {count} decisions at the same time; join by more fields"
+            )
+        if warning := self._impressions and self._impressions.warning:
+            raise BadEvent("unmatched", f"{join_text}: {warning}")
+        window_text = f"the {self._map.join_seconds:g} s before"
         raise BadEvent(
-            "unmatched", f"{by}: nothing was shown in {within}; see that events come in order of time"
+            "unmatched",
+            f"{join_text}: nothing was shown in {window_text}; see that events come in order of time",
         )
 
     def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
-        fields = self._map
-        if self._worths:
-            return self._of_worth(event, decision, id)
-        if fields.reward is not None:
-            return Feedback(decision, reward_of(str(fields.reward), self._value(event)), id)
-        if fields.clicks is not None:
-            return Clicks(decision, clicks=positions_of(fields.clicks, self._value(event)), feedback_id=id)
-        assert fields.items is not None
-        return Clicks(decision, items=items_of(fields.items, self._value(event)), feedback_id=id)
-
-    def _of_worth(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
-        assert self._map.event is not None
-        found = self._worth_of(present(self._map.event, self._kind(event)))
-        assert found is not None
-        worth, get = found
-        if worth.metric is None:
-            reward = worth.reward if worth.field is None else reward_of(worth.field, get(event))
-            return Feedback(decision, reward, id)
-        if worth.field is None and not self.doubts and (place := _amount_in(event, worth.metric)):
-            kind = self._kind(event)
-            self.doubts.append(
-                f"reward.{kind}: each counts 1 of {worth.metric}, but events bring it in {place}; "
-                f'give {{ metric = "{worth.metric}", field = "{place}" }}'
+        event_map = self._map
+        if self._rewards:
+            return self._reward_feedback(event, decision, id)
+        if event_map.reward is not None:
+            return Feedback(decision, parse_reward(str(event_map.reward), self._value(event)), id)
+        if event_map.clicks is not None:
+            return Clicks(
+                decision, clicks=parse_positions(event_map.clicks, self._value(event)), feedback_id=id
             )
-        amount = 1.0 if worth.field is None else number_of(worth.field, get(event), "bad-amount")
-        return Feedback(decision, worth.reward, id, {worth.metric: amount})
+        assert event_map.items is not None
+        return Clicks(decision, items=parse_items(event_map.items, self._value(event)), feedback_id=id)
 
-    def _worth_of(self, kind: Any) -> tuple[Worth, Get] | None:
-        return self._worths.get(kind) if isinstance(kind, str) else None
+    def _reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
+        assert self._map.event is not None
+        reward_field = self._get_reward(require_present(self._map.event, self._kind(event)))
+        assert reward_field is not None
+        event_reward, get = reward_field
+        if event_reward.metric is None:
+            reward = (
+                event_reward.reward
+                if event_reward.field is None
+                else parse_reward(event_reward.field, get(event))
+            )
+            return Feedback(decision, reward, id)
+        if (
+            event_reward.field is None
+            and not self.warnings
+            and (amount_field := _find_amount(event, event_reward.metric))
+        ):
+            kind = self._kind(event)
+            self.warnings.append(
+                f"reward.{kind}: each counts 1 of {event_reward.metric}, but events bring it "
+                f'in {amount_field}; give {{ metric = "{event_reward.metric}", field = "{amount_field}" }}'
+            )
+        amount = (
+            1.0 if event_reward.field is None else parse_number(event_reward.field, get(event), "bad-amount")
+        )
+        return Feedback(decision, event_reward.reward, id, {event_reward.metric: amount})
+
+    def _get_reward(self, kind: Any) -> tuple[EventReward, FieldGetter] | None:
+        return self._rewards.get(kind) if isinstance(kind, str) else None
 
 
-def _amount_in(event: dict[str, Any], metric: str) -> str | None:
+def _find_amount(event: dict[str, Any], metric: str) -> str | None:
     """Return the path of a field named like a metric with a number other than 1; None without one."""
-    inside = ((f"{name}.", value) for name, value in event.items() if isinstance(value, dict))
-    for path, fields in (("", event), *inside):
+    nested = ((f"{name}.", value) for name, value in event.items() if isinstance(value, dict))
+    for path, fields in (("", event), *nested):
         if type(amount := fields.get(metric)) in (int, float) and amount != 1:
             return f"{path}{metric}"
     return None
@@ -374,7 +410,7 @@ def _amount_in(event: dict[str, Any], metric: str) -> str | None:
 # ---- Impression events, to which other events are joined
 
 
-class ShownMapper:
+class ImpressionMapper:
     """Read impression events.
 
     Parameters
@@ -385,44 +421,50 @@ class ShownMapper:
     """
 
     def __init__(self, table: ShownMap, event_map: EventMap) -> None:
-        self._where = conditions(table.where)
-        self.wanted = wanted(table.where)
-        self._matched, self._others = False, dict[str, None]()
+        self._where = compile_conditions(table.where)
+        self.conditions_text = conditions_text(table.where)
+        self._has_matched, self._mismatches = False, dict[str, None]()
         self._table = table
         self._id = table.decision_id or event_map.decision_id
-        self._joined_by = [getattr(table, name) for name in event_map.joined_by]
+        self._join_fields = [getattr(table, name) for name in event_map.join_fields]
         context = table.context if isinstance(table.context, dict) else {}
-        even = table.propensity == UNIFORM
-        self._propensity = path(None if even else table.propensity)
-        self._arms, self._even, self._key = path(table.arms), even, path(table.key)
-        named = [self._id, table.arm, *self._joined_by, *context.values()]
+        is_uniform = table.propensity == UNIFORM
+        self._propensity = compile_path(None if is_uniform else table.propensity)
+        self._arms, self._is_uniform, self._key = (
+            compile_path(table.arms),
+            is_uniform,
+            compile_path(table.key),
+        )
+        fields = [self._id, table.arm, *self._join_fields, *context.values()]
         if isinstance(table.context, str):
-            named.append(table.context)
-        self._get = {name: path(name) for name in named if name is not None}
+            fields.append(table.context)
+        self._get = {name: compile_path(name) for name in fields if name is not None}
 
     def matches(self, event: dict[str, Any]) -> bool:
         """True if an event is an impression."""
-        other = unlike(event, self._where)
-        self._matched |= other is None
-        if other is not None and not self._matched and len(self._others) < MOST_OTHERS:
-            self._others[other] = None
-        return other is None
+        mismatch = find_mismatch(event, self._where)
+        self._has_matched |= mismatch is None
+        if mismatch is not None and not self._has_matched and len(self._mismatches) < MAX_MISMATCHES:
+            self._mismatches[mismatch] = None
+        return mismatch is None
 
     @property
-    def doubt(self) -> str:
+    def warning(self) -> str:
         """Message that no event so far is an impression, with the remedy; empty if one was."""
-        what = f"no event so far is what [shown] wants, {self.wanted}: {', '.join(self._others)}"
-        return "" if self._matched else f"{what}; mend its where"
+        what = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
+        return "" if self._has_matched else f"{what}; mend its where"
 
     def identity(self, event: dict[str, Any]) -> tuple[str, ...]:
         """Return the values by which other events are joined to an impression."""
-        return tuple(text_of(field, self._get[field](event), "bad-join") for field in self._joined_by)
+        return tuple(parse_text(field, self._get[field](event), "bad-join") for field in self._join_fields)
 
-    def id_of(self, event: dict[str, Any]) -> str | None:
+    def decision_id(self, event: dict[str, Any]) -> str | None:
         """Return the decision's id; None if the event's own id serves as such."""
-        return None if self._id is None else text_of(self._id, self._get[self._id](event), "bad-decision-id")
+        return (
+            None if self._id is None else parse_text(self._id, self._get[self._id](event), "bad-decision-id")
+        )
 
-    def decided(self, event: dict[str, Any], id: str) -> LocalDecision | None:
+    def local_decision(self, event: dict[str, Any], id: str) -> LocalDecision | None:
         """Return an impression's decision if another system made it, else None.
 
         Raises
@@ -433,20 +475,21 @@ class ShownMapper:
         if not table.elsewhere:
             return None
         assert table.arm is not None
-        arm = arm_of(table.arm, get[table.arm](event))
+        arm = parse_arm(table.arm, get[table.arm](event))
         propensity, arms, context = None, None, None
         if (value := self._propensity(event)) is not None:
-            propensity = number_of(str(table.propensity), value, "bad-propensity")
+            propensity = parse_number(str(table.propensity), value, "bad-propensity")
             if not 0.0 < propensity <= 1.0:
-                raise BadEvent("bad-propensity", f"{table.propensity}: {shown(value)} is not in (0, 1]")
-        if (value := self._arms(event)) is not None or self._even:
-            arms = items_of(str(table.arms), value)
+                raise BadEvent("bad-propensity", f"{table.propensity}: {shorten(value)} is not in (0, 1]")
+        if (value := self._arms(event)) is not None or self._is_uniform:
+            arms = parse_items(str(table.arms), value)
             if arm not in arms:
                 remedy = "; a cell of a CSV has a list as JSON" if isinstance(value, str) else ""
                 raise BadEvent(
-                    "invalid-value", f"{table.arms}: {arm!r} was shown, and is not in {shown(value)}{remedy}"
+                    "invalid-value",
+                    f"{table.arms}: {arm!r} was shown, and is not in {shorten(value)}{remedy}",
                 )
-            propensity = 1.0 / len(arms) if self._even else propensity
+            propensity = 1.0 / len(arms) if self._is_uniform else propensity
         if isinstance(table.context, dict):
             context = {name: get[field](event) for name, field in table.context.items()}
         elif table.context is not None:
@@ -457,44 +500,44 @@ class ShownMapper:
             raise BadEvent(
                 "invalid-value", f"context: {error}; give numbers, or names with values"
             ) from error
-        key = ONLY_KEY if table.key is None else text_of(str(table.key), self._key(event), "bad-key")
+        key = ONLY_KEY if table.key is None else parse_text(str(table.key), self._key(event), "bad-key")
         return LocalDecision(id, key, arm, propensity, arms, context)
 
 
 # ---- Selecting events, and getting fields of events
 
-Conditions = list[tuple[str, Get, list[Scalar]]]
+Conditions = list[tuple[str, FieldGetter, list[Scalar]]]
 
 
-def conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
+def compile_conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
     """Compile the conditions of a table ``where``: field, getter and allowed values of each."""
     return [
-        (field, path(field), allowed if isinstance(allowed, list) else [allowed])
+        (field, compile_path(field), allowed if isinstance(allowed, list) else [allowed])
         for field, allowed in where.items()
     ]
 
 
-def wanted(where: dict[str, Scalar | list[Scalar]]) -> str:
+def conditions_text(where: dict[str, Scalar | list[Scalar]]) -> str:
     """Return the conditions of a table ``where`` as text for messages."""
-    return ", ".join(f"{field} = {shown(value)}" for field, value in where.items())
+    return ", ".join(f"{field} = {shorten(value)}" for field, value in where.items())
 
 
-def unlike(event: dict[str, Any], where: Conditions) -> str | None:
+def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
     """Return the first condition that an event does not meet, as text; None if it meets all."""
     for field, get, allowed in where:
         if (value := get(event)) not in allowed:
-            return f"{field} is {shown(value)}"
+            return f"{field} is {shorten(value)}"
     return None
 
 
-def path(name: str | Any | None) -> Get:
+def compile_path(name: str | Any | None) -> FieldGetter:
     """Return a function that gets a field of an event, or None; a value that is no path is a constant.
 
     A field whose name is the whole path takes precedence, because columns of CSV may have dots.
 
     Examples
     --------
-    >>> get = path("params.id.value")
+    >>> get = compile_path("params.id.value")
     >>> get({"params": [{"key": "page", "value": 1}, {"key": "id", "value": "a"}]})
     'a'
     >>> get({"params": '{"id": {"value": 2}}'}), get({"params.id.value": 3}), get({"params": 4})
@@ -512,26 +555,26 @@ def path(name: str | Any | None) -> Get:
             return event[name]
         value: Any = event
         for step in steps:
-            value = _inside(value, step)
+            value = _get_step(value, step)
         return value
 
     return get
 
 
-def _inside(value: Any, step: str) -> Any:
+def _get_step(value: Any, step: str) -> Any:
     if isinstance(value, str) and value[:1] in ("{", "["):
-        value = _decoded(value)
+        value = _decode(value)
     if isinstance(value, dict):
         return value.get(step)
     if not isinstance(value, list):
         return None
     if step.isdecimal():
         return value[int(step)] if int(step) < len(value) else None
-    keyed = (each for each in value if isinstance(each, dict) and each.get("key") == step)
-    return next(keyed, None)
+    matches = (item for item in value if isinstance(item, dict) and item.get("key") == step)
+    return next(matches, None)
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     """Return the value of a JSON text; None if it is no JSON."""
     try:
         return msgspec.json.decode(text)
@@ -542,7 +585,7 @@ def _decoded(text: str) -> Any:
 # ---- Parsing of fields
 
 
-def present(field: str, value: Any) -> Any:
+def require_present(field: str, value: Any) -> Any:
     """Return a value; raise BadEvent if it is missing.
 
     Raises
@@ -557,39 +600,39 @@ def present(field: str, value: Any) -> Any:
     return value
 
 
-def text_of(field: str, value: Any, reason: str) -> str:
+def parse_text(field: str, value: Any, reason: str) -> str:
     """Return a name or id as text; whole numbers are converted.
 
     Raises
     ------
     BadEvent
     """
-    value = present(field, value)
-    is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**LONGEST_ID
+    value = require_present(field, value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**MAX_ID_LENGTH
     text = str(value) if is_whole else value
-    if not isinstance(text, str) or len(text) > LONGEST_ID or not text.isprintable():
-        raise BadEvent(reason, f"{field}: {shown(value)}; give 1 to {LONGEST_ID} printable characters")
+    if not isinstance(text, str) or len(text) > MAX_ID_LENGTH or not text.isprintable():
+        raise BadEvent(reason, f"{field}: {shorten(value)}; give 1 to {MAX_ID_LENGTH} printable characters")
     return text
 
 
-def number_of(field: str, value: Any, reason: str) -> float:
+def parse_number(field: str, value: Any, reason: str) -> float:
     """Return a number, parsed if it is text or a boolean.
 
     Raises
     ------
     BadEvent
     """
-    value = present(field, value)
+    value = require_present(field, value)
     if isinstance(value, str):
         text = value.strip().lower()
         try:
-            number = TRUTHS[text] if text in TRUTHS else float(text)
+            number = BOOLEAN_TEXTS[text] if text in BOOLEAN_TEXTS else float(text)
         except ValueError:
             number = math.nan
     else:
         number = _float(value)
     if not math.isfinite(number):
-        raise BadEvent(reason, f"{field}: {shown(value)} is no number; name a field that has one")
+        raise BadEvent(reason, f"{field}: {shorten(value)} is no number; name a field that has one")
     return number
 
 
@@ -600,62 +643,62 @@ def _float(value: Any) -> float:
         return math.nan
 
 
-def reward_of(field: str, value: Any) -> float:
+def parse_reward(field: str, value: Any) -> float:
     """Return a reward, in [0, 1].
 
     Raises
     ------
     BadEvent
     """
-    number = number_of(field, value, "bad-reward")
+    number = parse_number(field, value, "bad-reward")
     if not 0.0 <= number <= 1.0:
         raise BadEvent(
             "bad-reward",
-            f"{field}: {shown(value)} is not in [0, 1]; divide it in the source, or send it as a metric",
+            f"{field}: {shorten(value)} is not in [0, 1]; divide it in the source, or send it as a metric",
         )
     return number
 
 
-def positions_of(field: str, value: Any) -> list[int]:
+def parse_positions(field: str, value: Any) -> list[int]:
     """Return the clicked positions, given as one or a list.
 
     Raises
     ------
     BadEvent
     """
-    value = present(field, value)
-    given = value if isinstance(value, list) else [value]
-    numbers = [number_of(field, each, "bad-clicks") for each in given]
+    value = require_present(field, value)
+    values = value if isinstance(value, list) else [value]
+    numbers = [parse_number(field, item, "bad-clicks") for item in values]
     if any(number != int(number) or not 0 <= number <= 100_000 for number in numbers):
-        raise BadEvent("bad-clicks", f"{field}: {shown(value)}; give positions from 0")
+        raise BadEvent("bad-clicks", f"{field}: {shorten(value)}; give positions from 0")
     return [int(number) for number in numbers]
 
 
-def items_of(field: str, value: Any) -> list[int | str]:
+def parse_items(field: str, value: Any) -> list[int | str]:
     """Return the clicked items, given as one or a list.
 
     Raises
     ------
     BadEvent
     """
-    value = present(field, value)
+    value = require_present(field, value)
     # A cell of CSV has a list as JSON text.
-    items = _decoded(value) if isinstance(value, str) and value.startswith("[") else value
+    items = _decode(value) if isinstance(value, str) and value.startswith("[") else value
     items = items if isinstance(items, list) else [value]
-    return [item if _is_number(item) else text_of(field, item, "bad-items") for item in items]
+    return [item if _is_number(item) else parse_text(field, item, "bad-items") for item in items]
 
 
-def arm_of(field: str, value: Any) -> int | str:
+def parse_arm(field: str, value: Any) -> int | str:
     """Return the single arm in a field.
 
     Raises
     ------
     BadEvent
     """
-    arms = items_of(field, value)
+    arms = parse_items(field, value)
     if len(arms) != 1:
         raise BadEvent(
-            "invalid-value", f"{field}: {shown(value)} is not one arm; name the field that has one"
+            "invalid-value", f"{field}: {shorten(value)} is not one arm; name the field that has one"
         )
     return arms[0]
 
@@ -664,7 +707,7 @@ def _is_number(item: Any) -> bool:
     return type(item) is int and abs(item) < 2**62
 
 
-def seconds_of(field: str, value: Any, unit: str | None) -> float:
+def parse_seconds(field: str, value: Any, unit: str | None) -> float:
     """Return a time in seconds since 1970; text without a zone is UTC.
 
     Raises
@@ -673,34 +716,34 @@ def seconds_of(field: str, value: Any, unit: str | None) -> float:
 
     Examples
     --------
-    >>> seconds_of("t", "2017-07-04T12:00:00Z", None), seconds_of("t", 1499169600000, None)
+    >>> parse_seconds("t", "2017-07-04T12:00:00Z", None), parse_seconds("t", 1499169600000, None)
     (1499169600.0, 1499169600.0)
     """
-    value = present(field, value)
+    value = require_present(field, value)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value) if not value.isdecimal() else int(value)
         except ValueError:
-            raise _no_time(field, value) from None
+            raise _bad_time(field, value) from None
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _no_time(field, value)
+        raise _bad_time(field, value)
     if unit is not None and abs(value) < FARTHEST * UNITS[unit]:
         return value / UNITS[unit]
     scales = () if unit is not None else UNITS.values()
     seconds = [value / scale for scale in scales if EARLIEST * scale <= value < LATEST * scale]
     if not seconds:
-        raise _no_time(field, value)
+        raise _bad_time(field, value)
     return seconds[0]
 
 
-def _no_time(field: str, value: Any) -> BadEvent:
+def _bad_time(field: str, value: Any) -> BadEvent:
     remedy = "send ISO 8601, or a number, whose time_unit the map says"
-    return BadEvent("bad-time", f"{field}: {shown(value)} is no time; {remedy}")
+    return BadEvent("bad-time", f"{field}: {shorten(value)} is no time; {remedy}")
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a value as text for messages, of at most 80 characters."""
     try:
         text = repr(value)

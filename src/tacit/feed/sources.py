@@ -23,19 +23,19 @@ import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
 from tacit.logs import formats
-from tacit.logs.formats import KEPT_OF_LONGER, LONGEST_LINE
-from tacit.wire.error_messages import no_json
+from tacit.logs.formats import LONG_LINE_PREFIX, LONGEST_LINE
+from tacit.wire.error_messages import explain_invalid_json
 
-CHUNK = 2**20
-ROWS = 1000
+CHUNK_BYTES = 2**20
+PARQUET_ROWS = 1000
 POLL_SECONDS = 0.2
 """Seconds between checks of a source that may grow."""
 STANDARD_INPUT = "-"
-REJECTED = "tacit_rejected"
+REJECTED_KEY = "tacit_rejected"
 """Key of the reason in a line of rejected events, next to ``event``; such a line can be fed again."""
 
 
-class Found(NamedTuple):
+class SourceEvent(NamedTuple):
     """An event of a source, or a malformed entry with a reason.
 
     Attributes
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
     source: str
     line: int
-    named: str
+    event_id: str
     event: dict[str, Any] | None
     text: str = ""
     reason: str = ""
@@ -72,7 +72,7 @@ class Found(NamedTuple):
         return f"{self.source}, {self.unit} {self.line}"
 
 
-Kept = Callable[[str], Mapping[str, int]]
+OffsetReader = Callable[[str], Mapping[str, int]]
 """Returns the saved offsets of a feed's partitions, given the feed's name, from a service's log."""
 
 
@@ -92,24 +92,26 @@ class EventSource:
 
     name = ""
 
-    def __init__(self, found: Iterable[Found | None]) -> None:
-        self._found_events = found
+    def __init__(self, events: Iterable[SourceEvent | None]) -> None:
+        self._events = events
 
-    def __iter__(self) -> Iterator[Found | None]:
-        return iter(self._found_events)
+    def __iter__(self) -> Iterator[SourceEvent | None]:
+        return iter(self._events)
 
     def position(self) -> Any:
         """Return the position after the last event; None for files, which can be read again."""
         return None
 
-    def sent(self, position: Any) -> None:
+    def commit(self, position: Any) -> None:
         """Record that the service has all events before a position."""
 
     def close(self) -> None:
         """Release resources."""
 
 
-def events_at(place: str, format: str | None = None, *, follow: bool = False) -> Iterator[Found | None]:
+def read_events(
+    place: str, format: str | None = None, *, follow: bool = False
+) -> Iterator[SourceEvent | None]:
     """Yield the events at a path or URL, in order; None whenever there are no more for now.
 
     Parameters
@@ -129,20 +131,24 @@ def events_at(place: str, format: str | None = None, *, follow: bool = False) ->
         If the format is unknown, or cannot be followed.
     """
     if format is not None:
-        formats.format_of(Path(), format)
+        formats.detect_format(Path(), format)
     if place == STANDARD_INPUT:
         if format not in (None, "json"):
             raise InvalidValue("format", format, "standard input has JSON lines; give a file instead")
         yield from _standard_input(0)
     elif follow:
-        yield from _followed(place, format)
+        yield from _follow(place, format)
     else:
-        for file in formats.files_at(place, formats.suffixes_of(format)):
-            yield from _read(file, formats.format_of(file, format))
+        for file in formats.find_files(place, formats.list_suffixes(format)):
+            yield from _read_file(file, formats.detect_format(file, format))
 
 
-def _read(file: formats.File, format: str) -> Iterator[Found]:
-    read: Callable[[Any], Iterator[Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}[format]
+def _read_file(file: formats.File, format: str) -> Iterator[SourceEvent]:
+    read: Callable[[Any], Iterator[SourceEvent]] = {
+        "json": _read_json,
+        "csv": _read_csv,
+        "parquet": _read_parquet,
+    }[format]
     try:
         yield from read(file)
     except (OSError, pa.ArrowException, EOFError, csv.Error) as error:
@@ -163,9 +169,9 @@ class EventLines:
     Examples
     --------
     >>> lines = EventLines("clicks.jsonl")
-    >>> [(found.line, found.event) for found in lines.cut(b'{"a": 1}\\n{"a"')], lines.size
+    >>> [(found.line, found.event) for found in lines.parse_chunk(b'{"a": 1}\\n{"a"')], lines.size
     ([(1, {'a': 1})], 13)
-    >>> [(found.line, found.event) for found in lines.cut(b': 2}\\n')]
+    >>> [(found.line, found.event) for found in lines.parse_chunk(b': 2}\\n')]
     [(2, {'a': 2})]
     """
 
@@ -173,49 +179,49 @@ class EventLines:
         self.source = source
         self.size = 0
         self._pending = bytearray()
-        self._dropped = 0
+        self._dropped_bytes = 0
         self._line = 0
 
-    def cut(self, chunk: bytes) -> Iterator[Found]:
+    def parse_chunk(self, chunk: bytes) -> Iterator[SourceEvent]:
         """Add a chunk; yield the events whose lines end in it."""
-        begin = self.size - len(self._pending) - self._dropped
+        begin = self.size - len(self._pending) - self._dropped_bytes
         self.size += len(chunk)
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            self._keep(part)
-            line, dropped = bytes(self._pending), self._dropped
+        *parts, remainder = chunk.split(b"\n")
+        for part in parts:
+            self._append(part)
+            line, dropped = bytes(self._pending), self._dropped_bytes
             self._pending.clear()
-            self._dropped = 0
+            self._dropped_bytes = 0
             self._line += 1
             if line.strip():
-                yield self._found(line, begin, dropped)
+                yield self._parse_line(line, begin, dropped)
             begin += len(line) + dropped + 1
-        self._keep(rest)
+        self._append(remainder)
 
-    def rest(self) -> Iterator[Found]:
+    def parse_rest(self) -> Iterator[SourceEvent]:
         """Yield the last event, if its line does not end with a newline."""
         if self._pending:
-            yield from self.cut(b"\n")
+            yield from self.parse_chunk(b"\n")
 
-    def _keep(self, part: bytes) -> None:
-        if self._dropped or len(self._pending) + len(part) > LONGEST_LINE:
-            whole = len(self._pending) + len(part)
-            self._pending += part[:KEPT_OF_LONGER]
-            del self._pending[KEPT_OF_LONGER:]
-            self._dropped += whole - len(self._pending)
+    def _append(self, part: bytes) -> None:
+        if self._dropped_bytes or len(self._pending) + len(part) > LONGEST_LINE:
+            size = len(self._pending) + len(part)
+            self._pending += part[:LONG_LINE_PREFIX]
+            del self._pending[LONG_LINE_PREFIX:]
+            self._dropped_bytes += size - len(self._pending)
         else:
             self._pending += part
 
-    def _found(self, line: bytes, begin: int, dropped: int) -> Found:
+    def _parse_line(self, line: bytes, begin: int, dropped: int) -> SourceEvent:
         if begin == 0:
             line = line.removeprefix(b"\xef\xbb\xbf")
-        name = named(line, begin)
+        name = make_event_id(line, begin)
         if dropped:
-            return _none(line, self.source, self._line, name, *_too_long(len(line) + dropped))
-        return found_in(line, self.source, self._line, name)
+            return _make_rejected(line, self.source, self._line, name, *_too_long_reason(len(line) + dropped))
+        return parse_event(line, self.source, self._line, name)
 
 
-def found_in(content: bytes, source: str, place: int, name: str) -> Found:
+def parse_event(content: bytes, source: str, place: int, name: str) -> SourceEvent:
     """Parse the event of a line or message; a malformed one is returned with a reason.
 
     Parameters
@@ -227,62 +233,66 @@ def found_in(content: bytes, source: str, place: int, name: str) -> Found:
     name : str
         The event's id, unless it is a rejected event that has one.
     """
-    where = content, source, place, name
+    location = content, source, place, name
     if len(content) > LONGEST_LINE:
-        return _none(content[:KEPT_OF_LONGER], *where[1:], *_too_long(len(content)))
+        return _make_rejected(content[:LONG_LINE_PREFIX], *location[1:], *_too_long_reason(len(content)))
     try:
         event = msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        why = no_json(error, content)
-        return _none(*where, "not-json", f"{why}; give one JSON object in each line or message")
+        why = explain_invalid_json(error, content)
+        return _make_rejected(*location, "not-json", f"{why}; give one JSON object in each line or message")
     if not isinstance(event, dict):
-        return _none(*where, "not-an-object", "it is JSON, but no object; give one in each line or message")
-    if not isinstance(before := event.get(REJECTED), dict):
-        return Found(source, place, name, event, size=len(content))
-    event, id = event.get("event"), before.get("named")
+        return _make_rejected(
+            *location, "not-an-object", "it is JSON, but no object; give one in each line or message"
+        )
+    if not isinstance(rejection := event.get(REJECTED_KEY), dict):
+        return SourceEvent(source, place, name, event, size=len(content))
+    event, id = event.get("event"), rejection.get("named")
     if not isinstance(event, dict):
-        return _none(*where, "not-json", "it was no event when it was rejected; mend the source")
-    return Found(source, place, id if isinstance(id, str) and id else name, event, size=len(content))
+        return _make_rejected(*location, "not-json", "it was no event when it was rejected; mend the source")
+    return SourceEvent(source, place, id if isinstance(id, str) and id else name, event, size=len(content))
 
 
-def _none(content: bytes, source: str, place: int, name: str, reason: str, detail: str) -> Found:
+def _make_rejected(
+    content: bytes, source: str, place: int, name: str, reason: str, detail: str
+) -> SourceEvent:
     text = content.decode(errors="replace")
-    return Found(source, place, name, None, text, reason, detail, len(content))
+    return SourceEvent(source, place, name, None, text, reason, detail, len(content))
 
 
-def _too_long(size: int) -> tuple[str, str]:
+def _too_long_reason(size: int) -> tuple[str, str]:
     return "too-long", f"an event of {size:,} bytes; at most {LONGEST_LINE:,} are read"
 
 
-def named(content: bytes, place: int) -> str:
+def make_event_id(content: bytes, place: int) -> str:
     """Return an event's id, from a hash of its content and its place in the file.
 
     Examples
     --------
-    >>> named(b'{"clicked": 1}', 120)
+    >>> make_event_id(b'{"clicked": 1}', 120)
     'fe91c37ffc957df75989a60d@120'
     """
     return f"{blake2b(content, digest_size=12).hexdigest()}@{place}"
 
 
-def _json(file: Path) -> Iterator[Found]:
+def _read_json(file: Path) -> Iterator[SourceEvent]:
     lines = EventLines(str(file))
     with pa.input_stream(str(file), compression="detect") as stream:
-        while chunk := stream.read(CHUNK):
-            yield from lines.cut(chunk)
-    yield from lines.rest()
+        while chunk := stream.read(CHUNK_BYTES):
+            yield from lines.parse_chunk(chunk)
+    yield from lines.parse_rest()
 
 
-def _standard_input(number: int) -> Iterator[Found | None]:
+def _standard_input(number: int) -> Iterator[SourceEvent | None]:
     lines = EventLines("standard input")
     while True:
         if not select.select([number], [], [], POLL_SECONDS)[0]:
             yield None
-        elif chunk := os.read(number, CHUNK):
-            yield from lines.cut(chunk)
+        elif chunk := os.read(number, CHUNK_BYTES):
+            yield from lines.parse_chunk(chunk)
         else:
             break
-    yield from lines.rest()
+    yield from lines.parse_rest()
 
 
 # ---- Following files that grow
@@ -298,14 +308,14 @@ class Tail:
         Whether the file stays open, so that no event is lost if it is renamed while it grows.
     """
 
-    def __init__(self, path: Path, kept: bool) -> None:
+    def __init__(self, path: Path, stays_open: bool) -> None:
         self._path = path
-        self._kept = kept
-        self._open: BinaryIO | None = None
+        self._stays_open = stays_open
+        self._file: BinaryIO | None = None
         self._node: tuple[int, int] | None = None
         self._lines = EventLines(str(path))
 
-    def news(self) -> Iterator[Found]:
+    def read_new(self) -> Iterator[SourceEvent]:
         """Yield the events added since the last call."""
         try:
             now = self._path.stat()
@@ -317,39 +327,39 @@ class Tail:
         if self._node not in (None, node) or now.st_size < self._lines.size:
             if self._node != node:
                 yield from self._read()
-                yield from self._lines.rest()
+                yield from self._lines.parse_rest()
             self.close()
             self._lines = EventLines(str(self._path))
         self._node = node
         if now.st_size > self._lines.size:
-            if self._open is None:
-                self._open = self._path.open("rb")
-                self._open.seek(self._lines.size)
+            if self._file is None:
+                self._file = self._path.open("rb")
+                self._file.seek(self._lines.size)
             yield from self._read()
-            if not self._kept:
+            if not self._stays_open:
                 self.close()
 
     def close(self) -> None:
         """Close the file."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _read(self) -> Iterator[Found]:
-        while self._open is not None and (chunk := self._open.read(CHUNK)):
-            yield from self._lines.cut(chunk)
+    def _read(self) -> Iterator[SourceEvent]:
+        while self._file is not None and (chunk := self._file.read(CHUNK_BYTES)):
+            yield from self._lines.parse_chunk(chunk)
 
 
-def _followed(place: str, format: str | None) -> Iterator[Found | None]:
-    folder = Path(place).is_dir()
+def _follow(place: str, format: str | None) -> Iterator[SourceEvent | None]:
+    is_folder = Path(place).is_dir()
     tails: dict[Path, Tail] = {}
     try:
         while True:
-            for file in _growing(place, format, first=not tails):
+            for file in _find_growing(place, format, first=not tails):
                 if file not in tails:
-                    tails[file] = Tail(file, kept=not folder)
+                    tails[file] = Tail(file, stays_open=not is_folder)
                 try:
-                    yield from tails[file].news()
+                    yield from tails[file].read_new()
                 except OSError as error:
                     raise LogError(f"{file}: cannot be read: {error}") from error
             yield None
@@ -359,25 +369,25 @@ def _followed(place: str, format: str | None) -> Iterator[Found | None]:
             tail.close()
 
 
-def _growing(place: str, format: str | None, first: bool) -> list[Path]:
+def _find_growing(place: str, format: str | None, first: bool) -> list[Path]:
     if "*" in place or "://" in place:
         raise InvalidValue("follow", place, "follow a file or a folder")
     path = Path(place)
     if not path.is_dir():
-        return [_followable(path, format)] if path.exists() or not first else _missing(place)
+        return [_check_followable(path, format)] if path.exists() or not first else _missing_error(place)
     return [
-        _followable(file, format)
-        for file in formats.files_at(place, formats.suffixes_of(format))
+        _check_followable(file, format)
+        for file in formats.find_files(place, formats.list_suffixes(format))
         if isinstance(file, Path)
     ]
 
 
-def _missing(place: str) -> list[Path]:
+def _missing_error(place: str) -> list[Path]:
     raise LogError(f"{place}: cannot be read: there is no such file or folder; make it before it is followed")
 
 
-def _followable(path: Path, format: str | None) -> Path:
-    if formats.format_of(path, format) != "json" or path.suffix.lower() in formats.COMPRESSED:
+def _check_followable(path: Path, format: str | None) -> Path:
+    if formats.detect_format(path, format) != "json" or path.suffix.lower() in formats.COMPRESSED:
         raise InvalidValue("follow", str(path), "only JSON lines that are not compressed can be followed")
     return path
 
@@ -398,70 +408,72 @@ class _RowLines:
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._text = text
-        self.left, self.number = LONGEST_LINE, 0
+        self.chars_left, self.line_number = LONGEST_LINE, 0
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> str:
-        line = self._text.readline(self.left + 1)
+        line = self._text.readline(self.chars_left + 1)
         if not line:
             raise StopIteration
-        self.number += 1
-        self.left -= len(line)
-        if self.left >= 0:
+        self.line_number += 1
+        self.chars_left -= len(line)
+        if self.chars_left >= 0:
             return line
         while line and not line.endswith(("\n", "\r")):
             line = self._text.readline(LONGEST_LINE)
         raise csv.Error(f"a row of more than {LONGEST_LINE:,} characters")
 
 
-def _csv(file: Path) -> Iterator[Found]:
+def _read_csv(file: Path) -> Iterator[SourceEvent]:
     with (
         pa.input_stream(str(file), compression="detect") as stream,
         io.TextIOWrapper(
-            io.BufferedReader(stream, CHUNK), encoding="utf-8-sig", errors="surrogateescape", newline=""
+            io.BufferedReader(stream, CHUNK_BYTES), encoding="utf-8-sig", errors="surrogateescape", newline=""
         ) as text,
     ):
         lines = _RowLines(text)
-        rows = csv.reader(lines, delimiter=formats.delimiter_of(file), strict=True)
+        rows = csv.reader(lines, delimiter=formats.detect_delimiter(file), strict=True)
         names = next(rows, [])
         try:
             "".join(names).encode()
         except UnicodeEncodeError:
             raise csv.Error("its header is not in UTF-8") from None
         while True:
-            lines.left, line = LONGEST_LINE, lines.number + 1
+            lines.chars_left, line = LONGEST_LINE, lines.line_number + 1
             try:
                 row = next(rows)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield Found(str(file), line, "", None, "", "bad-row", f"{error}; mend the row")
+                yield SourceEvent(str(file), line, "", None, "", "bad-row", f"{error}; mend the row")
                 continue
             if row:
                 yield _csv_row(file, line, names, row)
 
 
-def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> Found:
+def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceEvent:
     joined = ",".join(row)
     try:
         content = joined.encode()
     except UnicodeEncodeError:
         text = joined.encode(errors="surrogateescape").decode(errors="replace")
-        return Found(str(file), line, "", None, text, "not-utf-8", "the row is not in UTF-8; mend the row")
+        return SourceEvent(
+            str(file), line, "", None, text, "not-utf-8", "the row is not in UTF-8; mend the row"
+        )
     if len(row) != len(names):
         detail = f"{len(row)} fields below {len(names)} names; mend the row"
-        return Found(str(file), line, "", None, joined, "bad-row", detail)
+        return SourceEvent(str(file), line, "", None, joined, "bad-row", detail)
     event = {name: value or None for name, value in zip(names, row, strict=True)}
-    return Found(str(file), line, named(content, line), event, size=len(content))
+    return SourceEvent(str(file), line, make_event_id(content, line), event, size=len(content))
 
 
-def _parquet(file: formats.File) -> Iterator[Found]:
+def _read_parquet(file: formats.File) -> Iterator[SourceEvent]:
     number = 0
     with formats.parquet_file(file) as opened:
-        for batch in opened.iter_batches(ROWS):
+        for batch in opened.iter_batches(PARQUET_ROWS):
             for event in batch.to_pylist():
                 number += 1
                 content = msgspec.json.encode(event, enc_hook=str)
-                yield Found(str(file), number, named(content, number), event, size=len(content))
+                yield SourceEvent(str(file), number, make_event_id(content, number), event, size=len(content))

@@ -13,11 +13,11 @@ import msgspec
 
 from tacit.errors import ConfigError
 from tacit.feed.mapping import EventCounts
-from tacit.feed.sources import REJECTED, Found
+from tacit.feed.sources import REJECTED_KEY, SourceEvent
 from tacit.wire.decisions import OUTCOMES, Feedback
 
 DUPLICATE, FORESEEN, REMEMBERED = "duplicate", "foreseen", "remembered"
-MADE = {
+EVENT_OUTCOMES = {
     "logged": "it was decided elsewhere, and is a decision here now",
     REMEMBERED: "it says what was shown, and events without a decision's id are joined to it",
 }
@@ -31,15 +31,15 @@ TOO_LATE = (
     'leave out what is worth 0, which is learned as windows close, or give the placement aggregation = "max"'
 )
 ALL_LEFT_OUT = "the map leaves all events out: mend its [where], [reward] or event"
-TELLING, MOSTLY = 10, 0.9
+MIN_REPEATED, MIN_REPEATED_SHARE = 10, 0.9
 """More repeated rewards than this, in number and share, cannot be second clicks."""
 FIELD = re.compile(r"[\w.\[\]-]+(?=: )")
-MOST_FAULTS, MOST_SAID = 50, 3
-CHARACTERS = 200
+MAX_FAULTS, MAX_REASONS = 50, 3
+MAX_CHARACTERS = 200
 """Most characters of an event in messages."""
 
 
-class First(NamedTuple):
+class FirstRejected(NamedTuple):
     """The first event rejected for a reason."""
 
     source: str
@@ -71,79 +71,88 @@ class FeedTally(EventCounts):
         Warnings about the map, a sequence that may grow.
     """
 
-    def __init__(self, doubts: Sequence[str] = ()) -> None:
+    def __init__(self, map_warnings: Sequence[str] = ()) -> None:
         super().__init__()
-        self._doubts = doubts
+        self._map_warnings = map_warnings
         self.clicked: Counter[str] = Counter()
         self.faults: Counter[tuple[str, str]] = Counter()
-        self.firsts: dict[tuple[str, str], First] = {}
+        self.firsts: dict[tuple[str, str], FirstRejected] = {}
         self.unclicked = 0
-        self.why_left_out: Counter[str] = Counter()
+        self.skip_reasons: Counter[str] = Counter()
 
     @property
-    def first(self) -> dict[str, First]:
+    def first(self) -> dict[str, FirstRejected]:
         """The first rejected event of each reason."""
         return {reason: first for (reason, _), first in reversed(self.firsts.items())}
 
     @property
-    def judged(self) -> int:
+    def mapped_count(self) -> int:
         """Number of events that the map does not leave out."""
         return self.read - self.left_out
 
     @property
     def share(self) -> float:
         """Share of rejected events among those that the map does not leave out."""
-        return self.rejected.total() / max(1, self.judged)
+        return self.rejected.total() / max(1, self.mapped_count)
 
-    def leave_out(self, why: str) -> None:
+    def count_skipped(self, reason: str) -> None:
         """Count an event that the map leaves out."""
         self.left_out += 1
-        if why in self.why_left_out or len(self.why_left_out) < MOST_FAULTS:
-            self.why_left_out[why] += 1
+        if reason in self.skip_reasons or len(self.skip_reasons) < MAX_FAULTS:
+            self.skip_reasons[reason] += 1
 
     @property
     def warnings(self) -> list[str]:
         """Warnings about the events sent, and about the map."""
-        made, known, repeated = self.sent["logged"], self.sent[REMEMBERED], self.clicked["repeated"]
-        late = self.unclicked and repeated >= max(TELLING, MOSTLY * self.clicked.total())
+        logged, remembered, repeated = self.sent["logged"], self.sent[REMEMBERED], self.clicked["repeated"]
+        comes_late = self.unclicked and repeated >= max(
+            MIN_REPEATED, MIN_REPEATED_SHARE * self.clicked.total()
+        )
         return [
-            *[ONLY_CLICKS] * (0 < made < self.sent.total() - known and not self.unclicked),
-            *[TOO_LATE.format(repeated)] * bool(late),
+            *[ONLY_CLICKS] * (0 < logged < self.sent.total() - remembered and not self.unclicked),
+            *[TOO_LATE.format(repeated)] * bool(comes_late),
             *[ALL_LEFT_OUT] * (0 < self.read == self.left_out),
-            *self._doubts,
+            *self._map_warnings,
         ]
 
     def settle(self, message: Any, outcome: str, time: float | None) -> None:
         """Count a sent event by outcome, and by whether it has a reward."""
         self.count(outcome, time)
         if isinstance(message, Feedback):
-            nothing = not any((message.reward, *(message.metrics or {}).values()))
-            self.unclicked += nothing
-            self.clicked[outcome] += not nothing
+            is_unclicked = not any((message.reward, *(message.metrics or {}).values()))
+            self.unclicked += is_unclicked
+            self.clicked[outcome] += not is_unclicked
 
-    def reject(self, found: Found, reason: str, detail: str) -> None:
+    def reject(self, source_event: SourceEvent, reason: str, detail: str) -> None:
         """Count a rejected event."""
         self.rejected[reason] += 1
-        named = FIELD.match(detail)
+        field = FIELD.match(detail)
         # Bounded, because events may have fields of any name.
-        fault = reason, named[0] if named and len(self.firsts) < MOST_FAULTS else ""
+        fault = reason, field[0] if field and len(self.firsts) < MAX_FAULTS else ""
         self.faults[fault] += 1
         if fault not in self.firsts:
-            self.firsts[fault] = First(found.source, found.line, found.place, detail, shown(found))
+            self.firsts[fault] = FirstRejected(
+                source_event.source, source_event.line, source_event.place, detail, event_text(source_event)
+            )
 
     def summary(self) -> str:
         """Return all counts, in lines of text."""
-        sent, rejected = self.sent.total() - self.sent[REMEMBERED], self.rejected.total()
+        sent_count, rejected = self.sent.total() - self.sent[REMEMBERED], self.rejected.total()
         word = "would be sent" if self.sent[FORESEEN] else "sent"
-        counts = f"{sent:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
+        counts = f"{sent_count:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
         lines = [f"{self.read:,} events: {counts}"]
         if remembered := self.sent[REMEMBERED]:
             lines[0] += f", {remembered:,} remembered"
         for outcome, count in self.sent.most_common():
             if outcome == FORESEEN:
                 continue
-            lines.append(f"  {count:,} {outcome}: {(OUTCOMES | MADE).get(outcome, 'as the service says it')}")
-        lines += [f"  {count:,} left out: {why}" for why, count in self.why_left_out.most_common(MOST_SAID)]
+            lines.append(
+                f"  {count:,} {outcome}: {(OUTCOMES | EVENT_OUTCOMES).get(outcome, 'as the service says it')}"
+            )
+        lines += [
+            f"  {count:,} left out: {skip_reason}"
+            for skip_reason, count in self.skip_reasons.most_common(MAX_REASONS)
+        ]
         for fault, count in self.faults.most_common():
             reason, first = fault[0], self.firsts[fault]
             lines += [
@@ -151,8 +160,8 @@ class FeedTally(EventCounts):
                 f"    {first.detail}",
                 f"    {first.text}",
             ]
-        if sent and sent == self.sent[DUPLICATE]:
-            lines.append(f"nothing changed: all {sent:,} were sent before")
+        if sent_count and sent_count == self.sent[DUPLICATE]:
+            lines.append(f"nothing changed: all {sent_count:,} were sent before")
         return "\n".join([*lines, *self.warnings])
 
     def as_dict(self) -> dict[str, Any]:
@@ -168,10 +177,14 @@ class FeedTally(EventCounts):
         }
 
 
-def shown(found: Found) -> str:
+def event_text(source_event: SourceEvent) -> str:
     """Return an event as text for messages, of at most 200 characters."""
-    text = found.text if found.event is None else msgspec.json.encode(found.event, enc_hook=str).decode()
-    return text if len(text) <= CHARACTERS else text[: CHARACTERS - 3] + "..."
+    text = (
+        source_event.text
+        if source_event.event is None
+        else msgspec.json.encode(source_event.event, enc_hook=str).decode()
+    )
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 3] + "..."
 
 
 class RejectedFile:
@@ -199,11 +212,16 @@ class RejectedFile:
     def __exit__(self, *raised: object) -> None:
         self._file.close()
 
-    def write(self, found: Found, reason: str, detail: str) -> None:
+    def write(self, source_event: SourceEvent, reason: str, detail: str) -> None:
         """Append an event with its reason and place."""
-        why = {"reason": reason, "detail": detail, "source": found.source, "line": found.line}
-        event = found.text if found.event is None else found.event
-        line = {REJECTED: why | {"named": found.named}, "event": event}
+        rejection = {
+            "reason": reason,
+            "detail": detail,
+            "source": source_event.source,
+            "line": source_event.line,
+        }
+        event = source_event.text if source_event.event is None else source_event.event
+        line = {REJECTED_KEY: rejection | {"named": source_event.event_id}, "event": event}
         self._file.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def flush(self) -> None:

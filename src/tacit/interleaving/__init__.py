@@ -1,6 +1,6 @@
 """Interleaving: combine rankings into one list, and turn its clicks into duels."""
 
-from tacit.core.dispatch import public as _public
+from tacit.core.dispatch import public_names as _public
 from tacit.interleaving.base import Credit as Credit
 from tacit.interleaving.base import Interleaved as Interleaved
 from tacit.interleaving.base import InterleavingMethod as InterleavingMethod
@@ -10,7 +10,7 @@ from tacit.interleaving.probabilistic import ProbabilisticMultileave as Probabil
 from tacit.interleaving.rules import METHODS as METHODS
 from tacit.interleaving.rules import Action as Action
 from tacit.interleaving.rules import CreditRule as CreditRule
-from tacit.interleaving.rules import credited as credited
+from tacit.interleaving.rules import credit_clicks as credit_clicks
 from tacit.interleaving.team_draft import Balanced as Balanced
 from tacit.interleaving.team_draft import DebiasedBalanced as DebiasedBalanced
 from tacit.interleaving.team_draft import TeamDraft as TeamDraft

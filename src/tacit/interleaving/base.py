@@ -19,8 +19,8 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Generator
-from tacit.core.part import Checked, whole
-from tacit.errors import AssumptionWarning, InvalidValue, suggesting
+from tacit.core.part import Checked, int_range
+from tacit.errors import AssumptionWarning, InvalidValue, with_suggestions
 
 Item = str | int
 """The id of a ranked item."""
@@ -30,7 +30,7 @@ Ranked = tuple[tuple[Item, ...], ...]
 
 LONGEST = 100
 MANY = 10_000
-SAME = 20
+MAX_REPEATS = 20
 """After this many lists from the same generator state, warn."""
 
 
@@ -68,8 +68,8 @@ class Credit(NamedTuple):
         """
         return 0.5 if abs(self.chance - 0.5) < TIE else float(self.chance > 0.5)
 
-    @suggesting
-    def settled(self, rng: Generator, ties: str = "coin") -> float | None:
+    @with_suggestions
+    def draw_outcome(self, rng: Generator, ties: str = "coin") -> float | None:
         """Draw the outcome of a duel from ``chance``, for a policy to learn from.
 
         Parameters
@@ -86,7 +86,7 @@ class Credit(NamedTuple):
         InvalidValue
             If ``ties`` is something else.
         """
-        checked_rng(rng)
+        check_rng(rng)
         if ties not in TIES:
             raise InvalidValue("ties", ties, f"give one of {', '.join(TIES)}")
         if ties != "coin" and self.outcome == 0.5:
@@ -95,10 +95,10 @@ class Credit(NamedTuple):
 
     def duel(self, left: int, right: int) -> float:
         """Compare the credits of two rankers: 1 if ``left`` has more, 0 if less, 0.5 if equal."""
-        return compared(self.credits[left] - self.credits[right])
+        return duel_outcome(self.credits[left] - self.credits[right])
 
 
-def checked_rng(rng: Any) -> Generator:
+def check_rng(rng: Any) -> Generator:
     """Return ``rng`` if it is a NumPy generator.
 
     Raises
@@ -115,7 +115,7 @@ TIE = 1e-9
 TIES = ("coin", "keep", "again")
 
 
-def compared(difference: float) -> float:
+def duel_outcome(difference: float) -> float:
     """Return 1, 0 or 0.5 for a difference of credits above, below or equal to zero."""
     return 0.5 if abs(difference) < TIE else float(difference > 0)
 
@@ -182,14 +182,14 @@ class Interleaved:
         if not isinstance(data["memory"], Mapping):
             raise InvalidValue("interleaved.memory", data["memory"], "give an object")
         for name, rows in data["memory"].items():
-            memory[name] = _remembered(name, rows, len(items), rankers)
+            memory[name] = _check_memory(name, rows, len(items), rankers)
         probability = data.get("probability")
         if probability is not None:
             probability = checks.number("interleaved.probability", probability, 0.0, 1.0)
         return cls(items, rankers, method, memory, probability)
 
 
-def _remembered(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
+def _check_memory(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
     """Check an entry of a list's memory: one cell per position, or a row of such cells per ranker."""
     field = f"interleaved.memory.{name}"
     if name not in CELLS:
@@ -233,9 +233,9 @@ class InterleavingMethod(Checked):
     duels: ClassVar[bool] = True
     """Whether the method takes exactly two rankings."""
 
-    length: Annotated[int, whole(1, LONGEST)] = 10
+    length: Annotated[int, int_range(1, LONGEST)] = 10
 
-    @suggesting
+    @with_suggestions
     def interleave(self, rankings: Rankings, rng: Generator) -> Interleaved:
         """Combine the rankings into one list to show.
 
@@ -251,8 +251,8 @@ class InterleavingMethod(Checked):
         InvalidValue
             If the rankings are not of this form.
         """
-        ranked, rng = self._checked(rankings), checked_rng(rng)
-        _doubt_same(rng)
+        ranked, rng = self._check_rankings(rankings), check_rng(rng)
+        _warn_same_state(rng)
         return self._interleave(ranked, rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
@@ -270,7 +270,7 @@ class InterleavingMethod(Checked):
         InvalidValue
             If the rankings are not of this form.
         """
-        return self._lists(self._checked(rankings))
+        return self._lists(self._check_rankings(rankings))
 
     def credit(self, interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
         """Return the credit of each ranker for the clicks on a list.
@@ -294,18 +294,22 @@ class InterleavingMethod(Checked):
             raise InvalidValue("interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}")
         items = interleaved.items
         last = len(items) - 1
-        by_name = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
-        by_name = [each for each in by_name if isinstance(each, str)]
+        item_names = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
+        item_names = [entry for entry in item_names if isinstance(entry, str)]
         if isinstance(clicks, Sequence) and set(map(type, clicks)) == {bool}:
             clicked = [place for place, flag in enumerate(clicks) if flag]
             raise InvalidValue("clicks", clicks, f"give the positions of those clicked: {clicked}")
-        if not isinstance(clicks, Iterable) or isinstance(clicks, str) or by_name:
-            meant = f" (did you mean [{items.index(by_name[0])}]?)" if by_name and by_name[0] in items else ""
-            raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{meant}")
+        if not isinstance(clicks, Iterable) or isinstance(clicks, str) or item_names:
+            suggestion = (
+                f" (did you mean [{items.index(item_names[0])}]?)"
+                if item_names and item_names[0] in items
+                else ""
+            )
+            raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{suggestion}")
         if len(clicks) == last + 1 and {0} <= set(clicks) <= {0, 1} and last > 1:
-            what = "the positions 0 and 1" if any(clicks) else "position 0"
+            reading = "the positions 0 and 1" if any(clicks) else "position 0"
             remedy = "if it says 1 where there was a click, give the positions of these"
-            warnings.warn(f"clicks: {clicks} reads as {what}; {remedy}", AssumptionWarning, stacklevel=3)
+            warnings.warn(f"clicks: {clicks} reads as {reading}; {remedy}", AssumptionWarning, stacklevel=3)
         positions = sorted({checks.integer("clicks", click, 0, last) for click in clicks})
         return self._credits(interleaved, positions)
 
@@ -314,7 +318,7 @@ class InterleavingMethod(Checked):
         """Name of the single entry in the memory of this method."""
         raise NotImplementedError
 
-    def _checked(self, rankings: Rankings) -> Ranked:
+    def _check_rankings(self, rankings: Rankings) -> Ranked:
         if isinstance(rankings, str) or not isinstance(rankings, Sequence):
             remedy = "give a list of rankings"
             if isinstance(rankings, Mapping):
@@ -325,12 +329,12 @@ class InterleavingMethod(Checked):
         if self.duels and len(rankings) != 2:
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
-        found = tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
-        items = {item for each in found for item in each}
+        ranked = tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
+        items = {item for row in ranked for item in row}
         if len(set(map(type, items))) > 1 and len(set(map(str, items))) < len(items):
-            doubt = "rankings: '1' is another item than 1; give all ids as text, or all as numbers"
-            warnings.warn(doubt, AssumptionWarning, stacklevel=3)
-        return found
+            warning = "rankings: '1' is another item than 1; give all ids as text, or all as numbers"
+            warnings.warn(warning, AssumptionWarning, stacklevel=3)
+        return ranked
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         raise NotImplementedError
@@ -341,7 +345,7 @@ class InterleavingMethod(Checked):
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         raise NotImplementedError
 
-    def _interleaved(
+    def _build_interleaved(
         self, items: Sequence[Item], rankers: int, memory: Any, probability: float | None
     ) -> Interleaved:
         return Interleaved(tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability)
@@ -355,19 +359,19 @@ def ranking(field: str, items: Any) -> tuple[Item, ...]:
     InvalidValue
         If ``items`` is not a ranking.
     """
-    items = checks.listed(items)
+    items = checks.as_list(items)
     if isinstance(items, str) or not isinstance(items, Sequence) or len(items) == 0:
         raise InvalidValue(field, items, "give a list of at least one id")
     for item in items:
         if isinstance(item, bool) or not isinstance(item, str | Integral):
             raise InvalidValue(field, item, "give ids: text, or whole numbers")
-    found = tuple(checks.name(field, item) if isinstance(item, str) else int(item) for item in items)
-    if len(set(found)) < len(found):
-        twice = next(item for item in found if found.count(item) > 1)
+    ids = tuple(checks.name(field, item) if isinstance(item, str) else int(item) for item in items)
+    if len(set(ids)) < len(ids):
+        duplicate = next(item for item in ids if ids.count(item) > 1)
         raise InvalidValue(
-            field, items, f"{twice!r} is in it {found.count(twice)} times; give each item once"
+            field, items, f"{duplicate!r} is in it {ids.count(duplicate)} times; give each item once"
         )
-    return found
+    return ids
 
 
 def fair_depth(rankings: Rankings, length: int) -> int:
@@ -379,29 +383,29 @@ def fair_depth(rankings: Rankings, length: int) -> int:
     return min(length, *map(len, rankings))
 
 
-def filled(rankings: Rankings, items: Sequence[Item], length: int) -> list[Item]:
+def complete_list(rankings: Rankings, items: Sequence[Item], length: int) -> list[Item]:
     """Return ``items`` followed by the remaining items of the rankings, best ranks first."""
     depth = max(map(len, rankings))
-    by_rank = [given[rank] for rank in range(depth) for given in rankings if rank < len(given)]
+    by_rank = [row[rank] for rank in range(depth) for row in rankings if rank < len(row)]
     return list(dict.fromkeys([*items, *by_rank]))[:length]
 
 
 def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
     """Return, per ranker, the rank (from 0) of each item in its ranking; None if the item is not in it."""
-    tables = [{item: rank for rank, item in enumerate(given)} for given in rankings]
+    tables = [{item: rank for rank, item in enumerate(row)} for row in rankings]
     return [[table.get(item) for item in items] for table in tables]
 
 
-_drawn: list[Any] = [None, 0]
+_last_draw: list[Any] = [None, 0]
 """The generator state of the latest list, and the number of earlier lists drawn from the same state."""
 
 
-def _doubt_same(rng: Generator) -> None:
+def _warn_same_state(rng: Generator) -> None:
     """Warn, once, if the caller creates a new generator with the same seed for each list."""
     # Only for NumPy's default generator: comparing the states of others takes longer than drawing the list.
     state = rng.bit_generator.state["state"] if isinstance(rng.bit_generator, np.random.PCG64) else None
-    _drawn[:] = state, (_drawn[1] + 1 if state and state == _drawn[0] else 0)
-    if _drawn[1] == SAME:
-        what = f"rng: {SAME:,} lists were drawn from the same state, and so all by the same chance"
+    _last_draw[:] = state, (_last_draw[1] + 1 if state and state == _last_draw[0] else 0)
+    if _last_draw[1] == MAX_REPEATS:
+        problem = f"rng: {MAX_REPEATS:,} lists were drawn from the same state, and so all by the same chance"
         remedy = "make a generator at the start, and keep it"
-        warnings.warn(f"{what}; {remedy}", AssumptionWarning, stacklevel=4)
+        warnings.warn(f"{problem}; {remedy}", AssumptionWarning, stacklevel=4)

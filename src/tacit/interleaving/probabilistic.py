@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import one_of, whole, within
+from tacit.core.part import float_range, int_range, one_word
 from tacit.errors import InvalidValue, MissingExtra
 from tacit.interleaving.base import (
     Credit,
@@ -25,9 +25,9 @@ from tacit.interleaving.base import (
     Item,
     Ranked,
     Rankings,
-    compared,
+    complete_list,
+    duel_outcome,
     fair_depth,
-    filled,
     ranks,
 )
 from tacit.interleaving.team_draft import MOST_RANKERS, shares
@@ -87,7 +87,7 @@ class Probabilistic(InterleavingMethod):
     (0.1111, 0.0)
     """
 
-    decay: Annotated[float, within(0.0, 20.0)] = 3.0
+    decay: Annotated[float, float_range(0.0, 20.0)] = 3.0
     marginalised: bool = True
 
     @property
@@ -97,49 +97,49 @@ class Probabilistic(InterleavingMethod):
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         items: list[Item] = []
         teams: list[int] = []
-        urns = [Urn(given, self.decay) for given in rankings]
+        urns = [Urn(ranking, self.decay) for ranking in rankings]
         for _ in range(fair_depth(rankings, self.length)):
             teams.append(int(rng.integers(2)))
-            items.append(urns[teams[-1]].drawn(rng))
+            items.append(urns[teams[-1]].draw(rng))
             for urn in urns:
                 urn.remove(items[-1])
-        return self._finished(rankings, items, teams)
+        return self._complete_draw(rankings, items, teams)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        union = list(dict.fromkeys(item for given in rankings for item in given))
+        union = list(dict.fromkeys(item for ranking in rankings for item in ranking))
         depth = fair_depth(rankings, self.length)
         for items in permutations(union, depth):
-            chances = given_chances(rankings, items, self.decay)
+            chances = turn_chances(rankings, items, self.decay)
             if self.marginalised:
-                shown = self._finished(rankings, list(items), [])
-                if shown.probability:
-                    yield shown.probability, shown
+                interleaved = self._complete_draw(rankings, list(items), [])
+                if interleaved.probability:
+                    yield interleaved.probability, interleaved
                 continue
             for teams in product(range(2), repeat=depth):
                 joint = math.prod(chances[team, position] / 2 for position, team in enumerate(teams))
                 if joint > 0.0:
-                    yield joint, self._finished(rankings, list(items), list(teams))
+                    yield joint, self._complete_draw(rankings, list(items), list(teams))
 
-    def _finished(self, rankings: Ranked, items: list[Item], teams: list[int]) -> Interleaved:
+    def _complete_draw(self, rankings: Ranked, items: list[Item], teams: list[int]) -> Interleaved:
         """Fill the list up and return it, with the shares or teams of the rankers and its probability."""
-        chances = given_chances(rankings, items, self.decay)
+        chances = turn_chances(rankings, items, self.decay)
         total = chances.sum(axis=0)
-        complete = filled(rankings, items, self.length)
-        nobody = [None] * (len(complete) - len(items))
+        complete = complete_list(rankings, items, self.length)
+        padding = [None] * (len(complete) - len(items))
         memory = (
-            [[*row, *nobody] for row in (chances / total).tolist()]
+            [[*row, *padding] for row in (chances / total).tolist()]
             if self.marginalised and total.all()
-            else [*teams, *nobody]
+            else [*teams, *padding]
         )
-        return self._interleaved(complete, 2, memory, float(np.prod(total / 2)))
+        return self._build_interleaved(complete, 2, memory, float(np.prod(total / 2)))
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         if not self.marginalised:
             teams = [interleaved.memory["teams"][position] for position in clicks]
-            left, right = float(teams.count(0)), float(teams.count(1))
-            return Credit((left, right), len(clicks), compared(left - right))
+            left_clicks, right_clicks = float(teams.count(0)), float(teams.count(1))
+            return Credit((left_clicks, right_clicks), len(clicks), duel_outcome(left_clicks - right_clicks))
         shares = [interleaved.memory["shares"][0][position] for position in clicks]
-        chance = chance_of_more([share for share in shares if share is not None])
+        chance = majority_chance([share for share in shares if share is not None])
         return Credit((chance, 1.0 - chance), len(clicks), chance)
 
 
@@ -149,7 +149,7 @@ class Urn:
     def __init__(self, items: Sequence[Item], decay: float) -> None:
         self._weights: dict[Item, float] = {item: rank**-decay for rank, item in enumerate(items, 1)}
 
-    def drawn(self, rng: Generator) -> Item:
+    def draw(self, rng: Generator) -> Item:
         """Draw an item, which stays in the urn."""
         cumulative = np.cumsum(list(self._weights.values()))
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
@@ -164,14 +164,14 @@ class Urn:
         self._weights.pop(item, None)
 
 
-def given_chances(rankings: Sequence[Sequence[Item]], items: Sequence[Item], decay: float) -> Floats:
+def turn_chances(rankings: Sequence[Sequence[Item]], items: Sequence[Item], decay: float) -> Floats:
     """Return the probability that each ranker, if it has its turn at a position, draws the item there.
 
     Returns
     -------
     array of float64, shape (rankers, positions)
     """
-    urns = [Urn(given, decay) for given in rankings]
+    urns = [Urn(ranking, decay) for ranking in rankings]
     chances = np.zeros((len(rankings), len(items)))
     for position, item in enumerate(items):
         for ranker, urn in enumerate(urns):
@@ -180,7 +180,7 @@ def given_chances(rankings: Sequence[Sequence[Item]], items: Sequence[Item], dec
     return chances
 
 
-def chance_of_more(shares: Sequence[float]) -> float:
+def majority_chance(shares: Sequence[float]) -> float:
     """Return the probability that most clicks fell on the left ranker's items, ties counted half.
 
     Parameters
@@ -254,12 +254,12 @@ class ProbabilisticMultileave(InterleavingMethod):
 
     duels = False
 
-    decay: Annotated[float, within(0.0, 20.0)] = 3.0
+    decay: Annotated[float, float_range(0.0, 20.0)] = 3.0
 
     _remembers = "shares"
 
-    def _checked(self, rankings: Rankings) -> Ranked:
-        checked = super()._checked(rankings)
+    def _validate_matrix(self, rankings: Rankings) -> Ranked:
+        checked = super()._check_rankings(rankings)
         if len(checked) > MOST_RANKERS:
             raise InvalidValue(
                 "rankings", rankings, f"give at most {MOST_RANKERS}, or use TeamDraftMultileave"
@@ -268,37 +268,39 @@ class ProbabilisticMultileave(InterleavingMethod):
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         items: list[Item] = []
-        urns = [Urn(given, self.decay) for given in rankings]
+        urns = [Urn(ranking, self.decay) for ranking in rankings]
         depth = fair_depth(rankings, self.length)
         while len(items) < depth:
             for ranker in rng.permutation(len(rankings))[: depth - len(items)]:
                 items.append(urns[ranker].drawn(rng))
                 for urn in urns:
                     urn.remove(items[-1])
-        return self._finished(rankings, items)
+        return self._complete_draw(rankings, items)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        union = list(dict.fromkeys(item for given in rankings for item in given))
+        union = list(dict.fromkeys(item for ranking in rankings for item in ranking))
         for items in permutations(union, fair_depth(rankings, self.length)):
-            shown = self._finished(rankings, list(items))
-            if shown.probability:
-                yield shown.probability, shown
+            interleaved = self._complete_draw(rankings, list(items))
+            if interleaved.probability:
+                yield interleaved.probability, interleaved
 
-    def _finished(self, rankings: Ranked, items: list[Item]) -> Interleaved:
+    def _complete_draw(self, rankings: Ranked, items: list[Item]) -> Interleaved:
         """Fill the list up and return it, with the shares of the rankers and its probability."""
-        chances = given_chances(rankings, items, self.decay).T
+        chances = turn_chances(rankings, items, self.decay).T
         starts = range(0, len(items), len(rankings))
         rounds = [shares(chances[start : start + len(rankings)]) for start in starts]
-        complete = filled(rankings, items, self.length)
-        nobody = [None] * (len(complete) - len(items))
-        given = np.vstack([share for _, share in rounds]).T.tolist()
+        complete = complete_list(rankings, items, self.length)
+        padding = [None] * (len(complete) - len(items))
+        share_rows = np.vstack([share for _, share in rounds]).T.tolist()
         probability = math.prod(total for total, _ in rounds)
-        return self._interleaved(complete, len(rankings), [[*row, *nobody] for row in given], probability)
+        return self._build_interleaved(
+            complete, len(rankings), [[*row, *padding] for row in share_rows], probability
+        )
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        given = interleaved.memory["shares"]
+        share_rows = interleaved.memory["shares"]
         return Credit(
-            tuple(math.fsum(row[position] or 0.0 for position in clicks) for row in given), len(clicks)
+            tuple(math.fsum(row[position] or 0.0 for position in clicks) for row in share_rows), len(clicks)
         )
 
 
@@ -366,34 +368,34 @@ class Optimized(InterleavingMethod):
     1.0
     """
 
-    length: Annotated[int, whole(1, MOST_ITEMS)] = 10
-    score: Annotated[str, one_of(*SCORES)] = "linear"
+    length: Annotated[int, int_range(1, MOST_ITEMS)] = 10
+    score: Annotated[str, one_word(*SCORES)] = "linear"
 
     _remembers = "credits"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
-        choices = solved(rankings, self.length, self.score)
+        choices = solve_lists(rankings, self.length, self.score)
         cumulative = np.cumsum([probability for probability, _, _ in choices])
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
-        return self._chosen(choices[min(index, len(choices) - 1)])
+        return self._build_choice(choices[min(index, len(choices) - 1)])
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        for choice in solved(rankings, self.length, self.score):
-            yield choice[0], self._chosen(choice)
+        for choice in solve_lists(rankings, self.length, self.score):
+            yield choice[0], self._build_choice(choice)
 
-    def _chosen(self, choice: tuple[float, tuple[Item, ...], Floats]) -> Interleaved:
+    def _build_choice(self, choice: tuple[float, tuple[Item, ...], Floats]) -> Interleaved:
         probability, items, difference = choice
         credits = [np.maximum(difference, 0.0).tolist(), np.maximum(-difference, 0.0).tolist()]
-        return self._interleaved(items, 2, credits, probability)
+        return self._build_interleaved(items, 2, credits, probability)
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        left, right = (
+        left_credit, right_credit = (
             math.fsum(row[position] for position in clicks) for row in interleaved.memory["credits"]
         )
-        return Credit((left, right), len(clicks), compared(left - right))
+        return Credit((left_credit, right_credit), len(clicks), duel_outcome(left_credit - right_credit))
 
 
-def allowed(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item, ...]]:
+def list_candidates(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item, ...]]:
     """Return all lists in which each next item is the best remaining item of one ranking.
 
     Examples
@@ -402,28 +404,30 @@ def allowed(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item,
     [('a', 'b'), ('b', 'a'), ('b', 'c')]
     """
     lists: list[tuple[Item, ...]] = [()]
-    for _ in range(min(length, len({item for given in rankings for item in given}))):
+    for _ in range(min(length, len({item for ranking in rankings for item in ranking}))):
         extended: dict[tuple[Item, ...], None] = {}
         for items in lists:
-            tops = (next((item for item in given if item not in items), None) for given in rankings)
+            tops = (next((item for item in ranking if item not in items), None) for ranking in rankings)
             extended |= {(*items, top): None for top in tops if top is not None}
         lists = list(extended)
     return lists
 
 
-def differences(rankings: Sequence[Sequence[Item]], lists: Sequence[Sequence[Item]], score: str) -> Floats:
+def credit_differences(
+    rankings: Sequence[Sequence[Item]], lists: Sequence[Sequence[Item]], score: str
+) -> Floats:
     """Return the left ranker's credit minus the right one's, per list and position."""
-    found = []
+    rows = []
     for items in lists:
-        left, right = (
-            np.array([len(given) + 1.0 if rank is None else rank + 1.0 for rank in row])
-            for given, row in zip(rankings, ranks(rankings, items), strict=True)
+        left_ranks, right_ranks = (
+            np.array([len(ranking) + 1.0 if rank is None else rank + 1.0 for rank in row])
+            for ranking, row in zip(rankings, ranks(rankings, items), strict=True)
         )
         credit = SCORES[score]
-        both = credit(left, right)
+        difference = credit(left_ranks, right_ranks)
         # The scores "linear" and "inverse" are differences already.
-        found.append(both - credit(right, left) if score == "binary" else both)
-    return np.array(found)
+        rows.append(difference - credit(right_ranks, left_ranks) if score == "binary" else difference)
+    return np.array(rows)
 
 
 def sensitivity(difference: Floats) -> Floats:
@@ -438,17 +442,19 @@ def sensitivity(difference: Floats) -> Floats:
     """
     attention = 1.0 / np.arange(1, difference.shape[1] + 1)
     attention /= attention.sum()
-    left, right = (difference > 0) @ attention, (difference < 0) @ attention
-    decided = left + right
-    share = np.divide(left, decided, out=np.zeros_like(left), where=decided > 0)
-    entropy = np.zeros_like(left)
+    left_wins, right_wins = (difference > 0) @ attention, (difference < 0) @ attention
+    decided = left_wins + right_wins
+    share = np.divide(left_wins, decided, out=np.zeros_like(left_wins), where=decided > 0)
+    entropy = np.zeros_like(left_wins)
     for part in (share, 1.0 - share):
         entropy -= part * np.log2(part, out=np.zeros_like(part), where=part > 0)
     return np.asarray(decided * entropy)
 
 
 @lru_cache(maxsize=8192)
-def solved(rankings: Ranked, length: int, score: str) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
+def solve_lists(
+    rankings: Ranked, length: int, score: str
+) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
     """Return the lists to choose from, each with its probability, items and credit differences by position.
 
     Raises
@@ -456,15 +462,15 @@ def solved(rankings: Ranked, length: int, score: str) -> tuple[tuple[float, tupl
     MissingExtra
         If scipy is not installed.
     """
-    lists = allowed(rankings, length)
-    difference = differences(rankings, lists, score)
-    probabilities = _program(np.cumsum(difference, axis=1), sensitivity(difference))
+    lists = list_candidates(rankings, length)
+    difference = credit_differences(rankings, lists, score)
+    probabilities = _solve_program(np.cumsum(difference, axis=1), sensitivity(difference))
     probabilities[probabilities < 1e-9] = 0.0
     probabilities /= probabilities.sum()
     return tuple((float(probabilities[i]), lists[i], difference[i]) for i in np.flatnonzero(probabilities))
 
 
-def _program(unfairness: Floats, telling: Floats) -> Any:
+def _solve_program(unfairness: Floats, sensitivities: Floats) -> Any:
     """Return the most sensitive fair probabilities of lists; if none are fair, the least unfair ones."""
     try:
         from scipy.optimize import linprog
@@ -473,7 +479,9 @@ def _program(unfairness: Floats, telling: Floats) -> Any:
 
     count, positions = unfairness.shape
     fair = linprog(
-        -telling, A_eq=np.vstack([np.ones(count), unfairness.T]), b_eq=np.array([1.0, *[0.0] * positions])
+        -sensitivities,
+        A_eq=np.vstack([np.ones(count), unfairness.T]),
+        b_eq=np.array([1.0, *[0.0] * positions]),
     )
     if fair.status == 0:
         return fair.x

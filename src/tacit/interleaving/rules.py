@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.errors import InvalidValue, suggesting
+from tacit.errors import InvalidValue, with_suggestions
 from tacit.interleaving.base import Credit, Interleaved, InterleavingMethod
 from tacit.interleaving.probabilistic import Optimized, Probabilistic, ProbabilisticMultileave
 from tacit.interleaving.team_draft import Balanced, DebiasedBalanced, TeamDraft, TeamDraftMultileave
@@ -36,8 +36,8 @@ METHODS: dict[str, type[InterleavingMethod]] = {
 }
 
 
-@suggesting
-def credited(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
+@with_suggestions
+def credit_clicks(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
     """Return the credit of each ranker for the clicks on a list, by the method that built it.
 
     Parameters
@@ -97,11 +97,11 @@ def outcome_weights(shown: Interleaved) -> Floats:
     positions = len(shown.items)
     memory = shown.memory
     if "ranks" in memory:
-        left, right = (
+        left_ranks, right_ranks = (
             np.array([np.inf if rank is None else rank for rank in row]) for row in memory["ranks"]
         )
-        depth = np.minimum(left, right)[:, None]
-        return np.asarray((left <= depth).astype(np.float64) - (right <= depth))
+        depth = np.minimum(left_ranks, right_ranks)[:, None]
+        return np.asarray((left_ranks <= depth).astype(np.float64) - (right_ranks <= depth))
     if "credits" in memory:
         weights = np.subtract(*map(np.asarray, memory["credits"]))
     else:
@@ -142,7 +142,7 @@ class Action(NamedTuple):
     amount: float = 1.0
 
 
-Own = Callable[[Interleaved, Sequence[Action]], Sequence[float]]
+CreditFunction = Callable[[Interleaved, Sequence[Action]], Sequence[float]]
 """A custom credit function: takes a list and the actions on it, returns a credit per ranker."""
 
 
@@ -195,7 +195,7 @@ class CreditRule:
     distinct: bool = False
     once: bool = True
     most: float = math.inf
-    own: Own | None = None
+    own: CreditFunction | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.worth, Mapping) or not self.worth:
@@ -230,24 +230,24 @@ class CreditRule:
         InvalidValue
             If a position is not in the list, or ``distinct`` is set without rankings.
         """
-        done = self._counted(shown, actions)
+        counted = self._select_actions(shown, actions)
         if self.own is not None:
-            found = tuple(map(float, self.own(shown, done)))
-            if len(found) != shown.rankers or not all(map(math.isfinite, found)):
+            values = tuple(map(float, self.own(shown, counted)))
+            if len(values) != shown.rankers or not all(map(math.isfinite, values)):
                 remedy = f"return {shown.rankers} finite numbers"
-                raise InvalidValue("own", found, remedy)
-            return found
-        apart = self._apart(shown, rankings)
-        shares = parts(shown, [action.position for action in done])
+                raise InvalidValue("own", values, remedy)
+            return values
+        disagreements = self._disagreements(shown, rankings)
+        shares = item_shares(shown, [action.position for action in counted])
         amounts = [
             self.worth[action.kind]
             * min(action.amount, self.most)
             * self.place_worth(action.position)
-            * apart[action.position]
-            for action in done
+            * disagreements[action.position]
+            for action in counted
         ]
         return tuple(
-            math.fsum(amount * row[action.position] for action, amount in zip(done, amounts, strict=True))
+            math.fsum(amount * row[action.position] for action, amount in zip(counted, amounts, strict=True))
             for row in shares
         )
 
@@ -257,21 +257,21 @@ class CreditRule:
             return POSITIONS[self.position](place)
         return float(self.position[place]) if place < len(self.position) else 0.0
 
-    def _counted(self, shown: Interleaved, actions: Iterable[Action]) -> list[Action]:
+    def _select_actions(self, shown: Interleaved, actions: Iterable[Action]) -> list[Action]:
         """Return the actions that count, from the top."""
-        done: dict[tuple[int, str, int], Action] = {}
+        largest: dict[tuple[int, str, int], Action] = {}
         last = len(shown.items) - 1
         for number, action in enumerate(actions):
             checks.integer("position", action.position, 0, last)
             if self.own is None and not self.worth.get(action.kind, 0.0):
                 continue
             amount = checks.number("amount", action.amount, 0.0, 1e300)
-            at = action.position, action.kind, 0 if self.once else number
-            if at not in done or amount > done[at].amount:
-                done[at] = action
-        return [done[at] for at in sorted(done)]
+            key = action.position, action.kind, 0 if self.once else number
+            if key not in largest or amount > largest[key].amount:
+                largest[key] = action
+        return [largest[key] for key in sorted(largest)]
 
-    def _apart(self, shown: Interleaved, rankings: Any) -> list[float]:
+    def _disagreements(self, shown: Interleaved, rankings: Any) -> list[float]:
         """Return how far the rankers disagree on each item; 1 for all items unless ``distinct``."""
         if not self.distinct:
             return [1.0] * len(shown.items)
@@ -284,7 +284,7 @@ class CreditRule:
         ]
 
 
-def parts(shown: Interleaved, clicks: Sequence[int]) -> list[list[float]]:
+def item_shares(shown: Interleaved, clicks: Sequence[int]) -> list[list[float]]:
     """Return each ranker's share of each item, from the list's memory.
 
     Parameters

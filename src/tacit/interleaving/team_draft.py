@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import optional, whole
+from tacit.core.part import int_range, optional
 from tacit.errors import InvalidValue
 from tacit.interleaving.base import (
     LONGEST,
@@ -25,9 +25,9 @@ from tacit.interleaving.base import (
     InterleavingMethod,
     Item,
     Ranked,
-    compared,
+    complete_list,
+    duel_outcome,
     fair_depth,
-    filled,
     ranks,
 )
 
@@ -80,26 +80,28 @@ class Balanced(InterleavingMethod):
     _remembers = "ranks"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
-        both = [shown for _, shown in self._lists(rankings)]
-        return both[int(rng.integers(2))]
+        candidates = [candidate for _, candidate in self._lists(rankings)]
+        return candidates[int(rng.integers(2))]
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        both = [merged(rankings, leader, self.length) for leader in range(2)]
-        probability = 1.0 if both[0] == both[1] else 0.5
-        for items in both:
-            yield 0.5, self._interleaved(items, 2, ranks(rankings, items), probability)
+        merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
+        probability = 1.0 if merges[0] == merges[1] else 0.5
+        for items in merges:
+            yield 0.5, self._build_interleaved(items, 2, ranks(rankings, items), probability)
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        given = interleaved.memory["ranks"]
+        rank_rows = interleaved.memory["ranks"]
         if not clicks:
             return Credit((0.0, 0.0), 0, 0.5)
-        last = [rank[clicks[-1]] for rank in given]
+        last = [rank[clicks[-1]] for rank in rank_rows]
         depth = min((rank for rank in last if rank is not None), default=0)
-        left, right = (float(sum(rank[i] is not None and rank[i] <= depth for i in clicks)) for rank in given)
-        return Credit((left, right), len(clicks), compared(left - right))
+        left_credit, right_credit = (
+            float(sum(rank[i] is not None and rank[i] <= depth for i in clicks)) for rank in rank_rows
+        )
+        return Credit((left_credit, right_credit), len(clicks), duel_outcome(left_credit - right_credit))
 
 
-def merged(rankings: Ranked, leader: int, length: int) -> list[Item]:
+def merge_rankings(rankings: Ranked, leader: int, length: int) -> list[Item]:
     """Merge two rankings in turns; the remaining items of the longer one follow."""
     first, second = rankings[leader], rankings[1 - leader]
     turns = [item for pair in zip(first, second, strict=False) for item in pair]
@@ -172,30 +174,35 @@ class DebiasedBalanced(InterleavingMethod):
     """
 
     examined: Annotated[Any, examination] = "inverse"
-    top: Annotated[int | None, optional(whole(1, LONGEST))] = None
+    top: Annotated[int | None, optional(int_range(1, LONGEST))] = None
 
     _remembers = "credits"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
-        both = [shown for _, shown in self._lists(rankings)]
-        return both[int(rng.integers(2))]
+        candidates = [candidate for _, candidate in self._lists(rankings)]
+        return candidates[int(rng.integers(2))]
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        both = [merged(rankings, leader, self.length) for leader in range(2)]
-        probability = 1.0 if both[0] == both[1] else 0.5
+        merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
+        probability = 1.0 if merges[0] == merges[1] else 0.5
         curve = self._curve()
-        seen: dict[Item, float] = {}
-        for items in both:
+        seen_chances: dict[Item, float] = {}
+        for items in merges:
             for place, item in enumerate(items):
-                seen[item] = seen.get(item, 0.0) + curve[place] / 2
+                seen_chances[item] = seen_chances.get(item, 0.0) + curve[place] / 2
         top = (self.length + 1) // 2 if self.top is None else self.top
-        earned = [{item: curve[rank] for rank, item in enumerate(given[:top])} for given in rankings]
-        for items in both:
+        alone_chances = [
+            {item: curve[rank] for rank, item in enumerate(ranking[:top])} for ranking in rankings
+        ]
+        for items in merges:
             credits = [
-                [own.get(item, 0.0) / seen[item] if seen[item] > 0 else 0.0 for item in items]
-                for own in earned
+                [
+                    chances.get(item, 0.0) / seen_chances[item] if seen_chances[item] > 0 else 0.0
+                    for item in items
+                ]
+                for chances in alone_chances
             ]
-            yield 0.5, self._interleaved(items, 2, credits, probability)
+            yield 0.5, self._build_interleaved(items, 2, credits, probability)
 
     def _curve(self) -> Floats:
         curve = np.zeros(LONGEST)
@@ -205,8 +212,10 @@ class DebiasedBalanced(InterleavingMethod):
         return curve
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        left, right = (float(sum(row[place] for place in clicks)) for row in interleaved.memory["credits"])
-        return Credit((left, right), len(clicks), compared(left - right))
+        left_credit, right_credit = (
+            float(sum(row[place] for place in clicks)) for row in interleaved.memory["credits"]
+        )
+        return Credit((left_credit, right_credit), len(clicks), duel_outcome(left_credit - right_credit))
 
 
 # ---- Team draft
@@ -255,14 +264,14 @@ def shares(chances: Floats) -> tuple[float, Floats]:
             before[position + 1, free | 1 << ranker] += gain
     after = np.zeros_like(before)
     after[positions] = np.bitwise_count(sets) == positions
-    given = np.zeros_like(chances)
+    joint = np.zeros_like(chances)
     for position in reversed(range(positions)):
         for ranker, free in enumerate(without):
-            rest = chances[position, ranker] * after[position + 1, free | 1 << ranker]
-            after[position, free] += rest
-            given[position, ranker] = before[position, free] @ rest
+            completion = chances[position, ranker] * after[position + 1, free | 1 << ranker]
+            after[position, free] += completion
+            joint[position, ranker] = before[position, free] @ completion
     total = float(after[0, 0])
-    return total / math.perm(rankers, positions), given / total if total > 0 else given
+    return total / math.perm(rankers, positions), joint / total if total > 0 else joint
 
 
 # ---- Team-draft multileaving: many rankers pick items for their teams, as captains do
@@ -319,37 +328,37 @@ class TeamDraftMultileave(InterleavingMethod):
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         items: list[Item] = []
         teams: Teams = []
-        while picks := self._picks(rankings, items):
+        while picks := self._count_picks(rankings, items):
             order = rng.permutation(len(rankings))[:picks].tolist()
-            pick(rankings, order, items)
+            pick_items(rankings, order, items)
             teams += order
-        return self._finished(rankings, items, teams)
+        return self._complete_draft(rankings, items, teams)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        yield from self._drafts(rankings, [], [], 1.0)
+        yield from self._list_drafts(rankings, [], [], 1.0)
 
-    def _drafts(
+    def _list_drafts(
         self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
         """Yield every complete list that can follow from a partial draft, with its probability."""
-        picks = self._picks(rankings, items)
+        picks = self._count_picks(rankings, items)
         if not picks:
-            yield chance, self._finished(rankings, items, teams)
+            yield chance, self._complete_draft(rankings, items, teams)
             return
-        each = chance / math.perm(len(rankings), picks)
+        order_chance = chance / math.perm(len(rankings), picks)
         for order in permutations(range(len(rankings)), picks):
             picked = list(items)
-            pick(rankings, order, picked)
-            yield from self._drafts(rankings, picked, [*teams, *order], each)
+            pick_items(rankings, order, picked)
+            yield from self._list_drafts(rankings, picked, [*teams, *order], order_chance)
 
-    def _picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
+    def _count_picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
         """Return the number of items that are picked in the next round."""
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 
-    def _finished(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
+    def _complete_draft(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
         """Fill the list up and return it, with its teams and its probability."""
-        complete = filled(rankings, items, self.length)
-        return self._interleaved(
+        complete = complete_list(rankings, items, self.length)
+        return self._build_interleaved(
             complete,
             len(rankings),
             teams + [None] * (len(complete) - len(items)),
@@ -362,13 +371,13 @@ class TeamDraftMultileave(InterleavingMethod):
         return Credit(counts, len(clicks))
 
 
-def pick(rankings: Ranked, order: Sequence[int], items: list[Item]) -> None:
+def pick_items(rankings: Ranked, order: Sequence[int], items: list[Item]) -> None:
     """Add to ``items``, for each ranker in ``order``, its best item that is not listed yet."""
-    shown = set(items)
+    listed = set(items)
     for ranker in order:
-        item = next(item for item in rankings[ranker] if item not in shown)
+        item = next(item for item in rankings[ranker] if item not in listed)
         items.append(item)
-        shown.add(item)
+        listed.add(item)
 
 
 def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
@@ -377,17 +386,19 @@ def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
     if rankers > MOST_RANKERS:
         return None
     tops = []
-    left = [list(given) for given in rankings]
+    remaining = [list(ranking) for ranking in rankings]
     for item in items:
-        tops.append([float(given[0] == item) for given in left])
-        for given in left:
-            if item in given:
-                given.remove(item)
+        tops.append([float(ranking[0] == item) for ranking in remaining])
+        for ranking in remaining:
+            if item in ranking:
+                ranking.remove(item)
     rounds = [tops[start : start + rankers] for start in range(0, len(items), rankers)]
     if rankers == 2:  # the same sum, without arrays
         return math.prod(
-            sum(captain) / 2 if not rest else (captain[0] * rest[0][1] + captain[1] * rest[0][0]) / 2
-            for captain, *rest in rounds
+            sum(captain) / 2
+            if not followers
+            else (captain[0] * followers[0][1] + captain[1] * followers[0][0]) / 2
+            for captain, *followers in rounds
         )
     return math.prod(shares(np.array(captains))[0] for captains in rounds)
 
@@ -441,4 +452,4 @@ class TeamDraft(TeamDraftMultileave):
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         credit = super()._credits(interleaved, clicks)
-        return credit._replace(chance=compared(credit.credits[0] - credit.credits[1]))
+        return credit._replace(chance=duel_outcome(credit.credits[0] - credit.credits[1]))

@@ -30,7 +30,7 @@ from tacit.core.dispatch import (
     shown_in,
     unlearn,
 )
-from tacit.policies.base import Impression, outcome_of
+from tacit.policies.base import Impression, make_outcome
 
 
 class Batch(NamedTuple):
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
 
 @kernel
-def impression_of(batch: Batch, i: int) -> Impression:
+def get_impression(batch: Batch, i: int) -> Impression:
     """Return row ``i`` of a batch as the impression that kernels take."""
     start, stop = batch.starts[i], batch.stops[i]
     return Impression(
@@ -79,7 +79,7 @@ def choose_rows(
     """Observe and decide row by row; fill ``actions``, ``epochs`` and, unless None, ``propensities``."""
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         observe(params, state, lane, impression)
         if propensities is None:
             decide(params, state, lane, impression, rng, actions[i])
@@ -93,13 +93,13 @@ def refit_shared(params: Any, state: Any) -> None:
     refit(params, state)
 
 
-def impose_rows(
+def force_rows(
     params: Any,
     state: Any,
     batch: Batch,
     rng: Generator,
-    imposed: Ints,
-    drawn: bool,
+    forced: Ints,
+    randomized: bool,
     actions: Ints,
     epochs: Ints,
     propensities: Floats,
@@ -112,26 +112,26 @@ def impose_rows(
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         observe(params, state, lane, impression)
         propensities[i] = decide_and_weigh(params, state, lane, impression, rng, actions[i])
         epochs[i] = epoch(params, state, lane)
-        others = False
-        if imposed[i, 0] >= 0:
+        differs = False
+        if forced[i, 0] >= 0:
             for place in range(actions.shape[1]):
-                others = others or actions[i, place] != imposed[i, place]
-                actions[i, place] = imposed[i, place]
-        if not drawn:
-            propensities[i] = 0.0 if others else 1.0
-        elif others:
-            shown = shown_in(params, actions[i])
-            propensities[i] = propensity(params, state, lane, impression, shown)
+                differs = differs or actions[i, place] != forced[i, place]
+                actions[i, place] = forced[i, place]
+        if not randomized:
+            propensities[i] = 0.0 if differs else 1.0
+        elif differs:
+            action = shown_in(params, actions[i])
+            propensities[i] = propensity(params, state, lane, impression, action)
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
     """Fill ``probabilities`` with the probability of choosing each entry of the batch's ``arms``."""
     for i in range(len(batch.lanes)):
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         for j in range(len(impression.arms)):
             arm = impression.arms[j]
             place = batch.starts[i] + j
@@ -141,8 +141,8 @@ def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> 
 def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
     """Fill ``probabilities`` with the probability of each entry of ``arms`` at each position of the list."""
     for i in range(len(batch.lanes)):
-        found = probabilities[batch.starts[i] : batch.stops[i]]
-        cells(params, state, batch.lanes[i], impression_of(batch, i), found)
+        cell_probabilities = probabilities[batch.starts[i] : batch.stops[i]]
+        cells(params, state, batch.lanes[i], get_impression(batch, i), cell_probabilities)
 
 
 def place_rows(
@@ -154,14 +154,14 @@ def place_rows(
     ``places`` the probability that it has the same arm at the position.
     """
     for i in range(len(batch.lanes)):
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         placed(params, state, batch.lanes[i], impression, actions[i], prefixes[i], places[i])
 
 
 def observe_rows(params: Any, state: Any, batch: Batch) -> None:
     """Observe the impressions row by row, without deciding."""
     for i in range(len(batch.lanes)):
-        observe(params, state, batch.lanes[i], impression_of(batch, i))
+        observe(params, state, batch.lanes[i], get_impression(batch, i))
 
 
 @kernel
@@ -194,16 +194,16 @@ def learn_rows(
         lane = batch.lanes[i]
         fresh[i] = epochs[i] == epoch(params, state, lane)
         if fresh[i]:
-            impression = impression_of(batch, i)
-            known = propensities[i]
-            outcome = outcome_of(params, impression, actions[i], feedback[i], known)
+            impression = get_impression(batch, i)
+            row_propensity = propensities[i]
+            outcome = make_outcome(params, impression, actions[i], feedback[i], row_propensity)
             learn(params, state, lane, outcome)
             learned += 1
     count_shown(plays, batch.lanes, actions, fresh)
     return learned
 
 
-def relive_rows(
+def replay_rows(
     params: Any,
     state: Any,
     batch: Batch,
@@ -216,10 +216,10 @@ def relive_rows(
     """Observe and learn row by row, each before the next one; all rows are ``fresh``."""
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
-        impression = impression_of(batch, i)
+        impression = get_impression(batch, i)
         observe(params, state, lane, impression)
-        known = propensities[i]
-        learn(params, state, lane, outcome_of(params, impression, actions[i], feedback[i], known))
+        row_propensity = propensities[i]
+        learn(params, state, lane, make_outcome(params, impression, actions[i], feedback[i], row_propensity))
     count_shown(plays, batch.lanes, actions, fresh)
 
 
@@ -241,11 +241,11 @@ def correct_rows(
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
         if epochs[i] == epoch(params, state, lane):
-            impression = impression_of(batch, i)
-            action, known = actions[i], propensities[i]
-            wrong = outcome_of(params, impression, action, before[i], known)
+            impression = get_impression(batch, i)
+            action, row_propensity = actions[i], propensities[i]
+            wrong = make_outcome(params, impression, action, before[i], row_propensity)
             unlearn(params, state, lane, wrong)
-            right = outcome_of(params, impression, action, after[i], known)
+            right = make_outcome(params, impression, action, after[i], row_propensity)
             learn(params, state, lane, right)
             corrected += 1
     return corrected

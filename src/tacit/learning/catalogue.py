@@ -17,19 +17,19 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import AssumptionWarning, InvalidValue, UnknownName, meant, suggesting
-from tacit.frames import numeric
+from tacit.errors import AssumptionWarning, InvalidValue, UnknownName, suggest_name, with_suggestions
+from tacit.frames import to_numeric
 from tacit.learning.decisions import Arm
 
 Halves = npt.NDArray[np.float16]
 
-MOST_CANDIDATES = 10_000
+MAX_CANDIDATES = 10_000
 """Most candidates of one decision; for larger catalogues a search must select them first."""
-LEAST_ROWS = 1024
-LARGEST = float(np.finfo(np.float16).max)
+MIN_ROWS = 1024
+MAX_NUMBER = float(np.finfo(np.float16).max)
 
 
-class LookedUp(NamedTuple):
+class CandidateVectors(NamedTuple):
     """Vectors of the candidates of several decisions, concatenated, and the number of each decision's."""
 
     vectors: Floats
@@ -37,7 +37,7 @@ class LookedUp(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Located:
+class Candidates:
     """Candidates with their present vectors, unaffected by later changes of the catalogue.
 
     Attributes
@@ -62,7 +62,7 @@ class Located:
         return self.halves[self.rows].astype(np.float64)
 
 
-class Whole(list[Arm]):
+class AllIds(list[Arm]):
     """The ids of all items, or of all items of a segment, in the order in which they were put."""
 
 
@@ -105,7 +105,7 @@ class Catalogue:
     def __init__(self, dim: int) -> None:
         self.dim = dim
         self.version = 0
-        self._doubted = False
+        self._has_warned = False
         # Rows are only ever added, so that copies may share the array.
         self._vectors: Halves = np.empty((0, dim), np.float16)
         self._ids: list[Arm | None] = []  # None for a row whose item is gone, or has another row
@@ -113,7 +113,7 @@ class Catalogue:
         self._rows: dict[Arm, int] = {}  # in the order of the rows
         self._members: dict[str, dict[Arm, int]] = {}  # the same for each segment
         # Cache of ``locate`` for all items and for segments, with the version it is valid for.
-        self._located: tuple[int, dict[str | None, Located]] = 0, {}
+        self._cache: tuple[int, dict[str | None, Candidates]] = 0, {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -133,11 +133,11 @@ class Catalogue:
         return self._vectors.nbytes
 
     def __deepcopy__(self, memo: Any) -> Catalogue:
-        return self.copied()
+        return self.copy()
 
     # Change ----------------------------------------------------------------------------------
 
-    @suggesting
+    @with_suggestions
     def put(
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> None:
@@ -157,33 +157,33 @@ class Catalogue:
         InvalidValue
             If an argument is invalid; then nothing is put.
         """
-        names, halves, parts = self.checked(ids, vectors, segments)
+        names, halves, item_segments = self.validate(ids, vectors, segments)
         if len(names) > 1 and (halves == halves[0]).all():
-            doubt = f"vectors: all {len(names)} are alike, and tell no item from another; give embeddings"
-            warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+            message = f"vectors: all {len(names)} are alike, and tell no item from another; give embeddings"
+            warnings.warn(message, AssumptionWarning, stacklevel=2)
         self._make_room(len(names))
         first = len(self._ids)
         self._vectors[first : first + len(names)] = halves
-        for row, (name, segment) in enumerate(zip(names, parts, strict=True), first):
+        for row, (name, segment) in enumerate(zip(names, item_segments, strict=True), first):
             if name in self._rows:
-                self._leave(name)
+                self._remove_row(name)
             self._rows[name] = row
             if segment is not None:
                 self._members.setdefault(segment, {})[name] = row
         self._ids += names
-        self._segments += parts
+        self._segments += item_segments
         self.version += 1
 
-    def checked(
+    def validate(
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> tuple[list[Arm], Halves, list[str | None]]:
         """Validate the arguments of :meth:`put`; return ids, vectors in half precision, and segments."""
         if vectors is None and isinstance(ids, Mapping):
             raise InvalidValue("vectors", None, "give list(ids.values()), and as ids list(ids)")
-        names, halves = self._checked_ids(ids), self._halves(vectors)
+        names, halves = self._validate_ids(ids), self._convert_vectors(vectors)
         if len(halves) != len(names):
             raise InvalidValue("vectors", halves.shape, f"give one for each of {len(names)} items")
-        return names, halves, self._checked_segments(segments, len(names))
+        return names, halves, self._validate_segments(segments, len(names))
 
     def remove(self, ids: Sequence[Arm]) -> None:
         """Remove items: they are no longer candidates, but feedback on decisions that showed them is learned.
@@ -193,17 +193,17 @@ class Catalogue:
         UnknownName
             If an item is not in the catalogue; then none is removed.
         """
-        for name in self.present(ids):
-            self._leave(name)
+        for name in self.check_present(ids):
+            self._remove_row(name)
         self.version += 1
 
-    def present(self, ids: Sequence[Arm]) -> list[Arm]:
+    def check_present(self, ids: Sequence[Arm]) -> list[Arm]:
         """Validate the ids of :meth:`remove`, all of which must be in the catalogue, and return them."""
-        names = self._checked_ids(ids)
-        self._rows_of("ids", names)
+        names = self._validate_ids(ids)
+        self._find_rows("ids", names)
         return names
 
-    def _leave(self, name: Arm) -> None:
+    def _remove_row(self, name: Arm) -> None:
         row = self._rows.pop(name)
         segment, self._ids[row] = self._segments[row], None
         if segment is not None:
@@ -211,15 +211,15 @@ class Catalogue:
             if not self._members[segment]:
                 del self._members[segment]
 
-    def doubt(self, offers: Sequence[Any]) -> None:
+    def warn_of_passed_vectors(self, offers: Sequence[Any]) -> None:
         """Warn once if vectors are passed for candidates that are in the catalogue."""
-        firsts = (arm for arms in offers if arms is not None for arm in islice(checks.offered(arms), 1))
-        known = next((arm for arm in firsts if arm in self._rows), None)
-        if known is not None and not self._doubted:
-            self._doubted = True
+        firsts = (arm for arms in offers if arms is not None for arm in islice(checks.offer(arms), 1))
+        stored_arm = next((arm for arm in firsts if arm in self._rows), None)
+        if stored_arm is not None and not self._has_warned:
+            self._has_warned = True
             warnings.warn(
-                f"relevance: {known!r} has a vector in items, and the one given here is taken in its place; "
-                "leave relevance out, or put the new vector into items",
+                f"relevance: {stored_arm!r} has a vector in items, and the one given here is taken in its "
+                "place; leave relevance out, or put the new vector into items",
                 AssumptionWarning,
                 stacklevel=3,
             )
@@ -234,20 +234,20 @@ class Catalogue:
         if segment is None:
             return list(self._rows)
         name = checks.name("segment", segment)
-        if name not in self._members and (near := meant(name, self._members)):
-            doubt = f"segment: no item is of {segment!r}{near}; items.segments() says what there is"
-            warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+        if name not in self._members and (near := suggest_name(name, self._members)):
+            message = f"segment: no item is of {segment!r}{near}; items.segments() says what there is"
+            warnings.warn(message, AssumptionWarning, stacklevel=2)
         return list(self._members.get(name, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
         """Return the ids that are in the catalogue, in their order; a search may return removed items."""
-        return [id for id in checks.names("ids", checks.listed(ids)) if id in self._rows]
+        return [id for id in checks.names("ids", checks.as_list(ids)) if id in self._rows]
 
     def segments(self) -> dict[str, int]:
         """Return the number of items in each segment."""
         return {segment: len(members) for segment, members in self._members.items()}
 
-    def located(self, ids: Sequence[Arm] | None, segment: str | None = None) -> Located:
+    def locate(self, ids: Sequence[Arm] | None, segment: str | None = None) -> Candidates:
         """Return the items with some ids, or all items, or all of a segment, as candidates.
 
         Raises
@@ -258,26 +258,26 @@ class Catalogue:
             If an item is not in the catalogue.
         """
         if ids is not None:
-            names = list(checks.names("arms", checks.listed(ids)))
-            rows = self._rows_of("arms", names)
+            names = list(checks.names("arms", checks.as_list(ids)))
+            rows = self._find_rows("arms", names)
             if len(np.unique(rows)) < len(rows):
                 raise InvalidValue("arms", f"{len(names)} ids", "offer each item once")
         else:
             return self._locate_all(segment)
         self._check_count(len(names), segment)
-        return Located(names, self._vectors, rows)
+        return Candidates(names, self._vectors, rows)
 
-    def _locate_all(self, segment: str | None) -> Located:
+    def _locate_all(self, segment: str | None) -> Candidates:
         """Return all items, or all of a segment, as candidates; cached until the catalogue changes."""
-        if self._located[0] != self.version:
-            self._located = self.version, {}
-        located = self._located[1].get(segment)
-        if located is None:
+        if self._cache[0] != self.version:
+            self._cache = self.version, {}
+        candidates = self._cache[1].get(segment)
+        if candidates is None:
             members = self._rows if segment is None else self._members.get(segment, {})
             self._check_count(len(members), segment)
             rows = np.fromiter(members.values(), np.int64, len(members))
-            located = self._located[1][segment] = Located(Whole(members), self._vectors, rows)
-        return located
+            candidates = self._cache[1][segment] = Candidates(AllIds(members), self._vectors, rows)
+        return candidates
 
     def count(self, segment: str | None = None) -> int:
         """Return the number of all items, or of the items of a segment."""
@@ -285,8 +285,8 @@ class Catalogue:
 
     def _check_count(self, count: int, segment: str | None) -> None:
         """Raise if a decision cannot have this number of candidates."""
-        if not 1 <= count <= MOST_CANDIDATES:
-            remedy = f"offer 1 to {MOST_CANDIDATES:,} items: one of items.segments(), or what a search finds"
+        if not 1 <= count <= MAX_CANDIDATES:
+            remedy = f"offer 1 to {MAX_CANDIDATES:,} items: one of items.segments(), or what a search finds"
             of_segment = "" if segment is None else f" of segment {segment!r}"
             raise InvalidValue("arms", f"{count:,} candidates{of_segment}", remedy)
 
@@ -298,9 +298,9 @@ class Catalogue:
         UnknownName
             If an item is not in the catalogue.
         """
-        return self._vectors[self._rows_of("ids", checks.listed(ids))].astype(np.float64)
+        return self._vectors[self._find_rows("ids", checks.as_list(ids))].astype(np.float64)
 
-    def candidates(self, arms: Any, decisions: int) -> tuple[list[Sequence[Arm]], LookedUp]:
+    def find_candidates(self, arms: Any, decisions: int) -> tuple[list[Sequence[Arm]], CandidateVectors]:
         """Return the ids and the vectors of the candidates of several decisions.
 
         Parameters
@@ -318,14 +318,20 @@ class Catalogue:
         """
         if arms is not None and len(checks.names("arms", arms)) != decisions:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {decisions} impressions")
-        found = [self.located(offer) for offer in ([None] * decisions if arms is None else arms)]
-        rows = np.concatenate([each.rows for each in found]) if found else np.empty(0, np.int64)
-        sizes = np.array(list(map(len, found)), np.int64)
-        return [each.ids for each in found], LookedUp(self._vectors[rows].astype(np.float64), sizes)
+        candidate_lists = [self.locate(offer) for offer in ([None] * decisions if arms is None else arms)]
+        rows = (
+            np.concatenate([candidates.rows for candidates in candidate_lists])
+            if candidate_lists
+            else np.empty(0, np.int64)
+        )
+        sizes = np.array(list(map(len, candidate_lists)), np.int64)
+        return [candidates.ids for candidates in candidate_lists], CandidateVectors(
+            self._vectors[rows].astype(np.float64), sizes
+        )
 
     # Copy and save ---------------------------------------------------------------------------
 
-    def copied(self) -> Catalogue:
+    def copy(self) -> Catalogue:
         """Return a copy that later changes do not affect; it shares the vectors."""
         copy = Catalogue(self.dim)
         copy.version = self.version
@@ -353,18 +359,18 @@ class Catalogue:
         return pa.table(columns).__arrow_c_stream__(requested_schema)
 
     @classmethod
-    def of(
+    def from_columns(
         cls, ids: Sequence[Arm], segments: Sequence[str | None], vectors: Halves, version: int
     ) -> Catalogue:
         """Build a catalogue from columns, as :meth:`columns` returns them."""
-        made = cls(vectors.shape[1])
-        made.put(ids, vectors, segments)
-        made.version = version
-        return made
+        catalogue = cls(vectors.shape[1])
+        catalogue.put(ids, vectors, segments)
+        catalogue.version = version
+        return catalogue
 
     # Internal --------------------------------------------------------------------------------
 
-    def _rows_of(self, field: str, ids: Sequence[Arm]) -> Ints:
+    def _find_rows(self, field: str, ids: Sequence[Arm]) -> Ints:
         try:
             return np.array([self._rows[id] for id in ids], np.int64)
         except (KeyError, TypeError):
@@ -378,8 +384,8 @@ class Catalogue:
             "items.known(ids) returns those that are; to a service send unknown = 'skip'"
         )
 
-    def _checked_ids(self, ids: Sequence[Arm]) -> list[Arm]:
-        names = list(checks.names("ids", checks.listed(ids)))
+    def _validate_ids(self, ids: Sequence[Arm]) -> list[Arm]:
+        names = list(checks.names("ids", checks.as_list(ids)))
         for name in names:
             if type(name) is not int:
                 checks.name("ids", name)
@@ -388,15 +394,15 @@ class Catalogue:
             raise InvalidValue("ids", twice, "give each item once")
         return names
 
-    def _halves(self, vectors: Any) -> Halves:
+    def _convert_vectors(self, vectors: Any) -> Halves:
         try:
-            given = numeric("vectors", vectors)
+            numbers = to_numeric("vectors", vectors)
             with np.errstate(over="ignore"):
-                halves: Halves = given.astype(np.float16)
+                halves: Halves = numbers.astype(np.float16)
         except (TypeError, ValueError):
-            given = vectors if len(vectors) < 9 else f"{len(vectors)} vectors"
+            numbers = vectors if len(vectors) < 9 else f"{len(vectors)} vectors"
             remedy = f"give rows of {self.dim} numbers, one for each item"
-            raise InvalidValue("vectors", given, remedy) from None
+            raise InvalidValue("vectors", numbers, remedy) from None
         if halves.ndim == 1 and halves.size:
             remedy = "it is one row of numbers; give a row for each item, as [vector] of one"
             raise InvalidValue("vectors", halves.shape, remedy)
@@ -405,36 +411,36 @@ class Catalogue:
         wrong = ~np.isfinite(halves)
         if wrong.any():
             at = tuple(int(place[0]) for place in np.nonzero(wrong))
-            remedy = f"give finite numbers within ±{LARGEST:,.0f}; divide larger ones, such as prices"
-            raise InvalidValue(f"vectors[{at[0]}, {at[1]}]", float(given[at]), remedy)
+            remedy = f"give finite numbers within ±{MAX_NUMBER:,.0f}; divide larger ones, such as prices"
+            raise InvalidValue(f"vectors[{at[0]}, {at[1]}]", float(numbers[at]), remedy)
         return halves
 
-    def _checked_segments(self, given: Any, count: int) -> list[str | None]:
-        if given is None or isinstance(given, str):
-            return [given if given is None else checks.name("segments", given)] * count
-        segments = list(checks.listed(given))
-        if len(segments) != count or isinstance(given, Mapping):
-            raise InvalidValue("segments", given, f"give one for all, or one for each of {count} items")
+    def _validate_segments(self, argument: Any, count: int) -> list[str | None]:
+        if argument is None or isinstance(argument, str):
+            return [argument if argument is None else checks.name("segments", argument)] * count
+        segments = list(checks.as_list(argument))
+        if len(segments) != count or isinstance(argument, Mapping):
+            raise InvalidValue("segments", argument, f"give one for all, or one for each of {count} items")
         return [None if segment is None else checks.name("segments", segment) for segment in segments]
 
     def _make_room(self, count: int) -> None:
         """Enlarge the array of vectors, if needed, for more rows."""
-        used = len(self._ids)
-        if used + count <= len(self._vectors):
+        row_count = len(self._ids)
+        if row_count + count <= len(self._vectors):
             return
-        if 4 * len(self._rows) < 3 * used:
+        if 4 * len(self._rows) < 3 * row_count:
             self._close_gaps()
-            used = len(self._ids)
-        room = max(LEAST_ROWS, used + count, used + used // 4)
-        grown = np.empty((room, self.dim), np.float16)
-        grown[:used] = self._vectors[:used]
-        self._vectors = grown
+            row_count = len(self._ids)
+        room = max(MIN_ROWS, row_count + count, row_count + row_count // 4)
+        vectors = np.empty((room, self.dim), np.float16)
+        vectors[:row_count] = self._vectors[:row_count]
+        self._vectors = vectors
 
     def _close_gaps(self) -> None:
         """Drop the rows of removed and replaced items; the order stays."""
-        kept = np.fromiter(self._rows.values(), np.int64, len(self._rows))
-        self._vectors = self._vectors[kept]
-        self._segments = [self._segments[row] for row in kept.tolist()]
+        rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
+        self._vectors = self._vectors[rows]
+        self._segments = [self._segments[row] for row in rows.tolist()]
         self._ids = list(self._rows)
         self._rows = {id: row for row, id in enumerate(self._rows)}
         self._members = {}

@@ -20,13 +20,22 @@ from tacit.core.dispatch import learns_from_propensity
 from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import Catalogue
-from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key, in_pieces, laid_out, no_places
+from tacit.learning.decisions import (
+    Arm,
+    ArmT_co,
+    Decision,
+    Decisions,
+    Key,
+    count_features_per_arm,
+    make_empty_table,
+    split_by_size,
+)
 from tacit.learning.input_columns import DecisionReader, ImpressionReader
 from tacit.learning.lanes import Lanes, Loops, Offer
 from tacit.policies.base import Policy
 
 ROUNDING = 1e-9
-NO_PLACES = no_places()
+NO_POSITIONS = make_empty_table()
 
 
 class ColumnLearner(Generic[ArmT_co]):
@@ -67,7 +76,7 @@ class ColumnLearner(Generic[ArmT_co]):
         self._impressions = ImpressionReader(policy)
         by_features = policy.arms is None and policy.feature_dims[0] > 0
         self._items = Catalogue(policy.feature_dims[0]) if by_features else None
-        self.go_on(policy, Offer(policy.arms))
+        self.use_policy(policy, Offer(policy.arms))
 
     @property
     def policy(self) -> Policy:
@@ -82,13 +91,13 @@ class ColumnLearner(Generic[ArmT_co]):
     @property
     def keys(self) -> list[str]:
         """All keys in the order of their lanes."""
-        return list(self.lanes.of)
+        return list(self.lanes.lane_of_key)
 
     def __len__(self) -> int:
-        return len(self.lanes.of)
+        return len(self.lanes.lane_of_key)
 
     def __contains__(self, key: Key) -> bool:
-        return checks.key(key) in self.lanes.of
+        return checks.key(key) in self.lanes.lane_of_key
 
     def __bool__(self) -> bool:
         return True
@@ -114,32 +123,32 @@ class ColumnLearner(Generic[ArmT_co]):
         return self._items
 
     @property
-    def kept_items(self) -> Catalogue | None:
+    def items_or_none(self) -> Catalogue | None:
         """The catalogue if any item was ever put into it, else None."""
         return self._items if self._items is not None and self._items.version else None
 
-    @kept_items.setter
-    def kept_items(self, items: Catalogue | None) -> None:
+    @items_or_none.setter
+    def items_or_none(self, items: Catalogue | None) -> None:
         # Snapshots of versions without catalogues have none.
         if items is not None:
             self._items = items
 
-    def _with_items(self, rows: int, given: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    def _add_candidates(self, rows: int, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
         """Return the impressions' arguments; if relevance is missing, look up the catalogue's candidates."""
-        contexts, arms, relevance, examination = given
+        contexts, arms, relevance, examination = inputs
         if relevance is not None or self._items is None or not len(self._items):
-            return given
-        return contexts, *self._items.candidates(arms, rows), examination
+            return inputs
+        return contexts, *self._items.find_candidates(arms, rows), examination
 
     def lane(self, key: Key = ONLY_KEY) -> int:
         """Return the lane of a known key."""
         return self.lanes.lane(checks.key(key))
 
-    def go_on(self, policy: Policy, offer: Offer) -> None:
+    def use_policy(self, policy: Policy, offer: Offer) -> None:
         """Switch to a policy and an offer, and rebuild the parts that depend on them."""
         self._policy, self.offer = policy, offer
         self.reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
-        self._plain = self._no_features and not self.reads_contexts
+        self._is_plain = self._no_features and not self.reads_contexts
         share = policy.least_share if learns_from_propensity(policy.params) else 0.0
         # Decisions made before a change of hyperparameters keep their propensities.
         self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
@@ -167,11 +176,11 @@ class ColumnLearner(Generic[ArmT_co]):
         (['film'], ['holiday'])
         """
         before = self.policy.arm_count
-        added, offer = self.offer.with_new(checks.listed(arms))
+        added, offer = self.offer.with_new_arms(checks.as_list(arms))
         policy = self.policy.with_arms(offer.all)
-        self.lanes.fit(policy)
+        self.lanes.resize(policy)
         policy.enrol(self.state, len(self), before)
-        self.go_on(policy, offer)
+        self.use_policy(policy, offer)
         self.refit()
         return added
 
@@ -180,11 +189,11 @@ class ColumnLearner(Generic[ArmT_co]):
 
         Their state is kept, and feedback on decisions that showed them is still learned.
         """
-        self.go_on(self.policy, self.offer.without(checks.listed(arms)))
+        self.use_policy(self.policy, self.offer.exclude_arms(checks.as_list(arms)))
 
     def restore_arms(self, arms: Sequence[Arm]) -> None:
         """Put retired arms on offer again with their learned state; other arms are not affected."""
-        self.go_on(self.policy, self.offer.restored(checks.listed(arms)))
+        self.use_policy(self.policy, self.offer.with_restored_arms(checks.as_list(arms)))
 
     def add_arm(self, name: str | None = None) -> ArmT_co:
         """Put one new or retired arm on offer and return it; numbered arms need no name."""
@@ -214,7 +223,7 @@ class ColumnLearner(Generic[ArmT_co]):
     # Decide ----------------------------------------------------------------------------------
 
     def choose_rows(
-        self, keys: Sequence[str], given: tuple[Any, Any, Any, Any], imposed: Ints | None = None
+        self, keys: Sequence[str], inputs: tuple[Any, Any, Any, Any], forced: Ints | None = None
     ) -> Decisions[ArmT_co]:
         """Choose for many impressions, in their order.
 
@@ -234,37 +243,45 @@ class ColumnLearner(Generic[ArmT_co]):
             As ``Learner.choose_many``; then nothing was decided.
         """
         rows, loops = len(keys), self.loops
-        contexts, arms, relevance, examination = given
-        if self._plain and contexts is None and arms is None and relevance is None and examination is None:
-            batch = loops.plain_batch(self.lanes.admit(keys), np.empty((rows, 0)))
+        contexts, arms, relevance, examination = inputs
+        if self._is_plain and contexts is None and arms is None and relevance is None and examination is None:
+            batch = loops.make_plain_batch(self.lanes.admit(keys), np.empty((rows, 0)))
         else:
-            given = self._with_items(rows, given)
-            arms = given[1]
-            columns = self._impressions.read(self.policy, self.offer, rows, given)
+            inputs = self._add_candidates(rows, inputs)
+            arms = inputs[1]
+            columns = self._impressions.read(self.policy, self.offer, rows, inputs)
             batch = Batch(self.lanes.admit(keys), *columns)
             self._impressions.advise(self.policy, batch.relevance, batch.examination)
         actions = np.empty((rows, loops.action.shape[1]), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.empty(rows)
         propensities.fill(np.nan)
         state = loops.params, self.lanes.state
-        if imposed is None:
-            asked = None if loops.asked is None else propensities
-            loops.choose(*state, batch, self.rng, actions, epochs, asked)
+        if forced is None:
+            propensity_buffer = None if loops.propensity_buffer is None else propensities
+            loops.choose(*state, batch, self.rng, actions, epochs, propensity_buffer)
         else:
-            drawn = self.policy.randomized
-            loops.impose(*state, batch, self.rng, imposed, drawn, actions, epochs, propensities)
-            if drawn and loops.asked is None:
+            randomized = self.policy.randomized
+            loops.force(*state, batch, self.rng, forced, randomized, actions, epochs, propensities)
+            if randomized and loops.propensity_buffer is None:
                 propensities[:] = np.nan
-        places = NO_PLACES, NO_PLACES
+        places = NO_POSITIONS, NO_POSITIONS
         if self.reports_places:
             places = np.empty(actions.shape), np.empty(actions.shape)
             loops.place(*state, batch, actions, *places)
         offers = (arms or [None] * rows) if self.policy.arms is None else None
-        made = self.decisions, tuple(keys), self.offer.names, offers, actions, epochs, propensities
+        decision_columns = (
+            self.decisions,
+            tuple(keys),
+            self.offer.names,
+            offers,
+            actions,
+            epochs,
+            propensities,
+        )
         self.decisions += rows
-        return Decisions(*made, batch, self.lanes.of, *places)
+        return Decisions(*decision_columns, batch, self.lanes.lane_of_key, *places)
 
-    def decisions_of(
+    def build_decisions(
         self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
     ) -> Decisions[ArmT_co]:
         """Return the columns of this learner's decisions as ``Decisions``, without keys.
@@ -281,8 +298,8 @@ class ColumnLearner(Generic[ArmT_co]):
         >>> learner.learn_many(again, [0.0, 1.0])
         2
         """
-        made = self.decisions, (), self.offer.names, None, actions, epochs, propensities
-        return Decisions(*made, batch, self.lanes.of)
+        decision_columns = self.decisions, (), self.offer.names, None, actions, epochs, propensities
+        return Decisions(*decision_columns, batch, self.lanes.lane_of_key)
 
     # Learn -----------------------------------------------------------------------------------
 
@@ -305,12 +322,12 @@ class ColumnLearner(Generic[ArmT_co]):
         """
         if not self._least_share:
             return
-        given = np.array(propensities, np.float64)  # NumPy takes None for NaN.
+        values = np.array(propensities, np.float64)  # NumPy takes None for NaN.
         least = self._least_share / np.asarray(offered, np.float64) ** self.policy.action_width
-        wrong = ~(given >= least)
+        wrong = ~(values >= least)
         if wrong.any():
             row = int(np.argmax(wrong))
-            value = None if np.isnan(given[row]) else float(given[row])
+            value = None if np.isnan(values[row]) else float(values[row])
             remedy = (
                 f"{type(self.policy).__name__} weighs by it, and gives at least {least[row]:.6g} "
                 "with so many arms on offer; give the propensity with which this was chosen, or "
@@ -337,8 +354,8 @@ class ColumnLearner(Generic[ArmT_co]):
         epochs : array of int64, shape (rows,)
         """
         fresh = np.empty(len(actions), np.bool_)
-        given = batch, self.lanes.plays, actions, feedback, propensities, epochs, fresh
-        self.loops.learn(self.loops.params, self.lanes.state, *given)
+        columns = batch, self.lanes.plays, actions, feedback, propensities, epochs, fresh
+        self.loops.learn(self.loops.params, self.lanes.state, *columns)
         return fresh
 
     def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
@@ -370,50 +387,50 @@ class ColumnLearner(Generic[ArmT_co]):
         if not self.policy.correctable:
             remedy = "take one of sums, such as tacit.auto(arms=…, sums=True)"
             raise InvalidValue("policy", self.policy, f"it cannot take out what it has learned; {remedy}")
-        old = self.decision_reader.feedback("before", before, decisions)
-        new = self.decision_reader.feedback("after", after, decisions)
+        old = self.decision_reader.read_feedback("before", before, decisions)
+        new = self.decision_reader.read_feedback("after", after, decisions)
         if not decisions:
             return 0
-        batch, actions, propensities, epochs = self.decision_reader.columns(decisions)
-        given = batch, actions, old, new, propensities, epochs
-        return int(self.loops.correct(self.loops.params, self.state, *given))
+        batch, actions, propensities, epochs = self.decision_reader.read_columns(decisions)
+        columns = batch, actions, old, new, propensities, epochs
+        return int(self.loops.correct(self.loops.params, self.state, *columns))
 
-    def plays_of(self, lane: int) -> Floats:
+    def count_plays(self, lane: int) -> Floats:
         """Return how often each arm was ever shown to a lane's key and learned from; NaN if unknown."""
         beliefs = getattr(self.policy, "beliefs", None)
         if self.policy.forgets or beliefs is None:
-            return self.lanes.plays_of(lane)
+            return self.lanes.count_plays(lane)
         # Beliefs count all plays, and plays from ``priors``, which are subtracted.
-        found: Floats = beliefs(self.state, lane).plays - beliefs(self.policy.init(1), 0).plays
-        return found
+        plays: Floats = beliefs(self.state, lane).plays - beliefs(self.policy.init(1), 0).plays
+        return plays
 
     # Learn from logs -------------------------------------------------------------------------
 
-    def recall(self, decisions: Sequence[Decision]) -> None:
+    def observe_decisions(self, decisions: Sequence[Decision]) -> None:
         """Observe the impressions of decisions read from a log, without deciding again.
 
         Their keys get lanes. Learning their feedback afterwards restores the exact state of the
         learner that made them.
         """
         batches: Iterable[Batch]
-        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.of:
+        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.lane_of_key:
             batches = [decisions.batch]
         elif decisions:
             self.lanes.admit([d.key for d in decisions])
-            parts = in_pieces([len(d.offered) for d in decisions], laid_out(self.policy))
-            batches = (self.decision_reader.batch(decisions[part]) for part in parts)
+            parts = split_by_size([len(d.offered) for d in decisions], count_features_per_arm(self.policy))
+            batches = (self.decision_reader.read_batch(decisions[part]) for part in parts)
         else:
             return
         for batch in batches:
             self.loops.observe(self.loops.params, self.lanes.state, batch)
         self.decisions += len(decisions)
 
-    def relive(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
+    def replay(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
         """Learn logged decisions as if made here, each with its feedback before the next decision.
 
         The columns are as for :meth:`learn_rows`.
         """
         fresh = np.ones(len(actions), np.bool_)
-        given = batch, self.lanes.plays, actions, feedback, propensities, fresh
-        self.loops.relive(self.loops.params, self.lanes.state, *given)
+        columns = batch, self.lanes.plays, actions, feedback, propensities, fresh
+        self.loops.replay(self.loops.params, self.lanes.state, *columns)
         self.decisions += len(actions)

@@ -38,26 +38,26 @@ else:
     ArmT_co = TypeVar("ArmT_co")
 Key = str | int
 """A key as an argument; a number is converted to a string."""
-NOTHING: Floats = np.empty(0)
-LATEST = 8192
+NO_VALUES: Floats = np.empty(0)
+RING_SIZE = 8192
 """Number of decisions learned last that are remembered, by their ids modulo this."""
-NEWEST = LATEST - 1
-LAID_OUT = 2**22
+RING_MASK = RING_SIZE - 1
+MAX_NUMBERS = 2**22
 """Most feature values in one batch, 32 MiB."""
-SOME, MANY = 1000, 10_000
+FIRST_CHECK, SECOND_CHECK = 1000, 10_000
 """Numbers of decisions after which a learner is checked for misuse."""
-WATCHED, LOOK = 200, 50
+WATCHED_COUNT, TEST_INTERVAL = 200, 50
 """Number of first learned decisions whose order is watched, and how often it is tested."""
-DISTANCE = 10
+LATE_DISTANCE = 10
 """A decision is learned late if it is this many decisions behind a newer one of its key."""
-ORDER_ERROR = 1e-4 / (2 * WATCHED // LOOK)
-IN_ORDER = (
+ORDER_ERROR = 1e-4 / (2 * WATCHED_COUNT // TEST_INTERVAL)
+ORDER_REMEDY = (
     "learn each decision once, in the order of decisions, as 0.0 when no click is waited for any more: "
     "tacit.FeedbackWindow(learner, seconds=…) does"
 )
-SMALL = 0.01
+SMALL_REWARD = 0.01
 """If no reward is larger, rewards are probably on another scale, such as percent."""
-NAMED = 10
+MAX_NAMED = 10
 """Number of decisions that a view of many names."""
 
 
@@ -103,12 +103,12 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     context: Floats
     relevance: Floats = NO_FEATURES
     examination: Floats = NO_FEATURES
-    prefix_propensities: Floats = NOTHING
-    position_propensities: Floats = NOTHING
+    prefix_propensities: Floats = NO_VALUES
+    position_propensities: Floats = NO_VALUES
 
     def __repr__(self) -> str:
-        shown = self.shown[0] if len(self.shown) == 1 else self.shown
-        return f"<Decision {self.id} for {self.key!r}: {shown!r}, propensity {self.propensity}>"
+        arms = self.shown[0] if len(self.shown) == 1 else self.shown
+        return f"<Decision {self.id} for {self.key!r}: {arms!r}, propensity {self.propensity}>"
 
     def lean(self) -> Decision[ArmT_co]:
         """Return the decision with only the features of the arms shown, which suffice to learn from it.
@@ -125,8 +125,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         >>> decision.lean().relevance, learner.learn(decision.lean(), 1.0)
         (array([[0., 1.]]), True)
         """
-        given = max(len(self.relevance), len(self.examination))
-        if given != len(self.offered) or given <= np.count_nonzero(self.slots >= 0):
+        feature_rows = max(len(self.relevance), len(self.examination))
+        if feature_rows != len(self.offered) or feature_rows <= np.count_nonzero(self.slots >= 0):
             return self
         places = [np.flatnonzero(self.offered == slot)[0] for slot in self.slots.tolist() if slot >= 0]
         blocks = [block[places] if len(block) else block for block in (self.relevance, self.examination)]
@@ -143,7 +143,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         >>> learner.learn(tacit.Decision.from_json(text), 1.0)
         True
         """
-        plain = {name: checks.listed(value) for name, value in self._asdict().items()}
+        plain = {name: checks.as_list(value) for name, value in self._asdict().items()}
         empty: tuple[Any, ...] = ([], NO_FEATURES.tolist())
         present = {name: value for name, value in plain.items() if value not in empty}
         return json.dumps(present, separators=(",", ":"))
@@ -158,19 +158,19 @@ class Decision(NamedTuple, Generic[ArmT_co]):
             If the text is not such an object.
         """
         try:
-            given = json.loads(text)
+            fields = json.loads(text)
         except (TypeError, ValueError):
-            given = None
-        if not isinstance(given, dict) or not set(given) <= set(cls._fields):
+            fields = None
+        if not isinstance(fields, dict) or not set(fields) <= set(cls._fields):
             raise InvalidValue("decision", text, "give the JSON object that to_json returned")
-        return _read(given)
+        return _parse_decision(fields)
 
     @property
     def arm(self) -> ArmT_co:
         """The arm shown; the left one of a duel, the first one of a slate."""
         if len(self.slots) > 1:
-            doubt = f"arm: {self.shown[0]!r} is the first alone of what is shown; decision.shown has all"
-            warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+            message = f"arm: {self.shown[0]!r} is the first alone of what is shown; decision.shown has all"
+            warnings.warn(message, AssumptionWarning, stacklevel=2)
         return self.shown[0]
 
     @property
@@ -185,8 +185,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
             raise InvalidValue(
                 "pair", self.shown, "it is of decisions of a duel; take .arm, or .slate of a list"
             )
-        left, right = self.shown
-        return left, right
+        left_arm, right_arm = self.shown
+        return left_arm, right_arm
 
     @property
     def slate(self) -> tuple[ArmT_co, ...]:
@@ -194,50 +194,50 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         return self.shown
 
 
-def _read(given: dict[str, Any]) -> Decision:
+def _parse_decision(fields: dict[str, Any]) -> Decision:
     """Validate JSON data and return the decision."""
-    shown = given.get("shown")
-    if not isinstance(shown, list) or not shown or not set(map(type, shown)) <= {int, str}:
-        raise InvalidValue("shown", shown, "give a list of arms, names or numbers")
-    propensity = given.get("propensity")
+    arms = fields.get("shown")
+    if not isinstance(arms, list) or not arms or not set(map(type, arms)) <= {int, str}:
+        raise InvalidValue("shown", arms, "give a list of arms, names or numbers")
+    propensity = fields.get("propensity")
     if propensity is not None:
         propensity = checks.number("propensity", propensity, 0.0, 1.0)
     return Decision(
-        checks.integer("id", given.get("id"), 0),
-        checks.name("key", given.get("key")),
-        tuple(shown),
+        checks.integer("id", fields.get("id"), 0),
+        checks.name("key", fields.get("key")),
+        tuple(arms),
         propensity,
-        checks.integer("epoch", given.get("epoch"), 0),
-        _array("offered", given, np.int64, 1),
-        _array("slots", given, np.int64, 1),
-        _array("context", given, np.float64, 1),
-        *(_array(name, given, np.float64, 2) for name in ("relevance", "examination")),
-        *(_array(name, given, np.float64, 1) for name in Decision._fields[-2:]),
+        checks.integer("epoch", fields.get("epoch"), 0),
+        _parse_array("offered", fields, np.int64, 1),
+        _parse_array("slots", fields, np.int64, 1),
+        _parse_array("context", fields, np.float64, 1),
+        *(_parse_array(name, fields, np.float64, 2) for name in ("relevance", "examination")),
+        *(_parse_array(name, fields, np.float64, 1) for name in Decision._fields[-2:]),
     )
 
 
-def _array(field: str, given: dict[str, Any], kind: Any, axes: int) -> Any:
+def _parse_array(field: str, fields: dict[str, Any], kind: Any, axes: int) -> Any:
     """Validate a field of JSON data and return it as an array; an absent field is an empty array."""
-    if field not in given:
+    if field not in fields:
         return np.empty(0, kind) if axes == 1 else NO_FEATURES
     try:
-        array = np.array(given[field])
+        array = np.array(fields[field])
         fits = array.ndim == axes and array.dtype.kind in ("i" if kind is np.int64 else "if")
     except ValueError:
         fits = False
     if not fits or not np.isfinite(array).all():
         what = "whole numbers" if kind is np.int64 else "finite numbers"
         lists = "a list of" if axes == 1 else "equally long lists of"
-        raise InvalidValue(field, given[field], f"give {lists} {what}")
+        raise InvalidValue(field, fields[field], f"give {lists} {what}")
     return array.astype(kind)
 
 
-def no_places() -> Floats:
+def make_empty_table() -> Floats:
     """Return an empty array, the value of unknown propensities by position."""
     return np.empty((0, 0))
 
 
-class Described(NamedTuple):
+class FeaturedArms(NamedTuple):
     """The arms whose features a decision has, the shown arms among them, and the features."""
 
     arms: Ints
@@ -246,9 +246,9 @@ class Described(NamedTuple):
     examination: Floats
 
 
-def described(
+def find_featured_arms(
     offered: Ints, slots: Ints, relevance: Floats, examination: Floats, *, named: bool, listed: bool
-) -> Described:
+) -> FeaturedArms:
     """Return the arms whose features a decision has, with the shown arms among them.
 
     These are the arms on offer, or the shown arms of a lean decision. If arms are not ``named``, an arm's
@@ -266,18 +266,18 @@ def described(
     (array([ 3, -1,  1]), array([0., 6., 0., 5.]))
     """
     if max(len(relevance), len(examination)) in (0, len(offered)):
-        return Described(offered, slots, relevance, examination)
+        return FeaturedArms(offered, slots, relevance, examination)
     filled = slots >= 0
     if named:
-        return Described(slots[filled], slots, relevance, examination)
+        return FeaturedArms(slots[filled], slots, relevance, examination)
     if not listed:
         places = np.arange(len(slots))
-        return Described(places, places, relevance, examination)
-    blocks = [_placed(block, slots[filled], len(offered)) for block in (relevance, examination)]
-    return Described(offered, slots, *blocks)
+        return FeaturedArms(places, places, relevance, examination)
+    blocks = [_scatter_rows(block, slots[filled], len(offered)) for block in (relevance, examination)]
+    return FeaturedArms(offered, slots, *blocks)
 
 
-def in_pieces(sizes: Sequence[int], width: int, numbers: int | None = None) -> Iterator[slice]:
+def split_by_size(sizes: Sequence[int], width: int, numbers: int | None = None) -> Iterator[slice]:
     """Yield slices of decisions with at most ``numbers`` feature values each, to bound memory.
 
     A single decision may have more.
@@ -296,16 +296,16 @@ def in_pieces(sizes: Sequence[int], width: int, numbers: int | None = None) -> I
     >>> list(split_by_size([9, 1, 2**21, 2**21], 2))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
-    start, taken, most = 0, 0, (numbers or LAID_OUT) // max(width, 1)
+    start, total, limit = 0, 0, (numbers or MAX_NUMBERS) // max(width, 1)
     for i, size in enumerate(sizes):
-        if i > start and taken + size > most:
+        if i > start and total + size > limit:
             yield slice(start, i)
-            start, taken = i, 0
-        taken += size
+            start, total = i, 0
+        total += size
     yield slice(start, len(sizes))
 
 
-def laid_out(policy: Policy) -> int:
+def count_features_per_arm(policy: Policy) -> int:
     """Return the number of feature values per arm on offer that reading a decision allocates, or 0.
 
     It is not 0 for list policies that identify arms by their features, as the order on offer matters there.
@@ -313,13 +313,13 @@ def laid_out(policy: Policy) -> int:
     return sum(policy.feature_dims) if policy.arms is None and policy.showing.listed else 0
 
 
-def _placed(rows: Floats, places: Ints, count: int) -> Floats:
+def _scatter_rows(rows: Floats, places: Ints, count: int) -> Floats:
     """Return an array of ``count`` rows that has ``rows`` at ``places`` and zeros elsewhere."""
     if not len(rows):
         return rows
-    found = np.zeros((count, rows.shape[1]))
-    found[places] = rows
-    return found
+    table = np.zeros((count, rows.shape[1]))
+    table[places] = rows
+    return table
 
 
 @dataclass(frozen=True)
@@ -357,22 +357,22 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     propensities: Floats
     batch: Batch
     lanes: Mapping[str, int]
-    prefixes: Floats = field(default_factory=no_places)
-    places: Floats = field(default_factory=no_places)
+    prefixes: Floats = field(default_factory=make_empty_table)
+    places: Floats = field(default_factory=make_empty_table)
 
     def __repr__(self) -> str:
         arms = ", ".join(map(repr, self._first_arms()))
-        more = ", …" if len(self) > NAMED else ""
+        more = ", …" if len(self) > MAX_NAMED else ""
         return f"<{len(self):,} decisions from {self.first_id} on: {arms}{more}>"
 
     def _repr_html_(self) -> str:
-        columns = self._first_arms(), self.keys[:NAMED], self.propensities[:NAMED].tolist()
+        columns = self._first_arms(), self.keys[:MAX_NAMED], self.propensities[:MAX_NAMED].tolist()
         first = zip(count(self.first_id), *columns, strict=False)
         names = "id", "arm", "key", "propensity"
         return html_table([dict(zip(names, row, strict=True)) for row in first])
 
     def _first_arms(self) -> list[Any]:
-        return [self.names[slot] if self.names else slot for slot in self.slots[:NAMED].tolist()]
+        return [self.names[slot] if self.names else slot for slot in self.slots[:MAX_NAMED].tolist()]
 
     @property
     def arms(self) -> list[ArmT_co]:
@@ -402,7 +402,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         return Decision(
             id=self.first_id + i,
             key=self.keys[i],
-            shown=self._shown(i),
+            shown=self._find_shown_arms(i),
             propensity=None if propensity != propensity else propensity,
             epoch=int(self.epochs[i]),
             offered=self.batch.arms[offer],
@@ -410,8 +410,8 @@ class Decisions(Sequence[Decision[ArmT_co]]):
             context=self.batch.contexts[i],
             relevance=self.batch.relevance[offer],
             examination=self.batch.examination[offer],
-            prefix_propensities=self.prefixes[i] if len(self.prefixes) else NOTHING,
-            position_propensities=self.places[i] if len(self.places) else NOTHING,
+            prefix_propensities=self.prefixes[i] if len(self.prefixes) else NO_VALUES,
+            position_propensities=self.places[i] if len(self.places) else NO_VALUES,
         )
 
     def __iter__(self) -> Iterator[Decision[ArmT_co]]:
@@ -422,27 +422,27 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         if not whole or len(batch.relevance) or len(batch.examination):
             ends = zip(batch.starts.tolist(), batch.stops.tolist(), strict=True)
             offers = [slice(start, stop) for start, stop in ends]
-        shown: Any = map(self._shown, range(len(self)))
+        arm_tuples: Any = map(self._find_shown_arms, range(len(self)))
         if self.offers is None and self.actions.shape[1] == 1:
-            shown = [(self.names[slot],) for slot in self.slots.tolist()]
+            arm_tuples = [(self.names[slot],) for slot in self.slots.tolist()]
         columns = (
             count(self.first_id),
             self.keys,
-            shown,
-            none_for_nan(self.propensities),
+            arm_tuples,
+            nan_to_none(self.propensities),
             self.epochs.tolist(),
             repeat(batch.arms) if whole else [batch.arms[offer] for offer in offers],
             self.actions,
-            contexts if contexts.shape[1] else repeat(NOTHING),
+            contexts if contexts.shape[1] else repeat(NO_VALUES),
             *(
                 [block[offer] for offer in offers] if len(block) else repeat(block)
                 for block in (batch.relevance, batch.examination)
             ),
-            *(block if len(block) else repeat(NOTHING) for block in (self.prefixes, self.places)),
+            *(block if len(block) else repeat(NO_VALUES) for block in (self.prefixes, self.places)),
         )
         return map(Decision._make, zip(*columns, strict=False))
 
-    def _shown(self, i: int) -> tuple[ArmT_co, ...]:
+    def _find_shown_arms(self, i: int) -> tuple[ArmT_co, ...]:
         slots = [slot for slot in self.actions[i].tolist() if slot >= 0]
         if self.offers is None:
             return tuple(self.names[slot] for slot in slots)
@@ -450,7 +450,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         return tuple(slots if offer is None else (offer[slot] for slot in slots))
 
 
-def none_for_nan(values: Floats) -> list[float | None]:
+def nan_to_none(values: Floats) -> list[float | None]:
     """Convert an array to a list of floats, with None for NaN.
 
     Examples
@@ -464,7 +464,7 @@ def none_for_nan(values: Floats) -> list[float | None]:
     return [None if x != x else x for x in numbers] if whole != whole else numbers
 
 
-def small(most: float) -> str:
+def describe_small_rewards(most: float) -> str:
     """Return a warning if the largest of many rewards is suspiciously small, else "".
 
     Examples
@@ -472,7 +472,7 @@ def small(most: float) -> str:
     >>> describe_small_rewards(0.0), describe_small_rewards(0.25)
     ('', '')
     """
-    if not 0.0 < most <= SMALL:
+    if not 0.0 < most <= SMALL_REWARD:
         return ""
     return f"reward: none is above {most:g}, and so little teaches little; give 1 for as much as there can be"
 
@@ -495,10 +495,10 @@ class LearningWatch:
     """
 
     def __init__(self, compared: bool, watches_order: bool) -> None:
-        self.ring = array("q", [-1]) * LATEST
+        self.ring = array("q", [-1]) * RING_SIZE
         self.warned = False
-        self.missed, self.most = compared, 0.0
-        self.left, self._stopped = 0 if compared else WATCHED, False
+        self.has_zero, self.largest = compared, 0.0
+        self.remaining, self._stopped = 0 if compared else WATCHED_COUNT, False
         self._tests_order = watches_order
         self._newest: dict[str, int] = {}
         self._late = [[0, 0], [0, 0]]
@@ -506,20 +506,25 @@ class LearningWatch:
 
     def stop(self) -> None:
         """Stop watching the order and missing zeros, as a feedback window takes care of both."""
-        self.left, self._stopped = 0, True
+        self.remaining, self._stopped = 0, True
 
-    def find_lack(self, made: int) -> str:
+    def check_missing(self, decision_count: int) -> str:
         """Return a warning if, of many decisions made, too few were learned or none with 0, else ""."""
-        count = LATEST - self.ring.count(-1)
+        count = RING_SIZE - self.ring.count(-1)
         if self._stopped:
-            return small(self.most) if made >= MANY else ""
-        if not count and made >= MANY:
-            return f"learn: of {made:,} decisions none was learned; call learn(decision, reward) for each"
-        if not self.missed and WATCHED // 10 <= count <= min(LATEST, made) // 2:
-            return f"reward: of {made:,} decisions few were learned, and none with 0.0; {IN_ORDER}"
-        return small(self.most) if made >= MANY else ""
+            return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
+        if not count and decision_count >= SECOND_CHECK:
+            return (
+                f"learn: of {decision_count:,} decisions none was learned; "
+                "call learn(decision, reward) for each"
+            )
+        if not self.has_zero and WATCHED_COUNT // 10 <= count <= min(RING_SIZE, decision_count) // 2:
+            return (
+                f"reward: of {decision_count:,} decisions few were learned, and none with 0.0; {ORDER_REMEDY}"
+            )
+        return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
 
-    def find_sorted(self, decision: Decision, clicked: bool, made: int, keys: int) -> str:
+    def check_order(self, decision: Decision, clicked: bool, decision_count: int, keys: int) -> str:
         """Record the order of a learned decision; return a warning if zeros are missing or sorted, else "".
 
         Zeros are missing if none is among the first 200 although a third of the decisions up to the last is
@@ -529,38 +534,43 @@ class LearningWatch:
         50 decisions, on both sides, with an error of 1.25e-5 each and 1e-4 in total if outcomes do not depend
         on when they are learned. Decisions of other learners are not recorded.
         """
-        if decision.id >= made:
+        if decision.id >= decision_count:
             return ""
-        self.left -= 1
+        self.remaining -= 1
         newest = self._newest.get(decision.key, -1)
-        self._late[clicked][decision.id + DISTANCE * keys <= newest] += 1
+        self._late[clicked][decision.id + LATE_DISTANCE * keys <= newest] += 1
         self._newest[decision.key] = max(newest, decision.id)
         self._first = decision.id if self._first < 0 else min(self._first, decision.id)
         self._last = max(self._last, decision.id)
-        if self.left % LOOK:
+        if self.remaining % TEST_INTERVAL:
             return ""
         (zeros, late_zeros), (rewards, late_rewards) = self._late
         zeros, rewards = zeros + late_zeros, rewards + late_rewards
-        if not self.left and not zeros and 2 * (self._last + 1 - self._first) >= 3 * WATCHED:
-            return f"reward: {WATCHED} decisions were learned, and none with 0.0; {IN_ORDER}"
-        if not self._tests_order or chance_of_late(zeros, late_zeros, rewards, late_rewards) > ORDER_ERROR:
+        if not self.remaining and not zeros and 2 * (self._last + 1 - self._first) >= 3 * WATCHED_COUNT:
+            return f"reward: {WATCHED_COUNT} decisions were learned, and none with 0.0; {ORDER_REMEDY}"
+        if (
+            not self._tests_order
+            or compute_late_p_value(zeros, late_zeros, rewards, late_rewards) > ORDER_ERROR
+        ):
             return ""
-        self.left = 0
+        self.remaining = 0
         late = f"{late_zeros} of {zeros} zeros and {late_rewards} of {rewards} others were learned"
-        behind = f"{DISTANCE * keys:,} decisions or more behind a newer one"
-        return f"reward: {late} {behind}, which is taken for changes of what is best; {IN_ORDER}"
+        behind = f"{LATE_DISTANCE * keys:,} decisions or more behind a newer one"
+        return f"reward: {late} {behind}, which is taken for changes of what is best; {ORDER_REMEDY}"
 
-    def warn_repeated(self, decision: Decision, made: int, again: int = 1, depth: int = 3) -> None:
+    def warn_repeated(
+        self, decision: Decision, decision_count: int, repeated: int = 1, depth: int = 3
+    ) -> None:
         """Warn once that ``repeated`` decisions were learned before, of which ``decision`` is the first.
 
         Decisions of other learners, with ids that this learner has not reached, are ignored. The warning
         points at the caller ``depth`` calls up.
         """
-        if self.warned or decision.id >= made:
+        if self.warned or decision.id >= decision_count:
             return
         self.warned = True
         warnings.warn(
-            f"decision: {again:,} learned before and counted twice, first {decision.id} of key "
+            f"decision: {repeated:,} learned before and counted twice, first {decision.id} of key "
             f"{decision.key!r}; learn each decision once: when the click came, or can "
             "come no more; policies of sums change what they learned by correct_many (decisions of several "
             "learners share their numbers: to tell them apart, let a learner learn either its own or those "
@@ -569,31 +579,35 @@ class LearningWatch:
             stacklevel=depth,
         )
 
-    def note_many(self, decisions: Sequence[Decision], rewards: Floats, made: int, keys: int) -> str:
+    def record_many(
+        self, decisions: Sequence[Decision], rewards: Floats, decision_count: int, keys: int
+    ) -> str:
         """Record learned decisions and warn of repeated ones; return another warning to give, or ""."""
         clicked: Any = rewards.any(axis=1)
-        self.missed = self.missed or not clicked.all()
-        self.most = max(self.most, rewards.max(initial=0.0))
-        doubt = ""
-        for decision, click in zip(decisions, clicked.tolist(), strict=False) if self.left else ():
-            doubt = doubt or self.find_sorted(decision, click, made, keys)
-            if not self.left:
+        self.has_zero = self.has_zero or not clicked.all()
+        self.largest = max(self.largest, rewards.max(initial=0.0))
+        message = ""
+        for decision, click in zip(decisions, clicked.tolist(), strict=False) if self.remaining else ():
+            message = message or self.check_order(decision, click, decision_count, keys)
+            if not self.remaining:
                 break
         if self.warned or not len(decisions):
-            return doubt
+            return message
         if isinstance(decisions, Decisions):
             numbers = decisions.first_id + np.arange(len(decisions))
         else:
             numbers = np.array([decision.id for decision in decisions], np.int64)
         ring = np.frombuffer(self.ring, np.int64)
-        again = ring[numbers % LATEST] == numbers
-        ring[numbers % LATEST] = numbers
-        if again.any():
-            self.warn_repeated(decisions[int(np.argmax(again))], made, int(again.sum()), depth=5)
-        return doubt
+        is_repeated = ring[numbers % RING_SIZE] == numbers
+        ring[numbers % RING_SIZE] = numbers
+        if is_repeated.any():
+            self.warn_repeated(
+                decisions[int(np.argmax(is_repeated))], decision_count, int(is_repeated.sum()), depth=5
+            )
+        return message
 
 
-def chance_of_late(zeros: int, late_zeros: int, rewards: int, late_rewards: int) -> float:
+def compute_late_p_value(zeros: int, late_zeros: int, rewards: int, late_rewards: int) -> float:
     """Return the one-sided p-value of Fisher's exact test that zeros and rewards are late equally often.
 
     Examples

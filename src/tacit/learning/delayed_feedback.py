@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core.arrays import Floats, Ints, copied_into
+from tacit.core.arrays import Floats, Ints, copy_to_larger
 from tacit.core.dispatch import OPEN_UNIT, count_open, kernel
 
 EDGES = 12
@@ -29,7 +29,7 @@ RELEASED = EDGES
 """The index of the cursor that separates learned decisions from others."""
 QUANTILE = 0.95
 """The share of clicks that have come when a decision is learned."""
-LEAST_CLICKS = 10
+MIN_CLICKS = 10
 """With fewer clicks, decisions are learned when their window closes."""
 PRIOR = 5.0
 """Weight, in clicks, of the distribution of all arms in that of one arm."""
@@ -79,7 +79,7 @@ class Delays(NamedTuple):
     begin: Ints
 
     @classmethod
-    def within(cls, window: int, classes: int) -> Delays:
+    def create(cls, window: int, classes: int) -> Delays:
         """Return the distribution for a window without any clicks."""
         edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
         edges[-1] = window
@@ -116,7 +116,7 @@ class Queue(NamedTuple):
         return cls(start, entry, np.zeros(EDGES + 1, np.int64), np.zeros(1, np.int64))
 
 
-class OpenAnswers(NamedTuple):
+class OpenFeedback(NamedTuple):
     """Feedback and counts of each decision that is not yet learned, by its entry.
 
     Attributes
@@ -139,26 +139,26 @@ class OpenAnswers(NamedTuple):
     known: npt.NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, entries: int) -> OpenAnswers:
+    def empty(cls, entries: int) -> OpenFeedback:
         """Return arrays for a number of decisions without feedback."""
         lane, arm, hits, plays = np.full((4, entries), -1, np.int32)
-        delay, known = np.full(entries, NO_CLICK, np.int64), np.zeros(entries, np.bool_)
-        return cls(delay, lane, arm, hits, plays, known)
+        delay, is_final = np.full(entries, NO_CLICK, np.int64), np.zeros(entries, np.bool_)
+        return cls(delay, lane, arm, hits, plays, is_final)
 
 
-def make_room(queue: Queue, count: int) -> Queue:
+def enlarge_queue(queue: Queue, count: int) -> Queue:
     """Return a queue with room for ``count`` more, without decisions that every cursor has passed."""
     first, size = int(queue.cursor.min()), int(queue.size[0])
-    rest = size - first
-    larger = queue if 2 * (rest + count) <= len(queue.start) else Queue.empty(2 * (rest + count))
-    larger.start[:rest], larger.entry[:rest] = queue.start[first:size], queue.entry[first:size]
-    larger.cursor[:], larger.size[0] = queue.cursor - first, rest
+    remaining = size - first
+    larger = queue if 2 * (remaining + count) <= len(queue.start) else Queue.empty(2 * (remaining + count))
+    larger.start[:remaining], larger.entry[:remaining] = queue.start[first:size], queue.entry[first:size]
+    larger.cursor[:], larger.size[0] = queue.cursor - first, remaining
     return larger
 
 
 def add_classes(delays: Delays, classes: int) -> Delays:
     """Return the distribution with more arms; new ones have the distribution of all arms."""
-    larger = copied_into(delays, Delays.within(int(delays.edges[-1]), classes))
+    larger = copy_to_larger(delays, Delays.create(int(delays.edges[-1]), classes))
     refit_delays(larger)
     return larger  # type: ignore[no-any-return]
 
@@ -167,26 +167,32 @@ def add_classes(delays: Delays, classes: int) -> Delays:
 
 
 @kernel
-def class_of_arm(delays: Delays, arm: int) -> int:
+def find_class(delays: Delays, arm: int) -> int:
     """Return the class of an arm."""
     return int(arm) if 0 <= arm < len(delays.clicks) else 0
 
 
 @kernel
-def share_in_bin(delays: Delays, arm: int, b: int) -> int:
+def compute_share_in_bin(delays: Delays, arm: int, b: int) -> int:
     """Return the share of an arm's clicks that have come by the middle of a bin, in units of 1/1024.
 
     It is 1 for decisions without a single arm, such as duels.
     """
     if arm < 0:
         return OPEN_UNIT
-    k = class_of_arm(delays, arm)
+    k = find_class(delays, arm)
     return int(0.5 * OPEN_UNIT * (delays.curve[k, b] + delays.curve[k, b + 1]) + 0.5)
 
 
 @kernel
 def enqueue(
-    params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, entry: int, start: int
+    params: object,
+    state: object,
+    delays: Delays,
+    queue: Queue,
+    open_feedback: OpenFeedback,
+    entry: int,
+    start: int,
 ) -> None:
     """Append a decision whose window starts; the queue must have room, ``open_feedback`` its lane and arm."""
     place = queue.size[0]
@@ -194,12 +200,12 @@ def enqueue(
     queue.size[0] = place + 1
     if delays.begin[0] < 0:
         delays.begin[0] = start
-    answers.delay[entry], answers.known[entry] = NO_CLICK, False
-    answers.hits[entry], answers.plays[entry] = 0, 0
-    if answers.lane[entry] >= 0:
-        plays = share_in_bin(delays, answers.arm[entry], 0)
-        answers.plays[entry] = plays
-        count_open(params, state, answers.lane[entry], answers.arm[entry], 0, plays)
+    open_feedback.delay[entry], open_feedback.known[entry] = NO_CLICK, False
+    open_feedback.hits[entry], open_feedback.plays[entry] = 0, 0
+    if open_feedback.lane[entry] >= 0:
+        plays = compute_share_in_bin(delays, open_feedback.arm[entry], 0)
+        open_feedback.plays[entry] = plays
+        count_open(params, state, open_feedback.lane[entry], open_feedback.arm[entry], 0, plays)
 
 
 @kernel
@@ -218,7 +224,7 @@ def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
 
 @kernel
 def pass_edges(
-    params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, time: int
+    params: object, state: object, delays: Delays, queue: Queue, open_feedback: OpenFeedback, time: int
 ) -> None:
     """Advance decisions to a time: at each edge they reach, count their delays and adjust the open counts."""
     for b in range(EDGES):
@@ -227,39 +233,53 @@ def pass_edges(
         reached = time if b + 1 == EDGES else time - 1
         while place < queue.size[0] and queue.start[place] + edge <= reached:
             entry = queue.entry[place]
-            delay, arm = answers.delay[entry], answers.arm[entry]
+            delay, arm = open_feedback.delay[entry], open_feedback.arm[entry]
             if 0 <= delay <= edge:
-                count_click(delays, class_of_arm(delays, arm), b, delay)
+                count_click(delays, find_class(delays, arm), b, delay)
             # Count the share of the next bin; a final 0 already counts as a whole play.
-            zero = answers.known[entry] and answers.hits[entry] == 0
-            if answers.lane[entry] >= 0 and b + 1 < EDGES and not zero:
-                plays = share_in_bin(delays, arm, b + 1)
-                count_open(params, state, answers.lane[entry], arm, 0, plays - answers.plays[entry])
-                answers.plays[entry] = plays
+            zero = open_feedback.known[entry] and open_feedback.hits[entry] == 0
+            if open_feedback.lane[entry] >= 0 and b + 1 < EDGES and not zero:
+                plays = compute_share_in_bin(delays, arm, b + 1)
+                count_open(
+                    params, state, open_feedback.lane[entry], arm, 0, plays - open_feedback.plays[entry]
+                )
+                open_feedback.plays[entry] = plays
             place += 1
         queue.cursor[b] = place
 
 
 @kernel
-def note_answer(
-    params: object, state: object, answers: OpenAnswers, entry: int, delay: int, reward: float, final: bool
+def record_feedback(
+    params: object,
+    state: object,
+    open_feedback: OpenFeedback,
+    entry: int,
+    delay: int,
+    reward: float,
+    final: bool,
 ) -> None:
     """Record the reward of a decision so far; for a learned decision only the delay is recorded."""
     if reward != 0.0:
-        answers.delay[entry] = delay
-    answers.known[entry] = answers.known[entry] or final
-    if answers.lane[entry] < 0:
+        open_feedback.delay[entry] = delay
+    open_feedback.known[entry] = open_feedback.known[entry] or final
+    if open_feedback.lane[entry] < 0:
         return
     hits = int(OPEN_UNIT * min(max(reward, 0.0), 1.0) + 0.5)
-    plays = OPEN_UNIT if reward == 0.0 and final else int(answers.plays[entry])
-    more = hits - answers.hits[entry], plays - answers.plays[entry]
-    count_open(params, state, answers.lane[entry], answers.arm[entry], more[0], more[1])
-    answers.hits[entry], answers.plays[entry] = hits, plays
+    plays = OPEN_UNIT if reward == 0.0 and final else int(open_feedback.plays[entry])
+    more = hits - open_feedback.hits[entry], plays - open_feedback.plays[entry]
+    count_open(params, state, open_feedback.lane[entry], open_feedback.arm[entry], more[0], more[1])
+    open_feedback.hits[entry], open_feedback.plays[entry] = hits, plays
 
 
 @kernel
 def release(
-    params: object, state: object, delays: Delays, queue: Queue, answers: OpenAnswers, time: int, age: int
+    params: object,
+    state: object,
+    delays: Delays,
+    queue: Queue,
+    open_feedback: OpenFeedback,
+    time: int,
+    age: int,
 ) -> int:
     """Release the first decisions that are old enough or final, and return the end of the released.
 
@@ -268,12 +288,12 @@ def release(
     place = queue.cursor[RELEASED]
     while place < queue.size[0]:
         entry = queue.entry[place]
-        if queue.start[place] + age > time and not answers.known[entry]:
+        if queue.start[place] + age > time and not open_feedback.known[entry]:
             break
-        if answers.lane[entry] >= 0:
-            hits, plays = answers.hits[entry], answers.plays[entry]
-            count_open(params, state, answers.lane[entry], answers.arm[entry], -hits, -plays)
-            answers.lane[entry] = -1
+        if open_feedback.lane[entry] >= 0:
+            hits, plays = open_feedback.hits[entry], open_feedback.plays[entry]
+            count_open(params, state, open_feedback.lane[entry], open_feedback.arm[entry], -hits, -plays)
+            open_feedback.lane[entry] = -1
         place += 1
     queue.cursor[RELEASED] = place
     return int(place)
@@ -294,16 +314,16 @@ def is_outgrown(delays: Delays) -> bool:
 
 
 @kernel
-def quantile_in_bin(left: float, right: float, mean: float, share: float) -> float:
+def compute_quantile_in_bin(low: float, high: float, mean: float, share: float) -> float:
     """Return a quantile of the delays in a bin, as if uniform about their mean up to the nearer end.
 
     Delays may be nearly equal; a uniform distribution over the bin could put the quantile before all of them.
     """
-    if 2.0 * mean > left + right:
-        left = 2.0 * mean - right
+    if 2.0 * mean > low + high:
+        low = 2.0 * mean - high
     else:
-        right = 2.0 * mean - left
-    return left + share * (right - left)
+        high = 2.0 * mean - low
+    return low + share * (high - low)
 
 
 @kernel
@@ -323,13 +343,13 @@ def refit_delays(delays: Delays) -> None:
         share, reached, upper = 1.0, -1.0, 1.0
         for b in range(EDGES - 1, -1, -1):
             risk, clicked, took = 0.0, 0.0, 0.0
-            for each in range(classes):
-                risk += delays.risk[each, b]
-                clicked += delays.clicked[each, b]
-                took += delays.sums[each, b]
-            left, right = 0.0 if b == 0 else float(delays.edges[b - 1]), float(delays.edges[b])
+            for class_index in range(classes):
+                risk += delays.risk[class_index, b]
+                clicked += delays.clicked[class_index, b]
+                took += delays.sums[class_index, b]
+            low, high = 0.0 if b == 0 else float(delays.edges[b - 1]), float(delays.edges[b])
             hazard = clicked / risk if risk > 0.0 else 0.0
-            mean = took / clicked if clicked > 0.0 else 0.5 * (left + right)
+            mean = took / clicked if clicked > 0.0 else 0.5 * (low + high)
             if k >= 0:
                 mean = (delays.sums[k, b] + PRIOR * mean) / (delays.clicked[k, b] + PRIOR)
                 hazard = (delays.clicked[k, b] + PRIOR * hazard) / (delays.risk[k, b] + PRIOR)
@@ -338,16 +358,16 @@ def refit_delays(delays: Delays) -> None:
             below = 0.0 if b == 0 else share
             if reached < 0.0 and below < QUANTILE:
                 part = (QUANTILE - below) / (upper - below) if upper > below else 1.0
-                reached = quantile_in_bin(left, right, mean, part)
-        if k < 0 or delays.clicks[k] >= LEAST_CLICKS:
+                reached = compute_quantile_in_bin(low, high, mean, part)
+        if k < 0 or delays.clicks[k] >= MIN_CLICKS:
             longest = max(longest, reached)
     window = delays.edges[EDGES - 1]
     # Rounded up, so that it is not below a delay that many clicks have.
-    delays.age[0] = min(max(int(np.ceil(longest)), 1), window) if total >= LEAST_CLICKS else window
+    delays.age[0] = min(max(int(np.ceil(longest)), 1), window) if total >= MIN_CLICKS else window
 
 
 @kernel
-def learning_age(delays: Delays, time: int) -> int:
+def compute_learning_age(delays: Delays, time: int) -> int:
     """Return the age at which decisions are learned, as of a time."""
     age, window = delays.age[0], delays.edges[EDGES - 1]
     elapsed = time - delays.begin[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.text import ByName, Column, Tabulated, laid_out
+from tacit.core.text import ByName, Column, Tabulated, format_table
 from tacit.learning.lanes import Offer
 from tacit.policies.base import ArmBeliefs, Policy
 from tacit.policies.stationary.beta_maximum import BENT, CORE_WIDTH, NODES, POINTS, STEEPEST, WEIGHTS, WIDEST
@@ -25,11 +25,11 @@ REACH = 9.0
 """Standard deviations on either side of the mode, in log-odds; tails are added to them."""
 TAIL, LONG_TAIL = 10.0, 20.0
 """E-foldings of the added tails, for quantiles and for integrals."""
-FINE = 1025
+GRID_POINTS = 1025
 """Grid points of a density for its quantiles."""
-LEAST = 1e-12
+MIN_PROBABILITY = 1e-12
 """Lower bound of a distribution function, as it is divided by."""
-AT_ONCE = 4096
+ARMS_AT_ONCE = 4096
 """Number of arms whose densities are computed together, to bound memory."""
 
 _powers = np.arange(1, POINTS + 1)
@@ -37,7 +37,7 @@ RUNNING = (((1.0 - NODES[:, None] ** _powers) / _powers) @ np.linalg.inv(np.vand
 """Values at the nodes of [−1, 1] times column i: the integral from node i up to 1."""
 
 
-def intervals(successes: Floats, failures: Floats, means: Floats, confidence: float = 0.95) -> Floats:
+def compute_intervals(successes: Floats, failures: Floats, means: Floats, confidence: float = 0.95) -> Floats:
     """Return the central credible interval of each arm's mean reward.
 
     If the reported mean lies outside of it, as for an arm without clicks, the interval is shifted: it
@@ -62,8 +62,8 @@ def intervals(successes: Floats, failures: Floats, means: Floats, confidence: fl
     """
     tail = (1.0 - confidence) / 2.0
     ends = np.empty((len(means), 2))
-    for i, (low, high) in enumerate(zip(*_reach(successes, failures, TAIL), strict=True)):
-        y = np.linspace(low, high, FINE)
+    for i, (low, high) in enumerate(zip(*_find_range(successes, failures, TAIL), strict=True)):
+        y = np.linspace(low, high, GRID_POINTS)
         exponent = successes[i] * y - (successes[i] + failures[i]) * np.logaddexp(0.0, y)
         density = np.exp(exponent - exponent.max())
         mass = density / density.sum()
@@ -73,13 +73,13 @@ def intervals(successes: Floats, failures: Floats, means: Floats, confidence: fl
         under = float(np.interp(odds, y, below, 0.0, 1.0))
         # A mean that is NaN fails any comparison, which leaves the central interval.
         start = max(min(tail, under), under - confidence)
-        found = 1.0 / (1.0 + np.exp(-np.interp([start, start + confidence], below, y)))
+        interval = 1.0 / (1.0 + np.exp(-np.interp([start, start + confidence], below, y)))
         # The ends of the grid and rounding may leave the mean slightly outside.
-        ends[i] = np.fmin(found[0], means[i]), np.fmax(found[1], means[i])
+        ends[i] = np.fmin(interval[0], means[i]), np.fmax(interval[1], means[i])
     return ends
 
 
-def chances_best(successes: Floats, failures: Floats) -> Floats:
+def compute_best_probabilities(successes: Floats, failures: Floats) -> Floats:
     """Return the probability that each arm is the best, ∫ fᵢ ∏ Fⱼ, for all arms in one pass.
 
     The panels over the log-odds are as in :mod:`tacit.policies.stationary.beta_maximum`; every
@@ -104,16 +104,16 @@ def chances_best(successes: Floats, failures: Floats) -> Floats:
     # Sorting pairs as complex numbers is ten times as fast as sorting rows.
     pairs = successes + 1j * failures
     kinds, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-    low, high = _reach(kinds.real, kinds.imag, LONG_TAIL)
+    low, high = _find_range(kinds.real, kinds.imag, LONG_TAIL)
     # An arm that is certainly below another one is never the best.
     rivals = high > low.max()
     chances = np.zeros(len(kinds))
-    chances[rivals] = _chances(kinds.real[rivals], kinds.imag[rivals], counts[rivals])
-    each: Floats = (chances / (chances @ counts))[which]
-    return each
+    chances[rivals] = _integrate_best(kinds.real[rivals], kinds.imag[rivals], counts[rivals])
+    probabilities: Floats = (chances / (chances @ counts))[which]
+    return probabilities
 
 
-def _reach(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
+def _find_range(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
     """Return the range of log-odds outside of which a Beta variable has negligible probability."""
     mode, spread = np.log(s) - np.log(f), REACH * np.sqrt(1.0 / s + 1.0 / f)
     # The tails fall like exp(s·y) and exp(−f·y).
@@ -121,45 +121,45 @@ def _reach(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
 
 
 # The integral is over log-odds, where all densities are smooth, by Gauss-Legendre quadrature in panels.
-def _chances(s: Floats, f: Floats, counts: Floats) -> Floats:
+def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
     """Return the probability of being the best for one arm of each kind, with ``counts`` arms of a kind."""
-    low, high = _reach(s, f, LONG_TAIL)
+    low, high = _find_range(s, f, LONG_TAIL)
     bottom, y = float(low.max()), float(high.max())
     norm = np.array([math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
                      for a, b in zip(s.tolist(), f.tolist(), strict=True)])  # fmt: skip
     widest = min(WIDEST, float(counts.sum()) ** -0.3)
     above, chances = np.zeros(len(s)), np.zeros(len(s))
     while y > bottom:
-        width = min(_width(y, s, f, high, widest), y - bottom)
+        width = min(_compute_panel_width(y, s, f, high, widest), y - bottom)
         nodes = y - width / 2 + width / 2 * NODES
         bends = np.logaddexp(0.0, nodes)
         y -= width
         reached = np.flatnonzero(high > y)
-        parts = [reached[i : i + AT_ONCE] for i in range(0, len(reached), AT_ONCE)]
+        parts = [reached[i : i + ARMS_AT_ONCE] for i in range(0, len(reached), ARMS_AT_ONCE)]
         product = np.zeros(POINTS)
-        known = []
+        pieces = []
         for part in parts:
             a, b = s[part, None], f[part, None]
             density = width / 2 * np.exp(a * nodes - (a + b) * bends - norm[part, None])
-            below = np.log(np.maximum(1.0 - above[part, None] - density @ RUNNING, LEAST))
+            below = np.log(np.maximum(1.0 - above[part, None] - density @ RUNNING, MIN_PROBABILITY))
             above[part] += density @ WEIGHTS
             product += counts[part] @ below
-            known.append((part, density, below))
-        for part, density, below in known:
+            pieces.append((part, density, below))
+        for part, density, below in pieces:
             # The product over the other arms; rounding must not make it exceed 1.
-            others = np.exp(np.minimum(product - below, 0.0))
-            chances[part] += (density * others) @ WEIGHTS
+            other_product = np.exp(np.minimum(product - below, 0.0))
+            chances[part] += (density * other_product) @ WEIGHTS
     return chances
 
 
-def _width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
+def _compute_panel_width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
     """Return the width of a panel that ends at y, within which all densities are smooth."""
     core = CORE_WIDTH * np.minimum(np.sqrt(1.0 / s + 1.0 / f), 1.5)
-    own = widest * core
+    widths = widest * core
     beyond = y - np.log(s) + np.log(f)
-    own = np.where(beyond > core, np.maximum(own, np.minimum(beyond - core, STEEPEST / f)), own)
-    own = np.where(beyond < -core, np.maximum(own, STEEPEST / s), own)
-    width = float(np.maximum(own, y - high).min())
+    widths = np.where(beyond > core, np.maximum(widths, np.minimum(beyond - core, STEEPEST / f)), widths)
+    widths = np.where(beyond < -core, np.maximum(widths, STEEPEST / s), widths)
+    width = float(np.maximum(widths, y - high).min())
     # For small counts the curvature of softplus, not the deviation, limits the width.
     fewest, most = min(s.min(), f.min()), max(s.max(), f.max())
     reach = 0.0
@@ -208,28 +208,31 @@ class Estimates(ByName[ArmEstimate], Tabulated):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per arm."""
-        return [each._asdict() for each in self]
+        return [estimate._asdict() for estimate in self]
 
     def __str__(self) -> str:
-        counted = any(each.plays_now is not None for each in self)
+        counted = any(estimate.plays_now is not None for estimate in self)
         counts = [Column("plays", "{plays:,.0f}"), Column("count now", "{plays_now:,.0f}")] if counted else []
         columns = [
             Column("arm", "{name}"),
             *counts,
             Column("mean", "{mean:.3f}"),
-            _interval(self.confidence),
+            _make_interval_column(self.confidence),
             Column("best", "{best:.1f} %"),
         ]
-        rows = [each._asdict() | {"name": str(each.arm), "best": 100 * each.chance_best} for each in self]
-        return laid_out(rows, columns)
+        rows = [
+            estimate._asdict() | {"name": str(estimate.arm), "best": 100 * estimate.chance_best}
+            for estimate in self
+        ]
+        return format_table(rows, columns)
 
 
-def _interval(confidence: float) -> Column:
+def _make_interval_column(confidence: float) -> Column:
     return Column(f"{confidence:.0%}".replace("%", " %"), "[{low:.3f}, {high:.3f}]")
 
 
-def estimates_of(
-    believed: ArmBeliefs, plays: Floats, offer: Offer, confidence: float, arms: Sequence[Any] | None = None
+def compute_estimates(
+    beliefs: ArmBeliefs, plays: Floats, offer: Offer, confidence: float, arms: Sequence[Any] | None = None
 ) -> Estimates:
     """Return the estimates of Beta posteriors, with each arm's probability of being the best on offer.
 
@@ -250,30 +253,30 @@ def estimates_of(
         If the confidence is not in (0, 1], or an arm is not on offer.
     """
     checks.number("confidence", confidence, 0.0, 1.0, open_low=True)
-    a, b = believed.successes, believed.failures
-    ends = intervals(a, b, believed.means, confidence)
+    a, b = beliefs.successes, beliefs.failures
+    ends = compute_intervals(a, b, beliefs.means, confidence)
     best = np.zeros(len(a))
-    rivals = offer.slots if arms is None else offer.slots_of(arms)
-    best[rivals] = chances_best(a[rivals], b[rivals])
-    found = Estimates(
+    rivals = offer.arm_indices if arms is None else offer.find_arm_indices(arms)
+    best[rivals] = compute_best_probabilities(a[rivals], b[rivals])
+    estimates = Estimates(
         ArmEstimate(
             offer.names[slot],
             None if np.isnan(plays[slot]) else round(plays[slot]),
-            float(believed.plays[slot]),
-            None if np.isnan(believed.means[slot]) else float(believed.means[slot]),
+            float(beliefs.plays[slot]),
+            None if np.isnan(beliefs.means[slot]) else float(beliefs.means[slot]),
             float(ends[slot, 0]),
             float(ends[slot, 1]),
             float(best[slot]),
         )
         for slot in (range(len(offer.names)) if arms is None else rivals.tolist())
     )
-    found.confidence = confidence
-    return found
+    estimates.confidence = confidence
+    return estimates
 
 
 # ---- Estimates of arms that are identified by their features, and of the features
 
-DRAWS = 10_000
+DRAW_COUNT = 10_000
 """Number of draws from the posterior, always with the same seed."""
 BLOCKS = "relevance", "examination"
 
@@ -307,19 +310,22 @@ class Coefficients(tuple[Coefficient, ...], Tabulated):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per parameter."""
-        return [each._asdict() for each in self]
+        return [coefficient._asdict() for coefficient in self]
 
     def __str__(self) -> str:
         columns = [
             Column("feature", "{feature}"),
             Column("mean", "{mean:.3f}"),
-            _interval(self.confidence),
+            _make_interval_column(self.confidence),
             Column("above 0", "{above:.1f} %"),
         ]
-        return laid_out([each._asdict() | {"above": 100 * each.chance_positive} for each in self], columns)
+        return format_table(
+            [coefficient._asdict() | {"above": 100 * coefficient.chance_positive} for coefficient in self],
+            columns,
+        )
 
 
-def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) -> Estimates:
+def estimate_from_draws(arms: Sequence[Any], rewards: Floats, confidence: float) -> Estimates:
     """Return estimates of arms from draws of their mean rewards.
 
     Parameters
@@ -334,7 +340,7 @@ def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) 
     >>> [each.chance_best for each in estimate_from_draws(["film", "holiday"], rewards, 0.9)]
     [0.375, 0.625]
     """
-    tail = _tail(confidence)
+    tail = _compute_tail(confidence)
     best = rewards == rewards.max(axis=1, keepdims=True)
     chances = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
     means = rewards.mean(axis=0)
@@ -342,20 +348,20 @@ def estimates_by_draws(arms: Sequence[Any], rewards: Floats, confidence: float) 
     under = (rewards < means).mean(axis=0)
     start = np.maximum(np.minimum(tail, under), under - confidence)
     ends = [
-        np.quantile(drawn, [first, min(first + confidence, 1.0)])
-        for drawn, first in zip(rewards.T, start, strict=True)
+        np.quantile(arm_rewards, [first, min(first + confidence, 1.0)])
+        for arm_rewards, first in zip(rewards.T, start, strict=True)
     ]
     low, high = np.transpose(ends)
     around = np.fmin(low, means), np.fmax(high, means)
     columns = (column.tolist() for column in (means, *around, chances))
-    found = Estimates(
+    estimates = Estimates(
         ArmEstimate(arm, None, None, *numbers) for arm, *numbers in zip(arms, *columns, strict=True)
     )
-    found.confidence = confidence
-    return found
+    estimates.confidence = confidence
+    return estimates
 
 
-def coefficients_of(policy: Policy, posterior: Any, confidence: float) -> Coefficients:
+def compute_coefficients(policy: Policy, posterior: Any, confidence: float) -> Coefficients:
     """Return the estimate of each parameter of a posterior.
 
     Parameters
@@ -369,51 +375,51 @@ def coefficients_of(policy: Policy, posterior: Any, confidence: float) -> Coeffi
     from statistics import NormalDist  # imported here, as it also imports decimal and fractions
 
     normal = NormalDist()
-    reach = normal.inv_cdf(1 - _tail(confidence))
+    reach = normal.inv_cdf(1 - _compute_tail(confidence))
     inner: Any = policy
     while hasattr(inner, "policy"):
         inner = inner.policy
     noise = getattr(inner, "noise", 1.0)
     if hasattr(posterior, "mean"):
-        blocks = [(posterior, _given(inner, 0) + _given(inner, 1))]
+        blocks = [(posterior, _name_features(inner, 0) + _name_features(inner, 1))]
     else:
-        blocks = [(getattr(posterior, name), _given(inner, i)) for i, name in enumerate(BLOCKS)]
-    found = Coefficients(
-        _coefficient(name, float(mean), noise * float(spread), reach, normal.cdf)
+        blocks = [(getattr(posterior, name), _name_features(inner, i)) for i, name in enumerate(BLOCKS)]
+    coefficients = Coefficients(
+        _make_coefficient(name, float(mean), noise * float(spread), reach, normal.cdf)
         for belief, names in blocks
         for name, mean, spread in zip(
-            _named(names, len(belief.mean), inner),
+            _name_parameters(names, len(belief.mean), inner),
             belief.mean,
             np.sqrt(np.diag(belief.covariance)),
             strict=True,
         )
     )
-    found.confidence = confidence
-    return found
+    coefficients.confidence = confidence
+    return coefficients
 
 
-def _tail(confidence: float) -> float:
+def _compute_tail(confidence: float) -> float:
     return (1 - checks.number("confidence", confidence, 0.0, 1.0, open_low=True)) / 2
 
 
-def _coefficient(
+def _make_coefficient(
     name: str, mean: float, spread: float, reach: float, cdf: Callable[[float], float]
 ) -> Coefficient:
     above = cdf(mean / spread) if spread else float(mean > 0.0)
     return Coefficient(name, mean, mean - reach * spread, mean + reach * spread, above)
 
 
-def _given(policy: Policy, block: int) -> list[str]:
-    own = [f"{BLOCKS[block]}[{i}]" for i in range(policy.feature_dims[block])]
+def _name_features(policy: Policy, block: int) -> list[str]:
+    names = [f"{BLOCKS[block]}[{i}]" for i in range(policy.feature_dims[block])]
     if block == 0:
-        own += [f"{name}*context[{j}]" for j in range(policy.context_dim) for name in own]
-    return own
+        names += [f"{name}*context[{j}]" for j in range(policy.context_dim) for name in names]
+    return names
 
 
-def _named(given: list[str], width: int, policy: Any) -> list[str]:
+def _name_parameters(feature_names: list[str], width: int, policy: Any) -> list[str]:
     """Return ``width`` names of parameters: features first, then constant, positions and hidden ones."""
-    rest = width - len(given)
+    extra_count = width - len(feature_names)
     hidden = [f"hidden[{i}]" for i in range(getattr(policy, "hidden_dim", 0))]
-    constants = ["constant"] if rest - len(hidden) == 1 else []
-    others = [f"position[{i}]" for i in range(rest - len(hidden) - len(constants))]
-    return [*given, *constants, *others, *hidden]
+    constants = ["constant"] if extra_count - len(hidden) == 1 else []
+    positions = [f"position[{i}]" for i in range(extra_count - len(hidden) - len(constants))]
+    return [*feature_names, *constants, *positions, *hidden]

@@ -17,28 +17,28 @@ from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.checks import ONLY_KEY
 from tacit.core.text import Tabulated
-from tacit.errors import InvalidValue, UnknownName, suggesting
+from tacit.errors import InvalidValue, UnknownName, with_suggestions
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
 from tacit.learning.decisions import Arm, ArmT_co, Key
 from tacit.learning.estimates import (
-    DRAWS,
+    DRAW_COUNT,
     Coefficients,
     Estimates,
-    coefficients_of,
-    estimates_by_draws,
-    estimates_of,
+    compute_coefficients,
+    compute_estimates,
+    estimate_from_draws,
 )
-from tacit.plots import COLOURS, Plotted, Rung, ladder
+from tacit.plots import COLOURS, EstimateRow, Plot, draw_estimates
 from tacit.policies.base import Impression
-from tacit.policies.context import columns_of, fields_of
+from tacit.policies.context import list_column_fields, list_columns
 
-MOST_NAMED = 3
+MAX_FIELDS_NAMED = 3
 """Number of fields that a summary names for each arm; ``records`` has all columns."""
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(Tabulated, Plotted):
+class Explanation(Tabulated, Plot):
     """An explanation of the choice in a context: estimates of arms, and contributions of columns.
 
     Attributes
@@ -69,13 +69,19 @@ class Explanation(Tabulated, Plotted):
         """Return one flat dict per arm."""
         chances = [None] * len(self.estimates) if self.chances is None else self.chances.tolist()
         return [
-            {"arm": each.arm, "mean": each.mean, "low": each.low, "high": each.high, "shown": chance}
+            {
+                "arm": estimate.arm,
+                "mean": estimate.mean,
+                "low": estimate.low,
+                "high": estimate.high,
+                "shown": chance,
+            }
             | dict(zip(self.columns, added.tolist(), strict=True))
-            for each, chance, added in zip(self.estimates, chances, self.added, strict=True)
+            for estimate, chance, added in zip(self.estimates, chances, self.added, strict=True)
         ]
 
     @property
-    def added_by_field(self) -> dict[str, Floats]:
+    def contributions_by_field(self) -> dict[str, Floats]:
         """Contribution of each field, summed over its columns, to the log-odds of each arm."""
         return {
             field: self.added[:, [name == field for name in self.fields]].sum(axis=1)
@@ -89,25 +95,26 @@ class Explanation(Tabulated, Plotted):
         In log-odds of a click: the standard deviation due to the field's columns, as if uncorrelated.
         """
         apart = ((self.slopes - self.slopes.mean(axis=0)) ** 2).mean(axis=0)
-        found = {
+        effects = {
             field: float(np.sqrt(apart[[name == field for name in self.fields]].sum()))
             for field in dict.fromkeys(self.fields)
         }
-        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+        return dict(sorted(effects.items(), key=lambda pair: -pair[1]))
 
-    def _named(self, arm: int) -> str:
+    def _describe_contributions(self, arm: int) -> str:
         """Return a text with the largest contributions of fields to an arm."""
-        added = {field: float(values[arm]) for field, values in self.added_by_field.items()}
-        most = sorted(added, key=lambda field: -abs(added[field]))[:MOST_NAMED]
+        added = {field: float(values[arm]) for field, values in self.contributions_by_field.items()}
+        most = sorted(added, key=lambda field: -abs(added[field]))[:MAX_FIELDS_NAMED]
         return ", ".join(f"{field} {added[field]:+.2f}" for field in most if added[field])
 
     def summary(self) -> str:
         """Return a text with the estimates, each arm's largest contributions, and the main fields."""
         lines = [str(self.estimates), ""]
-        for arm, each in enumerate(self.estimates):
-            lines.append(f"{each.arm}: {self._named(arm) or 'nothing of the context says anything'}")
+        for arm, estimate in enumerate(self.estimates):
+            described = self._describe_contributions(arm) or "nothing of the context says anything"
+            lines.append(f"{estimate.arm}: {described}")
         lines.append("in log-odds of a click, beside an average context")
-        matters = [f"{field} {size:.2f}" for field, size in self.matters.items() if size][:MOST_NAMED]
+        matters = [f"{field} {size:.2f}" for field, size in self.matters.items() if size][:MAX_FIELDS_NAMED]
         if matters:
             lines.append(f"over all who ask, between arms: {', '.join(matters)}")
         lines.append(f"chance that contexts say hardly anything: {self.says_nothing:.1%}".replace("%", " %"))
@@ -121,19 +128,23 @@ class Explanation(Tabulated, Plotted):
         """Draw each arm's estimate with its interval and its largest contributions."""
         best = max(range(len(self.estimates)), key=lambda arm: self.estimates[arm].mean or 0.0)
         rungs = []
-        for arm, each in reversed(list(enumerate(self.estimates))):
+        for arm, estimate in reversed(list(enumerate(self.estimates))):
             look = {"color": COLOURS[0 if arm == best else -1]}
-            bars = [((each.low, each.high), look | {"lw": 3, "solid_capstyle": "round"})]
-            rungs.append(Rung(f"{each.arm}\n{self._named(arm)}".strip(), each.mean, bars, look))
-        ladder(ax, rungs, float(self.estimates[best].mean or 0.0))
+            bars = [((estimate.low, estimate.high), look | {"lw": 3, "solid_capstyle": "round"})]
+            rungs.append(
+                EstimateRow(
+                    f"{estimate.arm}\n{self._describe_contributions(arm)}".strip(), estimate.mean, bars, look
+                )
+            )
+        draw_estimates(ax, rungs, float(self.estimates[best].mean or 0.0))
         ax.tick_params(axis="y", labelsize=8)
-        ax.set_xlim(0.0, max(1.05 * max(each.high for each in self.estimates), 1e-3))
+        ax.set_xlim(0.0, max(1.05 * max(estimate.high for estimate in self.estimates), 1e-3))
         ax.grid(axis="x", alpha=0.25, linewidth=0.6)
         ax.set_xlabel(f"mean reward for who is asking, {self.estimates.confidence:.0%} interval")
         ax.set_title("what is believed of each arm, and what adds most to it in log-odds", size=9)
 
 
-class BelievingLearner(ColumnLearner[ArmT_co]):
+class EstimatingLearner(ColumnLearner[ArmT_co]):
     """Base class of :class:`~tacit.Learner` with its estimates, explanations and probabilities of arms."""
 
     def epoch(self, key: Key = ONLY_KEY) -> int:
@@ -142,26 +153,26 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
 
     def restarts(self, key: Key = ONLY_KEY) -> list[Any]:
         """Return the restarts of the lane of ``key``, oldest first, if the policy records them."""
-        restarts = self._kept("restarts", "keeps no record of them; see epoch()")
+        restarts = self._require_method("restarts", "keeps no record of them; see epoch()")
         return list(restarts(self.state, self.lane(key)))
 
     def posterior(self, key: Key = ONLY_KEY) -> Any:
         """Return the posterior of the parameters of ``key``, in the policy's own form."""
-        return self._kept("posterior", "has none")(self.state, self.lane(key))
+        return self._require_method("posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
         """Return the diagnostics of a policy's assumptions, if it records any, as :class:`~tacit.BWC`."""
-        diagnostics = self._kept("diagnostics", "keeps no record for them")
+        diagnostics = self._require_method("diagnostics", "keeps no record for them")
         return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
 
-    def _kept(self, name: str, otherwise: str) -> Any:
+    def _require_method(self, name: str, otherwise: str) -> Any:
         """Return a method of the policy that only some policies have; raise an explaining error otherwise."""
         try:
             return getattr(self.policy, name)
         except AttributeError:
             called = "estimates" if name in ("beliefs", "reward_draws") else name
-            own = f"; one of your own does by a method {name}" if called != name else ""
-            raise UnknownName(f"{called}: {type(self.policy).__name__} {otherwise}{own}") from None
+            hint = f"; one of your own does by a method {name}" if called != name else ""
+            raise UnknownName(f"{called}: {type(self.policy).__name__} {otherwise}{hint}") from None
 
     def probabilities(
         self,
@@ -186,21 +197,21 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         """
         if self.policy.showing.compared:
             raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
-        batch = self._impression(key, as_rows(context, arms, relevance, examination))
-        found = np.empty(len(batch.arms))
+        batch = self._read_impression(key, as_rows(context, arms, relevance, examination))
+        chances = np.empty(len(batch.arms))
         if self.policy.showing.listed:
             if not self.policy.knows_places:
                 return None
-            found = np.empty((len(found), min(len(found), self.policy.action_width)))
-            self.loops.weigh_cells(self.loops.params, self.state, batch, found)
-            return found
-        self.loops.weigh(self.loops.params, self.state, batch, found)
-        return None if np.isnan(found).any() else found
+            chances = np.empty((len(chances), min(len(chances), self.policy.action_width)))
+            self.loops.weigh_cells(self.loops.params, self.state, batch, chances)
+            return chances
+        self.loops.weigh(self.loops.params, self.state, batch, chances)
+        return None if np.isnan(chances).any() else chances
 
-    def _impression(self, key: Key, given: tuple[Any, Any, Any, Any]) -> Batch:
+    def _read_impression(self, key: Key, inputs: tuple[Any, Any, Any, Any]) -> Batch:
         """Validate the arguments of one impression and return it as a batch, without deciding."""
         name = checks.key(key)
-        columns = self._impressions.read(self.policy, self.offer, 1, self._with_items(1, given))
+        columns = self._impressions.read(self.policy, self.offer, 1, self._add_candidates(1, inputs))
         return Batch(self.lanes.admit([name]), *columns)
 
     def estimates(
@@ -248,32 +259,34 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         if self.policy.feature_dims == (0, 0) and not by_context:
             if not self.policy.context_dim:
                 # Raises if arguments were passed that the policy does not read.
-                given = as_rows(context, None, relevance, examination)
-                self._impressions.read(self.policy, self.offer, 1, given)
+                inputs = as_rows(context, None, relevance, examination)
+                self._impressions.read(self.policy, self.offer, 1, inputs)
             otherwise = "believes nothing of single arms"
             if self.policy.showing.compared:
                 otherwise += "; tacit duel gives a verdict on interleaved lists and clicks that were kept"
-            believed = self._kept("beliefs", otherwise)(self.state, self.lane(key))
-            return estimates_of(believed, self.plays_of(self.lane(key)), self.offer, confidence, arms)
-        draws = self._kept("reward_draws", "says nothing of what arms with these features would earn")
-        given = self._with_items(1, as_rows(context, arms, relevance, examination))
-        if given[2] is None and given[3] is None and not by_context:
+            beliefs = self._require_method("beliefs", otherwise)(self.state, self.lane(key))
+            return compute_estimates(beliefs, self.count_plays(self.lane(key)), self.offer, confidence, arms)
+        draws = self._require_method(
+            "reward_draws", "says nothing of what arms with these features would earn"
+        )
+        inputs = self._add_candidates(1, as_rows(context, arms, relevance, examination))
+        if inputs[2] is None and inputs[3] is None and not by_context:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
-        key = self._known(key)
-        lane, arms = self.lane(key), given[1] and given[1][0]
-        _, slots, _, _, contexts, *blocks = self._impression(key, given)
+        key = self._resolve_key(key)
+        lane, arms = self.lane(key), inputs[1] and inputs[1][0]
+        _, slots, _, _, contexts, *blocks = self._read_impression(key, inputs)
         impression = Impression(slots, contexts[0], *blocks)
-        rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAWS)
+        rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAW_COUNT)
         names = self.offer.names or arms or range(len(slots))
-        return estimates_by_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
+        return estimate_from_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
 
-    def _known(self, key: Key) -> Key:
+    def _resolve_key(self, key: Key) -> Key:
         """Return the key; for an unknown key, any known one if all keys share their state."""
         shared = not any(self.lanes.rows)
         return self.keys[0] if shared and self.keys and key not in self else key
 
-    @suggesting
+    @with_suggestions
     def explain(
         self,
         context: npt.ArrayLike | None = None,
@@ -305,8 +318,8 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         if not hasattr(self.policy, "beliefs_in"):
             remedy = "does not say what a context adds; tacit.auto(arms=…, context=…) does"
             raise UnknownName(f"explain: {type(self.policy).__name__} {remedy}")
-        key = self._known(key)
-        lane, batch = self.lane(key), self._impression(key, as_rows(context, arms, None, None))
+        key = self._resolve_key(key)
+        lane, batch = self.lane(key), self._read_impression(key, as_rows(context, arms, None, None))
         beliefs = self.policy.beliefs_in(self.state, lane, batch.contexts)
         numbered = tuple(f"context[{j}]" for j in range(self.policy.context_dim))
         # Signals are the last columns, and the policy has no slopes for them.
@@ -314,8 +327,8 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         return Explanation(
             self.estimates(key, context, arms, confidence=confidence),
             self.probabilities(key, context, arms),
-            (columns_of(self.policy.schema) or numbered)[:read],
-            (fields_of(self.policy.schema) or numbered)[:read],
+            (list_columns(self.policy.schema) or numbered)[:read],
+            (list_column_fields(self.policy.schema) or numbered)[:read],
             beliefs.added()[0, batch.arms],
             beliefs.slopes[batch.arms],
             beliefs.says_nothing,
@@ -339,12 +352,12 @@ class BelievingLearner(ColumnLearner[ArmT_co]):
         if self.policy.feature_dims == (0, 0):
             policy = type(self.policy).__name__
             raise UnknownName(f"coefficients: {policy} reads no features; see estimates(key)")
-        found = self._kept("posterior", "has none")(self.state, self.lane(key))
-        return coefficients_of(self.policy, found, confidence)
+        posterior = self._require_method("posterior", "has none")(self.state, self.lane(key))
+        return compute_coefficients(self.policy, posterior, confidence)
 
 
 def as_rows(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
     """Return the arguments of one impression as those of a batch with one row."""
-    given = context, checks.listed(arms), *features
-    first, second, third, fourth = (None if each is None else [each] for each in given)
+    values = context, checks.as_list(arms), *features
+    first, second, third, fourth = (None if value is None else [value] for value in values)
     return first, second, third, fourth

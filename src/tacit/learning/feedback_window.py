@@ -23,66 +23,79 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, leaves
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue, SnapshotError
 from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
 from tacit.learning.delayed_feedback import (
     RELEASED,
     Delays,
-    OpenAnswers,
+    OpenFeedback,
     Queue,
     add_classes,
+    compute_learning_age,
     enqueue,
     is_outgrown,
-    learning_age,
-    note_answer,
     pass_edges,
+    record_feedback,
     refit_delays,
     release,
 )
-from tacit.learning.input_columns import refuse_others, refuse_unfilled
-from tacit.learning.learner import Learner, clear_open, restored, snapshot_of
-from tacit.learning.snapshot import from_bytes, pieces, read_array, read_file, refuse_inflating, replace_file
+from tacit.learning.input_columns import refuse_unfilled, require_decision
+from tacit.learning.learner import Learner, clear_open, make_snapshot, restore_learner
+from tacit.learning.snapshot import (
+    from_bytes,
+    iter_pieces,
+    read_array,
+    read_file,
+    refuse_inflating,
+    replace_file,
+)
 
-SECOND = 1_000_000
+MICROSECONDS = 1_000_000
 """Times are counted in microseconds."""
-LONGEST = 10 * 365 * 86_400.0
+MAX_SECONDS = 10 * 365 * 86_400.0
 """The longest window, in seconds."""
-LATEST_TIME = 2.0**42
+MAX_TIME = 2.0**42
 """The latest time that fits, in seconds since 1970."""
 FORMAT, VERSION = "tacit-feedback-window", 1
 HEADER, LEARNER, DECISIONS = "window.json", "learner.tacit", "decisions.json"
-SPARE = 64
+SPARE_ROWS = 64
 
 Time = float | datetime | np.datetime64
 Status = Literal["pending", "learned", "repeated", "late", "unknown"]
 
 
-def begin_rows(
-    params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, count: int, time: int
+def enqueue_rows(
+    params: Any, state: Any, delays: Delays, queue: Queue, open_feedback: OpenFeedback, count: int, time: int
 ) -> None:
     """Append decisions to the queue; their lanes and arms are already in ``open_feedback``."""
     for _ in range(count):
-        enqueue(params, state, delays, queue, answers, queue.size[0], time)
+        enqueue(params, state, delays, queue, open_feedback, queue.size[0], time)
 
 
 def release_due(
-    params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, time: int, everything: bool
+    params: Any,
+    state: Any,
+    delays: Delays,
+    queue: Queue,
+    open_feedback: OpenFeedback,
+    time: int,
+    everything: bool,
 ) -> int:
     """Advance decisions to a time and release the due ones, or all; return the end of the released."""
-    pass_edges(params, state, delays, queue, answers, time)
+    pass_edges(params, state, delays, queue, open_feedback, time)
     if is_outgrown(delays):
         refit_delays(delays)
-    age = 0 if everything else learning_age(delays, time)
-    return release(params, state, delays, queue, answers, time, age)
+    age = 0 if everything else compute_learning_age(delays, time)
+    return release(params, state, delays, queue, open_feedback, time, age)
 
 
-def note_row(
-    params: Any, state: Any, answers: OpenAnswers, place: int, delay: int, reward: float, final: bool
+def record_row(
+    params: Any, state: Any, open_feedback: OpenFeedback, place: int, delay: int, reward: float, final: bool
 ) -> None:
     """Record a reward of the decision at a place of the queue."""
-    note_answer(params, state, answers, place, delay, reward, final)
+    record_feedback(params, state, open_feedback, place, delay, reward, final)
 
 
 class _Loops(NamedTuple):
@@ -94,7 +107,7 @@ class _Loops(NamedTuple):
     note: Any
 
 
-class WaitingDecisions:
+class OpenDecisions:
     """Decisions whose windows are open, in the order of their start.
 
     Parameters
@@ -116,7 +129,7 @@ class WaitingDecisions:
 
     def __init__(self, width: int) -> None:
         self.rows: list[Any] = []
-        self.queue, self.answers = Queue.empty(0), OpenAnswers.empty(0)
+        self.queue, self.open_feedback = Queue.empty(0), OpenFeedback.empty(0)
         self.rewards = np.empty((0, width))
         self.newest = -1
         self._places: dict[int, int] = {}
@@ -133,13 +146,13 @@ class WaitingDecisions:
     def add(self, decisions: Sequence[Decision]) -> int:
         """Add decisions, which the caller appends to the queue next; return the place of the first."""
         if len(self) + len(decisions) > len(self.queue.start):
-            self.make_room(len(decisions))
+            self.reserve(len(decisions))
         first = len(self)
         self.rewards[first : first + len(decisions)] = np.nan
-        self.rows += [each.lean() for each in decisions]
-        for place, each in enumerate(decisions, first + self._dropped):
-            self._places[each.id] = place
-            self.newest = max(self.newest, each.id)
+        self.rows += [decision.lean() for decision in decisions]
+        for place, decision in enumerate(decisions, first + self._dropped):
+            self._places[decision.id] = place
+            self.newest = max(self.newest, decision.id)
         return first
 
     def close(self) -> None:
@@ -150,26 +163,26 @@ class WaitingDecisions:
             self.rows[place] = None
         self._closed = end
 
-    def make_room(self, more: int) -> None:
+    def reserve(self, more: int) -> None:
         """Enlarge the arrays for more decisions, and drop the closed ones from them."""
         first, size = self._closed, len(self)
         count = size - first
-        capacity = max(SPARE, 2 * (count + more))
-        queue, answers = Queue.empty(capacity), OpenAnswers.empty(capacity)
+        capacity = max(SPARE_ROWS, 2 * (count + more))
+        queue, open_feedback = Queue.empty(capacity), OpenFeedback.empty(capacity)
         rewards = np.full((capacity, self.rewards.shape[1]), np.nan)
         queue.start[:count], rewards[:count] = self.queue.start[first:size], self.rewards[first:size]
         queue.entry[:] = np.arange(capacity)
         queue.cursor[:], queue.size[0] = self.queue.cursor - first, count
-        for (_, source), (_, target) in zip(leaves(self.answers), leaves(answers), strict=True):
+        for (_, source), (_, target) in zip(leaves(self.open_feedback), leaves(open_feedback), strict=True):
             target[:count] = source[first:size]
-        self.queue, self.answers, self.rewards = queue, answers, rewards
+        self.queue, self.open_feedback, self.rewards = queue, open_feedback, rewards
         del self.rows[:first]
         self._dropped += first
         self._closed = 0
 
     def arrays(self) -> list[tuple[str, Any]]:
         """Return all arrays by name, without spare places; no decision may be closed."""
-        by_decision = {"start": self.queue.start, "rewards": self.rewards, **dict(leaves(self.answers))}
+        by_decision = {"start": self.queue.start, "rewards": self.rewards, **dict(leaves(self.open_feedback))}
         named = ((name, array[: len(self)]) for name, array in by_decision.items())
         return [("cursor", self.queue.cursor), *named]
 
@@ -222,28 +235,28 @@ class FeedbackWindow(Generic[ArmT_co]):
     def __init__(self, learner: Learner[ArmT_co], *, seconds: float) -> None:
         if not isinstance(learner, Learner):
             raise InvalidValue("learner", learner, "give a tacit.Learner")
-        checks.number("seconds", seconds, 1e-3, LONGEST)
+        checks.number("seconds", seconds, 1e-3, MAX_SECONDS)
         clear_open(learner)
-        self._begin(learner, round(seconds * SECOND))
+        self._initialize(learner, round(seconds * MICROSECONDS))
 
-    def _begin(self, learner: Learner[ArmT_co], window: int) -> None:
+    def _initialize(self, learner: Learner[ArmT_co], window: int) -> None:
         self.learner = learner
         learner.watch.stop()
         policy = learner.policy
         self._by_arm = policy.showing.single and policy.arms is not None
-        self._delays = Delays.within(window, policy.arm_count if self._by_arm else 1)
+        self._delays = Delays.create(window, policy.arm_count if self._by_arm else 1)
         self._time = -1
         self._warned = False
-        self._open = WaitingDecisions(policy.feedback_width)
+        self._open = OpenDecisions(policy.feedback_width)
         self._policy: Any = None
 
     def __repr__(self) -> str:
-        seconds = int(self._delays.edges[-1]) / SECOND
+        seconds = int(self._delays.edges[-1]) / MICROSECONDS
         waiting = f"{self.open_count:,} decisions open, learned at an age of {self.learning_age:g} s"
         return f"<FeedbackWindow of {seconds:g} s: {waiting}>"
 
     def _repr_html_(self) -> str:
-        about = {"seconds": int(self._delays.edges[-1]) / SECOND, "open": self.open_count}
+        about = {"seconds": int(self._delays.edges[-1]) / MICROSECONDS, "open": self.open_count}
         return html_table([{**about, "learned at": self.learning_age}])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -257,7 +270,7 @@ class FeedbackWindow(Generic[ArmT_co]):
     @property
     def learning_age(self) -> float:
         """The age in seconds at which decisions are learned now; the whole window before ten clicks."""
-        return learning_age(self._delays, self._time) / SECOND
+        return compute_learning_age(self._delays, self._time) / MICROSECONDS
 
     @property
     def delays(self) -> dict[str, list[Any]]:
@@ -265,7 +278,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         ``seconds`` and ``share`` of clicks that come within them; few clicks of an arm are shrunk to that
         of all arms."""
         arms = self.learner.offer.names if self._by_arm else (None,)
-        ages = [0.0, *(self._delays.edges / SECOND).tolist()]
+        ages = [0.0, *(self._delays.edges / MICROSECONDS).tolist()]
         shares = self._delays.curve[: len(arms)].ravel().tolist()
         names = [arm for arm in arms for _ in ages]
         return {"arm": names[: len(shares)], "seconds": (ages * len(arms))[: len(shares)], "share": shares}
@@ -336,7 +349,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         """
         if isinstance(decision, str | bytes):
             decision = Decision.from_json(decision)
-        refuse_others(decision)
+        require_decision(decision)
         _check_learnable(self.learner, [decision])
         if self._open.find(decision.id) is not None:
             raise InvalidValue(
@@ -348,9 +361,11 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     def _append(self, decisions: Sequence[Decision[Any]]) -> None:
         first, count = self._open.add(decisions), len(decisions)
-        lanes, answers = self.learner.lanes.of, self._open.answers
-        answers.lane[first : first + count] = [lanes[each.key] for each in decisions]
-        answers.arm[first : first + count] = [each.slots[0] if self._by_arm else -1 for each in decisions]
+        lanes, open_feedback = self.learner.lanes.lane_of_key, self._open.open_feedback
+        open_feedback.lane[first : first + count] = [lanes[decision.key] for decision in decisions]
+        open_feedback.arm[first : first + count] = [
+            decision.slots[0] if self._by_arm else -1 for decision in decisions
+        ]
         self._run(self._loops().begin, count, self._time)
 
     # Join feedback ---------------------------------------------------------------------------
@@ -384,9 +399,9 @@ class FeedbackWindow(Generic[ArmT_co]):
         if place is None:
             self._time = max(self._time, now)
             return self._refuse_unknown(id)
-        made = self._open.rows[place]
-        values = self.learner.decision_reader.feedback("reward", [reward], [made])
-        refuse_unfilled("reward", values, made.slots[None])
+        open_decision = self._open.rows[place]
+        values = self.learner.decision_reader.read_feedback("reward", [reward], [open_decision])
+        refuse_unfilled("reward", values, open_decision.slots[None])
         self._time = max(self._time, now)
         delay = self._time - int(self._open.queue.start[place])
         if delay >= self._delays.edges[-1]:
@@ -415,12 +430,12 @@ class FeedbackWindow(Generic[ArmT_co]):
             The status of each, as of :meth:`feedback`.
         """
         count = len(decisions)
-        given: list[Any] = [1.0] * count if rewards is None else list(checks.listed(rewards))
+        reward_list: list[Any] = [1.0] * count if rewards is None else list(checks.as_list(rewards))
         moments: list[Any] = [None] * count if times is None else list(times)
-        for field, values in ("rewards", given), ("times", moments):
+        for field, values in ("rewards", reward_list), ("times", moments):
             if len(values) != count:
                 raise InvalidValue(field, len(values), f"give one for each of {count} decisions")
-        rows = zip(decisions, given, moments, strict=True)
+        rows = zip(decisions, reward_list, moments, strict=True)
         return [self.feedback(*row) for row in rows]
 
     def _join(self, place: int, values: Floats, delay: int) -> Status:
@@ -432,13 +447,13 @@ class FeedbackWindow(Generic[ArmT_co]):
             return "repeated"
         if not is_open and not is_first:
             return "late"
-        silence = self._silence
-        amount = 0.0 if (more == silence).all() else 1.0 if silence else float(more.max())
+        default = self._default_reward
+        amount = 0.0 if (more == default).all() else 1.0 if default else float(more.max())
         self._open.rewards[place] = more
         # More clicks on a list may come.
         final = not listed or amount == 0.0
         loops, learner = self._loops(), self.learner
-        loops.note(loops.params, learner.state, self._open.answers, place, delay, amount, final)
+        loops.note(loops.params, learner.state, self._open.open_feedback, place, delay, amount, final)
         if is_open:
             return "pending"
         if amount:
@@ -446,7 +461,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return "learned"
 
     @property
-    def _silence(self) -> float:
+    def _default_reward(self) -> float:
         """The value that is learned without feedback: 0, or 0.5 (a tie) for duels."""
         return 0.5 if self.learner.policy.showing.compared else 0.0
 
@@ -462,8 +477,8 @@ class FeedbackWindow(Generic[ArmT_co]):
             return "late"
         if not self._warned:
             self._warned = True
-            doubt = f"decision: {id} is not of this window; choose by it, or give it decisions by add"
-            warnings.warn(doubt, AssumptionWarning, stacklevel=3)
+            message = f"decision: {id} is not of this window; choose by it, or give it decisions by add"
+            warnings.warn(message, AssumptionWarning, stacklevel=3)
         return "unknown"
 
     # Learn due decisions ---------------------------------------------------------------------
@@ -488,19 +503,19 @@ class FeedbackWindow(Generic[ArmT_co]):
         end: int = self._run(self._loops().release, self._time, everything)
         if end > first:
             rewards = self._open.rewards[first:end]
-            rewards = np.where(np.isnan(rewards), self._silence, rewards)
+            rewards = np.where(np.isnan(rewards), self._default_reward, rewards)
             learner, decisions = self.learner, self._open.rows[first:end]
             if len(decisions) == 1:
                 learner.learn(decisions[0], rewards[0] if rewards.size > 1 else rewards.item())
             else:
                 _learn(learner, decisions, rewards)
-                learner.watch.note_many(decisions, rewards, learner.decisions, len(learner))
+                learner.watch.record_many(decisions, rewards, learner.decisions, len(learner))
         self._open.close()
         return end - first
 
     def _run(self, loop: Any, *arguments: Any) -> Any:
         params, state = self._compiled.params, self.learner.state
-        return loop(params, state, self._delays, self._open.queue, self._open.answers, *arguments)
+        return loop(params, state, self._delays, self._open.queue, self._open.open_feedback, *arguments)
 
     def _loops(self) -> _Loops:
         """Return the loops of the learner's policy, compiled again if the policy has changed."""
@@ -510,14 +525,16 @@ class FeedbackWindow(Generic[ArmT_co]):
             if self._by_arm and policy.arm_count > len(self._delays.clicks):
                 self._delays = add_classes(self._delays, policy.arm_count)
             before = params, self.learner.state
-            queue = *before, self._delays, self._open.queue, self._open.answers
+            queue = *before, self._delays, self._open.queue, self._open.open_feedback
             self._policy, self._compiled = (
                 policy,
                 _Loops(
                     params,
-                    compiled(begin_rows, params).entry((*queue, 1, 0)),
-                    compiled(release_due, params).entry((*queue, 0, False)),
-                    compiled(note_row, params).entry((*before, self._open.answers, 0, 0, 1.0, True)),
+                    compile_loop(enqueue_rows, params).entry((*queue, 1, 0)),
+                    compile_loop(release_due, params).entry((*queue, 0, False)),
+                    compile_loop(record_row, params).entry(
+                        (*before, self._open.open_feedback, 0, 0, 1.0, True)
+                    ),
                 ),
             )
         return self._compiled
@@ -544,7 +561,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return _from_bytes(read_file(place), str(place))
 
     def _to_bytes(self) -> bytes:
-        self._open.make_room(0)
+        self._open.reserve(0)
         header = {
             "format": FORMAT,
             "version": VERSION,
@@ -555,12 +572,12 @@ class FeedbackWindow(Generic[ArmT_co]):
         }
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
-            texts = {HEADER: header, DECISIONS: [each.to_json() for each in self._open.rows]}
+            texts = {HEADER: header, DECISIONS: [decision.to_json() for decision in self._open.rows]}
             for name, values in texts.items():
                 with archive.open(name, "w") as member:
                     member.write(json.dumps(values).encode())
             with archive.open(LEARNER, "w") as member:
-                member.writelines(pieces(snapshot_of(self.learner)))
+                member.writelines(iter_pieces(make_snapshot(self.learner)))
             for name, array in self._arrays():
                 with archive.open(f"{name}.npy", "w") as member:
                     np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
@@ -573,44 +590,44 @@ class FeedbackWindow(Generic[ArmT_co]):
 def _read_time(time: Time | None) -> int:
     """Return a time in microseconds since 1970."""
     if time is None:
-        return round(clock.time() * SECOND)
+        return round(clock.time() * MICROSECONDS)
     if isinstance(time, np.datetime64):
         return int(time.astype("datetime64[us]").astype(np.int64))
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise InvalidValue("time", time, "give it a time zone, or give seconds since 1970")
         time = time.timestamp()
-    return round(checks.number("time", time, 0.0, LATEST_TIME) * SECOND)
+    return round(checks.number("time", time, 0.0, MAX_TIME) * MICROSECONDS)
 
 
 def _check_learnable(learner: Learner, decisions: list[Decision]) -> None:
     """Raise if a learner cannot learn one of the decisions."""
-    for each in decisions:
-        batch, _, propensities, _ = learner.decision_reader.columns([each])
+    for decision in decisions:
+        batch, _, propensities, _ = learner.decision_reader.read_columns([decision])
         learner.check_propensities(propensities, batch.stops - batch.starts)
 
 
 def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:
     """Learn validated decisions in their order."""
-    batch, actions, propensities, epochs = learner.decision_reader.columns(decisions)
+    batch, actions, propensities, epochs = learner.decision_reader.read_columns(decisions)
     learner.learn_rows(batch, actions, values, propensities, epochs)
 
 
 def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict[str, Any]) -> None:
     """Validate the content of a file and restore a window from it."""
-    decisions = [Decision.from_json(each) for each in json.loads(archive.read(DECISIONS))]
+    decisions = [Decision.from_json(decision) for decision in json.loads(archive.read(DECISIONS))]
     _check_learnable(window.learner, decisions)
-    window._delays = Delays.within(int(header["window"]), int(header["classes"]))
+    window._delays = Delays.create(int(header["window"]), int(header["classes"]))
     window._open.restore(decisions)
     window._time, window._open.newest = int(header["time"]), int(header["newest"])
     for name, array in window._arrays():
         array[...] = read_array(archive, name, array)
-    cursor, size, answers = window._open.queue.cursor, len(decisions), window._open.answers
+    cursor, size, open_feedback = window._open.queue.cursor, len(decisions), window._open.open_feedback
     if (cursor < 0).any() or (cursor > size).any():
         raise ValueError("cursor is out of range")
-    lanes = [window.learner.lanes.of[each.key] for each in decisions]
-    answers.arm[:size] = [each.slots[0] if window._by_arm else -1 for each in decisions]
-    answers.lane[:size] = np.where(np.arange(size) < cursor[RELEASED], -1, lanes)
+    lanes = [window.learner.lanes.lane_of_key[decision.key] for decision in decisions]
+    open_feedback.arm[:size] = [decision.slots[0] if window._by_arm else -1 for decision in decisions]
+    open_feedback.lane[:size] = np.where(np.arange(size) < cursor[RELEASED], -1, lanes)
 
 
 def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
@@ -627,8 +644,8 @@ def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
             if header["version"] > VERSION:
                 raise SnapshotError(f"{source}: newer: of version {header['version']}; update tacit")
             window: FeedbackWindow[Any] = FeedbackWindow.__new__(FeedbackWindow)
-            learner: Learner[Any] = from_bytes(archive.read(LEARNER), source, restored)
-            window._begin(learner, int(header["window"]))
+            learner: Learner[Any] = from_bytes(archive.read(LEARNER), source, restore_learner)
+            window._initialize(learner, int(header["window"]))
             _restore(window, archive, header)
             return window
     except SnapshotError:

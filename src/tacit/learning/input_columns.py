@@ -16,26 +16,26 @@ from tacit.classifiers import Classifier
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.frames import frame_names, is_frame, numeric
+from tacit.frames import frame_names, is_frame, to_numeric
 from tacit.learning.batch import Batch
-from tacit.learning.catalogue import LookedUp
-from tacit.learning.decisions import Arm, Decision, Decisions, Described, described
+from tacit.learning.catalogue import CandidateVectors
+from tacit.learning.decisions import Arm, Decision, Decisions, FeaturedArms, find_featured_arms
 from tacit.learning.lanes import Lanes, Offer
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.context import Encoder
 
 # ---- Warnings about data that do not suit a policy
 
-WATCHED = 30
+WATCHED_COUNT = 30
 """Number of decisions whose features are inspected: enough that flags are not equal by chance."""
 
 
-def classifier_of(policy: Any) -> Classifier | None:
+def find_classifier(policy: Any) -> Classifier | None:
     """Return the classifier of contexts of a policy, or of a policy that it wraps, or None."""
     while policy is not None:
-        found = getattr(policy, "classifier", None)
-        if isinstance(found, Classifier):
-            return found
+        classifier = getattr(policy, "classifier", None)
+        if isinstance(classifier, Classifier):
+            return classifier
         policy = getattr(policy, "policy", None)
     return None
 
@@ -54,10 +54,10 @@ class ContextWatch:
     """
 
     def __init__(self, policy: Any) -> None:
-        self._classifier = classifier_of(policy)
+        self._classifier = find_classifier(policy)
         self.outside = 0
 
-    def look(self, contexts: Floats, frames: int = 5) -> None:
+    def inspect(self, contexts: Floats, frames: int = 5) -> None:
         """Inspect the contexts of some impressions, shape (impressions, context_dim).
 
         A warning points at the caller ``frames`` frames up.
@@ -87,12 +87,12 @@ class UserWatch:
     """
 
     def __init__(self) -> None:
-        self._left = WATCHED
+        self._remaining = WATCHED_COUNT
         self._first: Floats | None = None
-        self._alike: Booleans | None = None
+        self._constant: Booleans | None = None
         self._varied: Booleans | None = None
 
-    def look(self, relevance: Floats, sizes: Ints) -> None:
+    def inspect(self, relevance: Floats, sizes: Ints) -> None:
         """Inspect the features of some decisions.
 
         Parameters
@@ -102,18 +102,18 @@ class UserWatch:
         sizes : array of int64, shape (decisions,)
             Number of arms on offer in each decision.
         """
-        if self._left <= 0 or not relevance.size or (sizes < 2).any():
+        if self._remaining <= 0 or not relevance.size or (sizes < 2).any():
             return
-        self._left -= len(sizes)
+        self._remaining -= len(sizes)
         firsts = relevance[np.cumsum(sizes) - sizes]
-        alike = (relevance == np.repeat(firsts, sizes, axis=0)).all(axis=0)
+        constant = (relevance == np.repeat(firsts, sizes, axis=0)).all(axis=0)
         if self._first is None:
-            self._first, self._alike = firsts[0], alike
-            self._varied = np.zeros(len(alike), np.bool_)
-        self._alike = self._alike & alike
+            self._first, self._constant = firsts[0], constant
+            self._varied = np.zeros(len(constant), np.bool_)
+        self._constant = self._constant & constant
         self._varied = self._varied | (firsts != self._first).any(axis=0)
-        if self._left <= 0:
-            self._warn(np.flatnonzero(self._alike & self._varied).tolist())
+        if self._remaining <= 0:
+            self._warn(np.flatnonzero(self._constant & self._varied).tolist())
 
     def _warn(self, columns: list[int]) -> None:
         if columns:
@@ -153,7 +153,7 @@ class ImpressionReader:
         self._columns: list[str] = []
         self._first_features: list[tuple[Floats, Floats]] | None = []
 
-    def read(self, policy: Policy, offer: Offer, rows: int, given: tuple[Any, Any, Any, Any]) -> Columns:
+    def read(self, policy: Policy, offer: Offer, rows: int, inputs: tuple[Any, Any, Any, Any]) -> Columns:
         """Return all columns of a :class:`~tacit.learning.batch.Batch` but the lanes.
 
         Parameters
@@ -170,23 +170,23 @@ class ImpressionReader:
         InvalidValue, UnknownName
             As ``choose_many``.
         """
-        contexts, arms, relevance, examination = given
+        contexts, arms, relevance, examination = inputs
         if arms is not None and len(checks.names("arms", arms)) != rows:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {rows} impressions")
-        blocks, sizes = _features(policy, relevance, examination, rows)
-        offers = _offers(offer, arms, sizes, rows)
+        blocks, sizes = _read_features(policy, relevance, examination, rows)
+        offers = _read_offers(offer, arms, sizes, rows)
         if self.encoder is not None:
-            contexts = self.encoder.rows(contexts)
+            contexts = self.encoder.encode_rows(contexts)
         elif not isinstance(contexts, np.ndarray | list) and is_frame(contexts):
-            self._keep_order(frame_names(contexts))
-        context_rows = _contexts(policy, contexts, rows)
+            self._check_order(frame_names(contexts))
+        context_rows = _read_contexts(policy, contexts, rows)
         if policy.context_dim:
-            self.watch.look(context_rows)
+            self.watch.inspect(context_rows)
         if sizes is not None:
-            self._users.look(blocks[0], sizes)
+            self._users.inspect(blocks[0], sizes)
         return *offers, context_rows, *blocks
 
-    def _keep_order(self, names: list[str]) -> None:
+    def _check_order(self, names: list[str]) -> None:
         """Raise if the columns have another order than before, as they would be confused."""
         self._columns = self._columns or names
         if names != self._columns and sorted(names) == sorted(self._columns):
@@ -194,14 +194,14 @@ class ImpressionReader:
                 "context", names, f"give the columns in their order of before: {self._columns}"
             )
 
-    def context(self, policy: Policy, given: Any) -> Floats:
+    def read_context(self, policy: Policy, context: Any) -> Floats:
         """Return the context of one impression; raises as :meth:`read`."""
-        names: Any = getattr(given, "columns", getattr(given, "index", None))
+        names: Any = getattr(context, "columns", getattr(context, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
-            self._keep_order(list(map(str, names)))
-        contexts = [given] if self.encoder is None else self.encoder.rows([given])
-        rows = _contexts(policy, None if given is None else contexts, 1)
-        self.watch.look(rows, frames=4)
+            self._check_order(list(map(str, names)))
+        contexts = [context] if self.encoder is None else self.encoder.encode_rows([context])
+        rows = _read_contexts(policy, None if context is None else contexts, 1)
+        self.watch.inspect(rows, frames=4)
         return rows[0]  # type: ignore[no-any-return]
 
     def advise(self, policy: Policy, relevance: Floats, examination: Floats) -> None:
@@ -217,116 +217,118 @@ class ImpressionReader:
             self._first_features = None
 
 
-def _contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
+def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
     dim = policy.context_dim
     if dim == 0:
         remedy = "tacit.auto(arms=…, context_dim=…), or signals_dim=…"
         if any(policy.feature_dims):
             remedy = "tacit.auto(relevance_dim=…, context_dim=…)"
-        elif contexts is not None and any(isinstance(each, Mapping) for each in contexts):
+        elif contexts is not None and any(isinstance(item, Mapping) for item in contexts):
             remedy = "tacit.auto(arms=…, context={…}), which says what each field holds"
         _refuse_unread("context", contexts, policy, remedy)
         return np.zeros((rows, 0))
-    array = _numbers_of(contexts)
+    array = _to_array(contexts)
     if array.shape != (rows, dim):
-        array = _numbers_of(_as_rows(contexts))
+        array = _to_array(_to_dense(contexts))
         array = array.reshape(rows, dim) if array.shape == (rows, 1, dim) else array
     largest = np.abs(array).max(initial=0.0)
     if array.shape != (rows, dim) or not largest < np.inf:  # NaN is not, either
         numbers = f"give {dim} finite numbers"
-        if policy.schema and (contexts is None or _is_one(contexts, rows)):
+        if policy.schema and (contexts is None or _is_single(contexts, rows)):
             fields = ", ".join(name for name, _ in policy.schema)
             numbers = f"give a dict of {fields}, {{}} where nothing is known"
-        elif _is_one(contexts, rows) and isinstance(contexts[0], Mapping):
+        elif _is_single(contexts, rows) and isinstance(contexts[0], Mapping):
             numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
-        single = _is_one(contexts, rows)
+        single = _is_single(contexts, rows)
         if not single and contexts is not None and np.ndim(array) and 0 < len(array) != rows:
             lack = f"give one for each of {rows} impressions" + "; choose_many takes several" * (rows == 1)
             raise InvalidValue("context", f"{len(array)} contexts", lack)
-        lacking = _lacking(contexts[0] if single else contexts, dim if single else rows)
+        lacking = _find_none(contexts[0] if single else contexts, dim if single else rows)
         if lacking is not None:
             raise InvalidValue(f"context[{lacking}]", None, numbers)
         if single:
             raise InvalidValue("context", contexts[0], numbers)
-        each = "" if rows == 1 else f"{',' * bool(policy.schema)} for each impression"
-        raise InvalidValue("context", contexts, numbers + each)
+        item = "" if rows == 1 else f"{',' * bool(policy.schema)} for each impression"
+        raise InvalidValue("context", contexts, numbers + item)
     if largest > checks.HUGE:
         # A warning only, since logs of earlier versions may have such numbers.
-        doubt = f"context: {largest:g} is so large that its square is none: nothing can be learned beside it"
-        warnings.warn(f"{doubt}; leave it out, or divide it", AssumptionWarning, stacklevel=5)
+        message = (
+            f"context: {largest:g} is so large that its square is none: nothing can be learned beside it"
+        )
+        warnings.warn(f"{message}; leave it out, or divide it", AssumptionWarning, stacklevel=5)
     return array  # type: ignore[no-any-return]
 
 
-def _numbers_of(contexts: Any) -> Any:
+def _to_array(contexts: Any) -> Any:
     """Return contexts as an array; an array without rows if they are not numbers."""
     try:
-        return np.ascontiguousarray(numeric("context", contexts), dtype=np.float64)
+        return np.ascontiguousarray(to_numeric("context", contexts), dtype=np.float64)
     except InvalidValue:
         raise
     except (TypeError, ValueError):
         return np.full((0, 0), np.nan)
 
 
-def _lacking(given: Any, count: int) -> int | None:
+def _find_none(values: Any, count: int) -> int | None:
     """Return the index of the first None in a list of ``count`` values; None if there is none."""
-    if not isinstance(given, list | tuple) or len(given) != count:
+    if not isinstance(values, list | tuple) or len(values) != count:
         return None
-    return next((place for place, each in enumerate(given) if each is None), None)
+    return next((place for place, value in enumerate(values) if value is None), None)
 
 
-def _as_rows(contexts: Any) -> Any:
+def _to_dense(contexts: Any) -> Any:
     """Convert sparse contexts, as transformers of scikit-learn return, to dense arrays."""
     if isinstance(contexts, list):
-        return list(map(_as_rows, contexts))
+        return list(map(_to_dense, contexts))
     return contexts.toarray() if hasattr(contexts, "toarray") else contexts
 
 
-def _refuse_unread(field: str, given: Any, policy: Policy, remedy: str) -> None:
+def _refuse_unread(field: str, data: Any, policy: Policy, remedy: str) -> None:
     """Raise if data are passed that the policy does not read, as they would be lost silently."""
-    if given is not None and any(each is not None and np.size(each) for each in given):
-        shown = given[0] if _is_one(given, len(given)) else given
-        raise InvalidValue(field, shown, f"{policy.label} reads none: leave it out, or take {remedy}")
+    if data is not None and any(block is not None and np.size(block) for block in data):
+        example = data[0] if _is_single(data, len(data)) else data
+        raise InvalidValue(field, example, f"{policy.label} reads none: leave it out, or take {remedy}")
 
 
-def _features(
+def _read_features(
     policy: Policy, relevance: Any, examination: Any, rows: int
 ) -> tuple[tuple[Floats, Floats], Ints | None]:
     """Return the relevance and examination blocks, and the number of arms on offer in each impression."""
     blocks, sizes = [NO_FEATURES, NO_FEATURES], None
     names = "relevance", "examination"
-    for i, (field, given) in enumerate(zip(names, (relevance, examination), strict=True)):
+    for i, (field, block) in enumerate(zip(names, (relevance, examination), strict=True)):
         dim = policy.feature_dims[i]
         if dim == 0:
-            _refuse_unread(field, given, policy, f"tacit.auto({field}_dim=…)")
+            _refuse_unread(field, block, policy, f"tacit.auto({field}_dim=…)")
             continue
-        blocks[i], block_sizes = _stacked(policy, field, given, rows)
+        blocks[i], block_sizes = _stack_features(policy, field, block, rows)
         if sizes is not None and not np.array_equal(sizes, block_sizes):
-            raise InvalidValue(field, given, "give as many rows as of relevance: one for each arm on offer")
+            raise InvalidValue(field, block, "give as many rows as of relevance: one for each arm on offer")
         sizes = block_sizes
     return (blocks[0], blocks[1]), sizes
 
 
-def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats, Ints]:
+def _stack_features(policy: Policy, field: str, features: Any, rows: int) -> tuple[Floats, Ints]:
     """Return the feature matrices of all impressions, concatenated, and their lengths."""
-    if isinstance(given, LookedUp):
-        return given
+    if isinstance(features, CandidateVectors):
+        return features
     dim = policy.feature_dims[field == "examination"]
 
     def refusal() -> InvalidValue:
         # A function, since the message prints the features, which takes time.
-        each = f"a row of {dim} finite numbers for each arm on offer"
-        if given is None and field == "relevance" and policy.arms is None:
-            remedy = f"put items there, learner.items.put(ids, vectors), or give relevance=, {each}"
+        expected = f"a row of {dim} finite numbers for each arm on offer"
+        if features is None and field == "relevance" and policy.arms is None:
+            remedy = f"put items there, learner.items.put(ids, vectors), or give relevance=, {expected}"
             return InvalidValue("items", [], f"the catalogue is empty: {remedy}")
-        shape: Any = () if given is None else getattr(given[0], "shape", ())
+        shape: Any = () if features is None else getattr(features[0], "shape", ())
         if len(shape) == 2 and shape[1] != dim:
-            each += f"; these have {shape[1]} numbers each"
-        if given is None or _is_one(given, rows):
-            return InvalidValue(field, given and given[0], f"give {each}")
-        return InvalidValue(field, given, f"give, for each of {rows} impressions, {each}")
+            expected += f"; these have {shape[1]} numbers each"
+        if features is None or _is_single(features, rows):
+            return InvalidValue(field, features and features[0], f"give {expected}")
+        return InvalidValue(field, features, f"give, for each of {rows} impressions, {expected}")
 
     try:
-        matrices = [np.asarray(numeric(field, block), dtype=np.float64) for block in given]
+        matrices = [np.asarray(to_numeric(field, block), dtype=np.float64) for block in features]
     except InvalidValue:
         raise
     except (TypeError, ValueError):
@@ -341,40 +343,43 @@ def _stacked(policy: Policy, field: str, given: Any, rows: int) -> tuple[Floats,
     return stacked, sizes
 
 
-def _is_one(given: Any, rows: int) -> bool:
+def _is_single(data: Any, rows: int) -> bool:
     """True if the data are of one impression, as :meth:`tacit.Learner.choose` passes them."""
-    return isinstance(given, list) and rows == len(given) == 1
+    return isinstance(data, list) and rows == len(data) == 1
 
 
-def _offers(
+def _read_offers(
     offer: Offer, arms: Sequence[Sequence[Arm] | None] | None, sizes: Ints | None, rows: int
 ) -> tuple[Ints, Ints, Ints]:
     """Return the indices of the arms on offer, all impressions in one array, with their starts and stops."""
     if arms is None and sizes is None:
         stops = np.empty(rows, np.int64)
-        stops.fill(len(offer.slots))
-        return offer.slots, np.zeros(rows, np.int64), stops
-    each = [None] * rows if arms is None else arms
+        stops.fill(len(offer.arm_indices))
+        return offer.arm_indices, np.zeros(rows, np.int64), stops
+    arm_lists = [None] * rows if arms is None else arms
     if not offer.names:
         assert sizes is not None
-        for names, size in zip(each, sizes.tolist(), strict=True):
+        for names, size in zip(arm_lists, sizes.tolist(), strict=True):
             _check_names(names, size)
         offered = [np.arange(size) for size in sizes.tolist()]
     else:
-        offered = [offer.slots if given is None else offer.slots_of(given) for given in each]
+        offered = [
+            offer.arm_indices if row_arms is None else offer.find_arm_indices(row_arms)
+            for row_arms in arm_lists
+        ]
     counts = np.array([len(slots) for slots in offered], np.int64)
     if sizes is not None and not np.array_equal(sizes, counts):
         raise InvalidValue(
             "relevance", sizes.tolist(), f"give a row for each arm on offer: {counts.tolist()}"
         )
     stops = np.cumsum(counts)
-    joined = np.concatenate(offered) if offered else offer.slots
+    joined = np.concatenate(offered) if offered else offer.arm_indices
     return joined, stops - counts, stops
 
 
 def _check_names(names: Sequence[Arm] | None, size: int) -> None:
     """Raise if names do not fit the number of arms on offer, or are not unique."""
-    if names is not None and not len(names) == len(set(checks.offered(names))) == size:
+    if names is not None and not len(names) == len(set(checks.offer(names))) == size:
         raise InvalidValue("arms", names, f"name each of the {size} arms on offer, all differently")
 
 
@@ -388,7 +393,7 @@ class DecisionReader(NamedTuple):
     offer: Offer
     lanes: Lanes
 
-    def columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
+    def read_columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
         """Return impressions, actions, propensities and epochs of decisions.
 
         Raises
@@ -398,28 +403,28 @@ class DecisionReader(NamedTuple):
         UnknownName
             If nothing was ever chosen for a decision's key.
         """
-        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.of:
+        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.lane_of_key:
             return decisions.batch, decisions.actions, decisions.propensities, decisions.epochs
-        batch = self.batch(decisions)
+        batch = self.read_batch(decisions)
         refuse_repeated(decisions)
         return (
             batch,
-            self.actions(decisions, batch),
+            self.read_actions(decisions, batch),
             # NumPy takes None for NaN.
             np.array([d.propensity for d in decisions], np.float64),
             np.array([d.epoch for d in decisions], np.int64),
         )
 
-    def batch(self, decisions: Sequence[Decision]) -> Batch:
+    def read_batch(self, decisions: Sequence[Decision]) -> Batch:
         """Return the impressions of one decision or more."""
         rows = len(decisions)
         for decision in decisions if set(map(type, decisions)) != {Decision} else ():
-            refuse_others(decision)
+            require_decision(decision)
         _, keys, _, _, _, offered, _, contexts, relevance, examination, *_ = zip(*decisions, strict=True)
         featured = self.policy.feature_dims != (0, 0)
         if featured:
-            offered, _, relevance, examination = zip(*map(self._described, decisions), strict=True)
-        lanes = list(map(self.lanes.of.get, keys))
+            offered, _, relevance, examination = zip(*map(self._find_featured_arms, decisions), strict=True)
+        lanes = list(map(self.lanes.lane_of_key.get, keys))
         if None in lanes:
             lanes = list(map(self.lanes.lane, keys))
         arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
@@ -430,18 +435,18 @@ class DecisionReader(NamedTuple):
         blocks = NO_FEATURES, NO_FEATURES
         fits = set(map(len, contexts)) == {self.policy.context_dim}
         if featured:
-            blocks = _one_below_another(relevance), _one_below_another(examination)
-            wanted = [(len(arms), dim) if dim else (0, 0) for dim in self.policy.feature_dims]
-            fits &= [block.shape for block in blocks] == wanted
+            blocks = _concatenate_rows(relevance), _concatenate_rows(examination)
+            shapes = [(len(arms), dim) if dim else (0, 0) for dim in self.policy.feature_dims]
+            fits &= [block.shape for block in blocks] == shapes
         if self.policy.arms is not None and arms.size:
             fits &= bool(arms.max() < len(self.offer.names))
         if not fits:
-            raise self._foreign(decisions)
+            raise self._make_mismatch_error(decisions)
         dim = self.policy.context_dim
         context_rows = np.concatenate(contexts).reshape(rows, dim) if dim else np.empty((rows, 0))
         return Batch(np.array(lanes, np.int64), arms, starts, stops, context_rows, *blocks)
 
-    def actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
+    def read_actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
         """Return the arm indices that decisions showed; raise if the policy has no such arms.
 
         Compiled code does not check bounds: an invalid index would write to other memory.
@@ -449,32 +454,34 @@ class DecisionReader(NamedTuple):
         width = self.policy.action_width
         slots = [d.slots for d in decisions]
         if set(map(len, slots)) != {width}:
-            raise self._foreign(decisions)
+            raise self._make_mismatch_error(decisions)
         # A list's arm indices do not depend on which arms have features, so they need no conversion.
         if self.policy.feature_dims != (0, 0) and not self.policy.showing.listed:
-            slots = [self._described(each).slots for each in decisions]
+            slots = [self._find_featured_arms(decision).slots for decision in decisions]
         actions = np.concatenate(slots, dtype=np.int64).reshape(-1, width)
         limits = batch.stops - batch.starts if self.policy.arms is None else len(self.offer.names)
         least = -1 if self.policy.showing.listed else 0
         if ((actions < least) | (actions >= np.reshape(limits, (-1, 1)))).any():
-            raise self._foreign(decisions)
-        if self.policy.arms is not None and not all(map(self._names, decisions)):
-            raise self._foreign(decisions)
+            raise self._make_mismatch_error(decisions)
+        if self.policy.arms is not None and not all(map(self._has_same_names, decisions)):
+            raise self._make_mismatch_error(decisions)
         return actions
 
-    def _names(self, decision: Decision) -> bool:
+    def _has_same_names(self, decision: Decision) -> bool:
         """True if a decision names its shown arms as this policy does."""
         offer = self.offer
-        if decision.offered is offer.slots:
+        if decision.offered is offer.arm_indices:
             return True
         names = [offer.names[slot] for slot in decision.slots.tolist() if slot >= 0]
         return [name for name in decision.shown if name is not None] == names
 
-    def _described(self, decision: Decision) -> Described:
-        given = decision.offered, decision.slots, decision.relevance, decision.examination
-        return described(*given, named=self.policy.arms is not None, listed=self.policy.showing.listed)
+    def _find_featured_arms(self, decision: Decision) -> FeaturedArms:
+        fields = decision.offered, decision.slots, decision.relevance, decision.examination
+        return find_featured_arms(
+            *fields, named=self.policy.arms is not None, listed=self.policy.showing.listed
+        )
 
-    def feedback(self, field: str, rewards: Any, decisions: Sequence[Decision]) -> Floats:
+    def read_feedback(self, field: str, rewards: Any, decisions: Sequence[Decision]) -> Floats:
         """Return feedback of decisions as an array of rows.
 
         Raises
@@ -486,16 +493,16 @@ class DecisionReader(NamedTuple):
             raise InvalidValue("decisions", decisions, "give a list of what choose returned, or learn one")
         width, rows = self.policy.feedback_width, len(decisions)
         shape = (rows,) if width == 1 else (rows, width)
-        given = _array_of(rewards)
-        if given.shape != shape and width > 1:
-            given = _array_of(_whole(rewards, decisions, width))
-        if given.shape != shape or (given.dtype.kind not in "fiub" and given.size):
+        array = _try_array(rewards)
+        if array.shape != shape and width > 1:
+            array = _try_array(_pad_rewards(rewards, decisions, width))
+        if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
             if field == "reward":
                 remedy = f"give {width} numbers, one for each position: 1 for a click, 0 for none"
                 raise InvalidValue(field, rewards[0], remedy)
-            each = "one" if width == 1 else f"{width} numbers"
-            raise InvalidValue(field, rewards, f"give {each} for each of {rows} decisions")
-        values = np.ascontiguousarray(given, dtype=np.float64)
+            expected = "one" if width == 1 else f"{width} numbers"
+            raise InvalidValue(field, rewards, f"give {expected} for each of {rows} decisions")
+        values = np.ascontiguousarray(array, dtype=np.float64)
         wrong = ~((values >= 0.0) & (values <= 1.0))
         if wrong.any():
             first = np.unravel_index(int(np.argmax(wrong)), shape)
@@ -503,9 +510,9 @@ class DecisionReader(NamedTuple):
             raise InvalidValue(f"{field}[{place}]", float(values[first]), "give a number in [0, 1]")
         return values.reshape(rows, width)
 
-    def _foreign(self, decisions: Sequence[Decision]) -> InvalidValue:
-        given = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
-        return InvalidValue("decision", given, f"give decisions of a learner of {self.policy}")
+    def _make_mismatch_error(self, decisions: Sequence[Decision]) -> InvalidValue:
+        argument = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
+        return InvalidValue("decision", argument, f"give decisions of a learner of {self.policy}")
 
 
 def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:
@@ -516,36 +523,36 @@ def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:
         raise InvalidValue(place, float(values[row, position]), "nothing stood at that position; give 0")
 
 
-def _array_of(given: Any) -> Any:
+def _try_array(values: Any) -> Any:
     try:
-        return np.asarray(given)
+        return np.asarray(values)
     except ValueError:
         return np.empty(0, object)
 
 
-def _whole(rewards: Any, decisions: Sequence[Decision], width: int) -> Any:
+def _pad_rewards(rewards: Any, decisions: Sequence[Decision], width: int) -> Any:
     """Return rewards of lists with 0 added at the empty positions of lists that are not full."""
-    lists = list(map(checks.listed, rewards)) if np.iterable(rewards) else []
-    if len(lists) != len(decisions) or not all(isinstance(each, list | tuple) for each in lists):
+    lists = list(map(checks.as_list, rewards)) if np.iterable(rewards) else []
+    if len(lists) != len(decisions) or not all(isinstance(item, list | tuple) for item in lists):
         return rewards
-    filled = [np.count_nonzero(each.slots >= 0) if type(each) is Decision else 0 for each in decisions]
-    whole = [[*each, *[0.0] * (width - len(each))] for each in lists]
-    return whole if all(len(each) in (n, width) for each, n in zip(lists, filled, strict=True)) else rewards
+    filled = [np.count_nonzero(item.slots >= 0) if type(item) is Decision else 0 for item in decisions]
+    whole = [[*item, *[0.0] * (width - len(item))] for item in lists]
+    return whole if all(len(item) in (n, width) for item, n in zip(lists, filled, strict=True)) else rewards
 
 
-def _one_below_another(blocks: Sequence[Floats]) -> Floats:
+def _concatenate_rows(blocks: Sequence[Floats]) -> Floats:
     """Concatenate blocks of rows; the features of a single decision are not copied."""
     return np.ascontiguousarray(blocks[0]) if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def refuse_others(decision: Any) -> None:
+def require_decision(decision: Any) -> None:
     """Raise unless the argument is a ``Decision``."""
     if type(decision) is not Decision:
-        known: dict[type, str] = {
+        hints: dict[type, str] = {
             str: ", or of its JSON Decision.from_json(text)",
             Decisions: "; learn_many learns many",
         }
-        raise InvalidValue("decision", decision, f"give what choose returned{known.get(type(decision), '')}")
+        raise InvalidValue("decision", decision, f"give what choose returned{hints.get(type(decision), '')}")
 
 
 def refuse_repeated(decisions: Sequence[Decision]) -> None:
@@ -564,7 +571,7 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
     )
 
 
-def order_by_id(decisions: Sequence[Decision], made: int) -> Ints | None:
+def order_by_id(decisions: Sequence[Decision], decision_count: int) -> Ints | None:
     """Return the order that sorts decisions by id, or None if they need no sorting.
 
     The order is unknown if some are of other learners, with ids that are not below ``decision_count``, the
@@ -575,11 +582,11 @@ def order_by_id(decisions: Sequence[Decision], made: int) -> Ints | None:
     ids = np.array([decision.id for decision in decisions], np.int64)
     if (np.diff(ids) > 0).all():
         return None
-    if ids.max() < made:
+    if ids.max() < decision_count:
         return np.argsort(ids)
-    doubt = (
+    message = (
         "decisions: some are of another learner, and their numbers do not ascend: they are learned as they"
     )
     remedy = "stand; give those of each learner in the order in which they were made"
-    warnings.warn(f"{doubt} {remedy}", AssumptionWarning, stacklevel=3)
+    warnings.warn(f"{message} {remedy}", AssumptionWarning, stacklevel=3)
     return None

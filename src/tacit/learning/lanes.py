@@ -16,21 +16,21 @@ from typing import Any, overload
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints, copied_into, lane_rows, lanes_view
+from tacit.core.arrays import Floats, Generator, Ints, copy_to_larger, lane_rows, lanes_view
 from tacit.core.checks import ONLY_KEY
 from tacit.core.dispatch import learns_from_propensity
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.batch import (
     Batch,
     choose_rows,
     correct_rows,
-    impose_rows,
+    force_rows,
     learn_rows,
     observe_rows,
     place_rows,
     refit_shared,
-    relive_rows,
+    replay_rows,
     weigh_cells,
     weigh_rows,
 )
@@ -61,23 +61,23 @@ class Offer:
 
     def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
         self.names: tuple[Any, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
-        self._slot_of = {name: slot for slot, name in enumerate(self.names)}
+        self._index_of_arm = {name: index for index, name in enumerate(self.names)}
         self.all = arms
-        out = {self._slot_of[name] for name in retired}
-        self.slots = np.array([s for s in range(len(self.names)) if s not in out], np.int64)
+        retired_indices = {self._index_of_arm[name] for name in retired}
+        self.arm_indices = np.array([s for s in range(len(self.names)) if s not in retired_indices], np.int64)
 
     @property
     def arms(self) -> list[Any]:
         """The arms on offer."""
-        return [self.names[slot] for slot in self.slots.tolist()]
+        return [self.names[index] for index in self.arm_indices.tolist()]
 
     @property
     def retired(self) -> list[Any]:
         """The arms that are not on offer."""
-        offered = set(self.slots.tolist())
-        return [name for slot, name in enumerate(self.names) if slot not in offered]
+        offered = set(self.arm_indices.tolist())
+        return [name for index, name in enumerate(self.names) if index not in offered]
 
-    def slots_of(self, arms: Sequence[Arm]) -> Ints:
+    def find_arm_indices(self, arms: Sequence[Arm]) -> Ints:
         """Return the indices of arms, all of which must be on offer.
 
         Raises
@@ -87,20 +87,20 @@ class Offer:
         UnknownName
             If an arm is unknown or retired.
         """
-        offered = set(self.slots.tolist())
-        slots = []
-        for arm in checks.offered(arms):
-            slot = self._slot_of.get(arm)
-            if slot is None or slot not in offered:
-                why, back = ("", "add_arms") if slot is None else (", as it is retired", "restore_arms")
+        offered = set(self.arm_indices.tolist())
+        arm_indices = []
+        for arm in checks.offer(arms):
+            index = self._index_of_arm.get(arm)
+            if index is None or index not in offered:
+                why, back = ("", "add_arms") if index is None else (", as it is retired", "restore_arms")
                 remedy = f"leave it out, or put it on offer ({back})"
                 raise UnknownName(f"arms: {arm!r} is not on offer{why}; on offer are {self.arms}; {remedy}")
-            slots.append(slot)
-        if not slots or len(set(slots)) < len(slots):
+            arm_indices.append(index)
+        if not arm_indices or len(set(arm_indices)) < len(arm_indices):
             raise InvalidValue("arms", arms, "offer at least one arm, and each only once")
-        return np.array(slots, np.int64)
+        return np.array(arm_indices, np.int64)
 
-    def with_new(self, arms: int | Sequence[str]) -> tuple[list[Any], Offer]:
+    def with_new_arms(self, arms: int | Sequence[str]) -> tuple[list[Any], Offer]:
         """Return the new arms, and an offer that includes them.
 
         Parameters
@@ -128,12 +128,12 @@ class Offer:
         if isinstance(names, int):
             raise InvalidValue("arms", arms, "arms have names here; give those of the new ones")
         for name in names:
-            if name in self._slot_of:
-                known = "retired; restore it" if name in self.retired else "on offer already"
-                raise InvalidValue("arms", name, f"it is {known}")
+            if name in self._index_of_arm:
+                status = "retired; restore it" if name in self.retired else "on offer already"
+                raise InvalidValue("arms", name, f"it is {status}")
         return list(names), Offer((*self.all, *names), self.retired)
 
-    def without(self, arms: Sequence[Arm]) -> Offer:
+    def exclude_arms(self, arms: Sequence[Arm]) -> Offer:
         """Return the offer without some arms, which become retired.
 
         Raises
@@ -143,12 +143,12 @@ class Offer:
         InvalidValue
             If no arm would remain on offer.
         """
-        slots = self._known(arms)
-        if slots and set(self.slots.tolist()) <= slots:
+        arm_indices = self._find_indices(arms)
+        if arm_indices and set(self.arm_indices.tolist()) <= arm_indices:
             raise InvalidValue("arms", arms, "no arm would be on offer; add another one first")
-        return Offer(self.all, [*self.retired, *(self.names[slot] for slot in slots)])
+        return Offer(self.all, [*self.retired, *(self.names[index] for index in arm_indices)])
 
-    def restored(self, arms: Sequence[Arm]) -> Offer:
+    def with_restored_arms(self, arms: Sequence[Arm]) -> Offer:
         """Return the offer with some retired arms on offer again.
 
         Raises
@@ -156,22 +156,22 @@ class Offer:
         UnknownName
             If an arm does not exist.
         """
-        back = {self.names[slot] for slot in self._known(arms)}
+        back = {self.names[index] for index in self._find_indices(arms)}
         return Offer(self.all, [arm for arm in self.retired if arm not in back])
 
-    def _known(self, arms: Sequence[Arm]) -> set[int]:
+    def _find_indices(self, arms: Sequence[Arm]) -> set[int]:
         """Return the indices of arms, on offer or retired."""
-        slots = set()
-        for arm in checks.offered(arms):
-            if arm not in self._slot_of:
-                known = (
+        arm_indices = set()
+        for arm in checks.offer(arms):
+            if arm not in self._index_of_arm:
+                hint = (
                     f"the arms are {list(self.names)}"
                     if self.names
                     else "items are put and removed by .items"
                 )
-                raise UnknownName(f"arms: there is no arm {arm!r}; {known}")
-            slots.add(self._slot_of[arm])
-        return slots
+                raise UnknownName(f"arms: there is no arm {arm!r}; {hint}")
+            arm_indices.add(self._index_of_arm[arm])
+        return arm_indices
 
 
 # ---- Lanes: each key's row of the state; the only place where states are created and grow
@@ -181,9 +181,9 @@ class Offer:
 SPARE_LANES = 64
 
 
-MUCH = 2**30
+WARNING_BYTES = 2**30
 """Bytes of all keys together above which a warning is given."""
-FEW = 1000
+MAX_SUGGESTION_KEYS = 1000
 """Number of keys up to which an error about an unknown key suggests a similar one."""
 
 
@@ -210,10 +210,10 @@ class Lanes:
 
     def __init__(self, policy: Policy) -> None:
         self.logged = False
-        self.of: dict[str, int] = {}
+        self.lane_of_key: dict[str, int] = {}
         self._names: list[str] = []
         self.state: Any = policy.init(0)
-        self.plays = no_plays(policy, 0)
+        self.plays = make_plays(policy, 0)
         self._policy = policy
         self._capacity = 0
 
@@ -226,12 +226,16 @@ class Lanes:
             If the key has none.
         """
         try:
-            return self.of[key]
+            return self.lane_of_key[key]
         except KeyError:
-            near = get_close_matches(key, self.of, 1) if len(self.of) <= FEW else []
-            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            near = (
+                get_close_matches(key, self.lane_of_key, 1)
+                if len(self.lane_of_key) <= MAX_SUGGESTION_KEYS
+                else []
+            )
+            suggestion = f" (did you mean {near[0]!r}?)" if near else ""
             raise UnknownName(
-                f"key: nothing was ever chosen for {key!r} by this learner{meant}; choose for it "
+                f"key: nothing was ever chosen for {key!r} by this learner{suggestion}; choose for it "
                 "first, give a key that is in keys, or a decision to the learner that made it"
             ) from None
 
@@ -240,9 +244,9 @@ class Lanes:
         """Number of rows that a lane has in each array; 0 for arrays that all lanes share."""
         return lane_rows(self._policy.init)
 
-    def keys(self) -> KeysOfNow:
+    def keys(self) -> KeyView:
         """Return all present keys in the order of their lanes; later keys are not included."""
-        return KeysOfNow(self._names)
+        return KeyView(self._names)
 
     def view(self, lane: int) -> Any:
         """Return views of a lane's rows and of all shared arrays, as its kernels read and write them.
@@ -260,94 +264,95 @@ class Lanes:
             If a key is too long, or one string is given in place of a list of keys; then no key
             gets a lane.
         """
-        lanes = list(map(self.of.get, keys)) if type(keys) is list else [None]
+        lanes = list(map(self.lane_of_key.get, keys)) if type(keys) is list else [None]
         if None in lanes:
             checks.names("keys", keys)
-            lanes = list(map(self.of.get, keys))
+            lanes = list(map(self.lane_of_key.get, keys))
             new = dict.fromkeys(k for k, lane in zip(keys, lanes, strict=True) if lane is None)
             for key in new:
                 checks.name("key", key)
             for key in new:
                 self._add(key)
-            lanes = list(map(self.of.get, keys))
+            lanes = list(map(self.lane_of_key.get, keys))
         return np.array(lanes, dtype=np.int64)
 
     def _add(self, key: str) -> None:
-        lane = len(self.of)
+        lane = len(self.lane_of_key)
         if self.logged:
-            self._say_other(key)
+            self._warn_of_unlearned_key(key)
         if lane >= self._capacity:
             self._capacity = max(SPARE_LANES, 2 * self._capacity)
-            self._say_size()
+            self._warn_of_memory()
             self._grow(self._policy)
-        self.of[key] = lane
+        self.lane_of_key[key] = lane
         self._names.append(key)
 
-    def _say_other(self, key: str) -> None:
+    def _warn_of_unlearned_key(self, key: str) -> None:
         """Warn if a new key does not fit the learned log: the log had keys and this is the default key, or
         the reverse."""
         self.logged = False
-        other = len(self.of) == 1 if ONLY_KEY in self.of else key == ONLY_KEY
-        if other and all(self.rows):
-            doubt = f"key: nothing is known of {key!r}, as the log was learned of {next(iter(self.of))!r}"
+        is_unlearned = len(self.lane_of_key) == 1 if ONLY_KEY in self.lane_of_key else key == ONLY_KEY
+        if is_unlearned and all(self.rows):
+            logged_key = next(iter(self.lane_of_key))
+            message = f"key: nothing is known of {key!r}, as the log was learned of {logged_key!r}"
             remedy = "choose for a key of the log, or fit_log with columns={'key': ...}"
-            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=6)
+            warnings.warn(f"{message}; {remedy}", AssumptionWarning, stacklevel=6)
 
-    def _say_size(self) -> None:
+    def _warn_of_memory(self) -> None:
         """Warn before the keys' state takes much memory, each time it doubles."""
-        each = self._policy.key_bytes
-        if each * self._capacity > MUCH:
+        key_bytes = self._policy.key_bytes
+        if key_bytes * self._capacity > WARNING_BYTES:
             warnings.warn(
-                f"keys: room is made for {self._capacity:,} of {each:,} bytes each, "
-                f"{each * self._capacity / 2**30:.1f} GiB; let keys share what is learned (per_key=False, "
-                "where a policy has it), or give fewer keys, arms or numbers",
+                f"keys: room is made for {self._capacity:,} of {key_bytes:,} bytes each, "
+                f"{key_bytes * self._capacity / 2**30:.1f} GiB; let keys share what is learned "
+                "(per_key=False, where a policy has it), or give fewer keys, arms or numbers",
                 AssumptionWarning,
                 stacklevel=5,
             )
 
-    def fit(self, policy: Policy) -> None:
+    def resize(self, policy: Policy) -> None:
         """Convert the state to a policy with more arms, without losing what was learned."""
         self._grow(policy)
         self._policy = policy
 
-    def plays_of(self, lane: int) -> Floats:
+    def count_plays(self, lane: int) -> Floats:
         """Return how often each arm was ever shown to a lane's key and learned from; NaN if unknown."""
         if not self.plays.shape[1]:
             return np.full(self._policy.arm_count, np.nan)
         # Where the first plays were not counted, version 0.3 started counting below 0.
         return np.where(self.plays[lane] < 0, np.nan, self.plays[lane])
 
-    def kept(self) -> tuple[dict[str, int], Any, Ints, int]:
+    def copy_all(self) -> tuple[dict[str, int], Any, Ints, int]:
         """Return a copy of keys, state, plays and capacity, for :meth:`roll_back`."""
-        return dict(self.of), copy.deepcopy(self.state), self.plays.copy(), self._capacity
+        return dict(self.lane_of_key), copy.deepcopy(self.state), self.plays.copy(), self._capacity
 
-    def take_back(self, kept: tuple[dict[str, int], Any, Ints, int]) -> None:
+    def roll_back(self, backup: tuple[dict[str, int], Any, Ints, int]) -> None:
         """Return to a copy of :meth:`copy_all`; keys admitted since lose their lanes."""
-        self.of.clear()
-        of, self.state, self.plays, self._capacity = kept
-        self.of.update(of)
-        self._names = list(of)
+        self.lane_of_key.clear()
+        lane_of_key, self.state, self.plays, self._capacity = backup
+        self.lane_of_key.update(lane_of_key)
+        self._names = list(lane_of_key)
 
-    def used(self) -> Any:
+    def view_all(self) -> Any:
         """Return views of the state without spare lanes."""
-        return lanes_view(self.state, self.rows, 0, len(self.of))
+        return lanes_view(self.state, self.rows, 0, len(self.lane_of_key))
 
     def restore(self, state: Any, plays: Ints, keys: Sequence[str]) -> None:
         """Use the state and plays of a snapshot, which has a lane for each of its keys."""
-        self.of = {checks.name("key", key): lane for lane, key in enumerate(keys)}
-        self._names = list(self.of)
+        self.lane_of_key = {checks.name("key", key): lane for lane, key in enumerate(keys)}
+        self._names = list(self.lane_of_key)
         self.state, self._capacity = state, len(keys)
         self.plays = plays
 
     def _grow(self, policy: Policy) -> None:
         # Spare lanes are not copied: the policy may initialize them differently now.
-        self.state = copied_into(self.used(), policy.init(self._capacity))
-        grown, used = no_plays(policy, self._capacity), self.plays[: len(self.of)]
-        grown[: len(used), : used.shape[1]] = used
-        self.plays = grown
+        self.state = copy_to_larger(self.view_all(), policy.init(self._capacity))
+        plays, old_plays = make_plays(policy, self._capacity), self.plays[: len(self.lane_of_key)]
+        plays[: len(old_plays), : old_plays.shape[1]] = old_plays
+        self.plays = plays
 
 
-class KeysOfNow(Sequence[str]):
+class KeyView(Sequence[str]):
     """View of the present items of a list that only grows; avoids copying a million keys.
 
     Examples
@@ -375,7 +380,7 @@ class KeysOfNow(Sequence[str]):
         return self._names[range(self._count)[index]]
 
 
-def no_plays(policy: Policy, lanes: int) -> Ints:
+def make_plays(policy: Policy, lanes: int) -> Ints:
     """Return zero plays for a number of lanes; without columns if the policy does not need them counted."""
     counted = policy.forgets and policy.arms is not None
     return np.zeros((lanes, policy.arm_count if counted else 0), np.int64)
@@ -411,26 +416,26 @@ class Loops:
 
     def __init__(self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool) -> None:
         self.params = policy.params
-        self._own = None if type(policy).__module__.startswith("tacit.") else type(policy).__name__
-        self._offered = offer.slots
+        self._user_class = None if type(policy).__module__.startswith("tacit.") else type(policy).__name__
+        self._offered = offer.arm_indices
         # Start and stop of a single impression's arms; no loop writes there, so they are shared.
-        self._stretch = np.zeros(1, np.int64), np.full(1, len(offer.slots), np.int64)
+        self._single_bounds = np.zeros(1, np.int64), np.full(1, len(offer.arm_indices), np.int64)
         self._lanes, self._rng = lanes, rng
-        self.one = self.plain_batch(np.zeros(1, np.int64), np.zeros((1, policy.context_dim)))
+        self.single_batch = self.make_plain_batch(np.zeros(1, np.int64), np.zeros((1, policy.context_dim)))
         self.action = np.empty((1, policy.action_width), np.int64)
-        self.shown, self.context = self.action[0], self.one.contexts[0]
+        self.action_row, self.context = self.action[0], self.single_batch.contexts[0]
         self.feedback = np.empty((1, policy.feedback_width))
         self.epoch, self.propensity = np.empty(1, np.int64), np.full(1, np.nan)
         self.fresh = np.zeros(1, np.bool_)
         self.prefixes, self.places = np.empty((2, 1, policy.action_width))
-        wanted = reported or learns_from_propensity(self.params)
-        self.asked = self.propensity if wanted else None
+        has_propensity = reported or learns_from_propensity(self.params)
+        self.propensity_buffer = self.propensity if has_propensity else None
 
-    def plain_batch(self, lanes: Ints, contexts: Floats) -> Batch:
+    def make_plain_batch(self, lanes: Ints, contexts: Floats) -> Batch:
         """Return a batch of impressions that have all arms on offer and no features."""
         rows, arms = len(lanes), self._offered
         if rows == 1:
-            starts, stops = self._stretch
+            starts, stops = self._single_bounds
         else:
             starts, stops = np.zeros(rows, np.int64), np.full(rows, len(arms), np.int64)
         return Batch(lanes, arms, starts, stops, contexts, NO_FEATURES, NO_FEATURES)
@@ -438,73 +443,82 @@ class Loops:
     @cached_property
     def choose(self) -> Any:
         """The loop over ``choose_rows``; for user-defined policies it checks that choices are on offer."""
-        loop = self._entry(choose_rows, self._rng, self.action, self.epoch, self.asked)
-        return loop if self._own is None else partial(_choose_offered, self._own, loop)
+        loop = self._compile_entry(choose_rows, self._rng, self.action, self.epoch, self.propensity_buffer)
+        return loop if self._user_class is None else partial(_choose_checked, self._user_class, loop)
 
     @cached_property
-    def impose(self) -> Any:
+    def force(self) -> Any:
         """The loop over ``force_rows``."""
-        imposed = np.empty((0, 0), np.int64), False
-        return self._entry(impose_rows, self._rng, *imposed, self.action, self.epoch, self.propensity)
+        forced = np.empty((0, 0), np.int64), False
+        return self._compile_entry(force_rows, self._rng, *forced, self.action, self.epoch, self.propensity)
 
     @cached_property
     def observe(self) -> Any:
         """The loop over ``observe_rows``."""
-        return self._entry(observe_rows)
+        return self._compile_entry(observe_rows)
 
     @cached_property
     def learn(self) -> Any:
         """The loop over ``learn_rows``."""
-        came_back = self.feedback, self.propensity, self.epoch, self.fresh
-        return self._entry(learn_rows, self._lanes.plays, self.action, *came_back)
+        outcome_buffers = self.feedback, self.propensity, self.epoch, self.fresh
+        return self._compile_entry(learn_rows, self._lanes.plays, self.action, *outcome_buffers)
 
     @cached_property
     def correct(self) -> Any:
         """The loop over ``correct_rows``."""
-        return self._compiled(correct_rows)
+        return self._compile(correct_rows)
 
     @cached_property
-    def relive(self) -> Any:
+    def replay(self) -> Any:
         """The loop over ``replay_rows``."""
-        return self._compiled(relive_rows)
+        return self._compile(replay_rows)
 
     @cached_property
     def refit(self) -> Any:
         """The loop over ``refit_shared``."""
-        return self._compiled(refit_shared)
+        return self._compile(refit_shared)
 
     @cached_property
     def weigh(self) -> Any:
         """The loop over ``weigh_rows``."""
-        return self._entry(weigh_rows, np.empty(0))
+        return self._compile_entry(weigh_rows, np.empty(0))
 
     @cached_property
     def weigh_cells(self) -> Any:
         """The loop over ``weigh_cells``."""
-        return self._entry(weigh_cells, np.empty((0, 0)))
+        return self._compile_entry(weigh_cells, np.empty((0, 0)))
 
     @cached_property
     def place(self) -> Any:
         """The loop over ``place_rows``."""
-        return self._entry(place_rows, self.action, self.prefixes, self.places)
+        return self._compile_entry(place_rows, self.action, self.prefixes, self.places)
 
-    def _compiled(self, loop: Callable[..., Any]) -> Any:
-        return compiled(loop, self.params)
+    def _compile(self, loop: Callable[..., Any]) -> Any:
+        return compile_loop(loop, self.params)
 
-    def _entry(self, loop: Callable[..., Any], *others: Any) -> Any:
-        return self._compiled(loop).entry((self.params, self._lanes.state, self.one, *others))
+    def _compile_entry(self, loop: Callable[..., Any], *arguments: Any) -> Any:
+        return self._compile(loop).entry((self.params, self._lanes.state, self.single_batch, *arguments))
 
 
-def _choose_offered(
-    name: str, choose: Any, params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, *others: Any
+def _choose_checked(
+    name: str,
+    choose: Any,
+    params: Any,
+    state: Any,
+    batch: Batch,
+    rng: Generator,
+    actions: Ints,
+    *buffers: Any,
 ) -> None:
     """Let a user-defined policy choose; warn, instead of raising, if a choice is not on offer."""
-    choose(params, state, batch, rng, actions, *others)
-    stretch, offered = None, {-1}
-    for chosen, *its in zip(actions.tolist(), batch.starts.tolist(), batch.stops.tolist(), strict=True):
-        if its != stretch:
-            stretch, offered = its, {-1, *batch.arms[slice(*its)].tolist()}
-        if not offered.issuperset(chosen):
-            doubt = f"{name}.choose: {chosen[0] if len(chosen) == 1 else chosen} is not on offer"
+    choose(params, state, batch, rng, actions, *buffers)
+    bounds, offered = None, {-1}
+    for action, *row_bounds in zip(
+        actions.tolist(), batch.starts.tolist(), batch.stops.tolist(), strict=True
+    ):
+        if row_bounds != bounds:
+            bounds, offered = row_bounds, {-1, *batch.arms[slice(*row_bounds)].tolist()}
+        if not offered.issuperset(action):
+            message = f"{name}.choose: {action[0] if len(action) == 1 else action} is not on offer"
             remedy = f"return what is, as impression.arms has it: {sorted(offered)[1:]}"
-            warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
+            warnings.warn(f"{message}; {remedy}", AssumptionWarning, stacklevel=4)

@@ -20,12 +20,12 @@ from tacit.core.arrays import Floats, leaves
 from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
-from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, suggesting
+from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, with_suggestions
 from tacit.learning.decisions import (
-    MANY,
-    NEWEST,
-    NOTHING,
-    SOME,
+    FIRST_CHECK,
+    NO_VALUES,
+    RING_MASK,
+    SECOND_CHECK,
     Arm,
     ArmT_co,
     Decision,
@@ -33,29 +33,37 @@ from tacit.learning.decisions import (
     Key,
     LearningWatch,
 )
-from tacit.learning.explanation import BelievingLearner, as_rows
-from tacit.learning.input_columns import order_by_id, refuse_others, refuse_unfilled
+from tacit.learning.explanation import EstimatingLearner, as_rows
+from tacit.learning.input_columns import order_by_id, refuse_unfilled, require_decision
 from tacit.learning.lanes import Offer
-from tacit.learning.snapshot import LATER, Arrays, LearnerSnapshot, from_bytes, pieces, read, write
+from tacit.learning.snapshot import (
+    OPEN_SUFFIX,
+    Arrays,
+    LearnerSnapshot,
+    from_bytes,
+    iter_pieces,
+    read_snapshot,
+    write_snapshot,
+)
 from tacit.policies.base import NO_FEATURES, Policy
-from tacit.policies.features.click_model import known_seen
+from tacit.policies.features.click_model import encode_seen
 from tacit.policies.stationary.chance import UniformRandom
 
 BOOLEANS = bool, np.bool_
-NEARLY = 0.98
+USER_KEY_SHARE = 0.98
 """Share of decisions with distinct keys from which on keys seem to be users, which is warned of."""
-SHOWN_EACH = 20
+DECISIONS_PER_KEY = 20
 """Decisions per key from which on a warning says that keys share one model."""
-SHOWN = 12
+MAX_ARMS_NAMED = 12
 """Number of arms that a notebook's view names."""
 
-CALLED_HERE = {
+METHOD_ALIASES = {
     "fit": "fit_log",
     "partial_fit": "learn",
     "update": "learn",
     "predict": "choose",
     **dict.fromkeys(("select_arm", "pull", "decide", "recommend"), "choose"),
-    "merge": "tacit.learning.merging.added",
+    "merge": "tacit.learning.merging.merge_states",
     "load": "Learner.load(path), which returns the learner that was saved",
 }
 """Names of methods in other packages, with the corresponding method of ``Learner``."""
@@ -73,7 +81,7 @@ else:
             return super().__get__(instance, owner)
 
 
-class Learner(BelievingLearner[ArmT_co]):
+class Learner(EstimatingLearner[ArmT_co]):
     """Choose and learn, separately for each key.
 
     Not safe for use from several threads at once. Arguments are checked before anything changes:
@@ -109,33 +117,35 @@ class Learner(BelievingLearner[ArmT_co]):
     2
     """
 
-    @suggesting
+    @with_suggestions
     def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
         self.watch = LearningWatch(policy.showing.compared, not policy.correctable)
         self._ring = self.watch.ring
-        self._doubted_after: float = SOME
+        self._check_after: float = FIRST_CHECK
         self._warned_of_keys = False
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            meant = f"; did you mean {CALLED_HERE[name]}?" if name in CALLED_HERE else ""
-            raise AttributeError(f"a Learner has no {name!r}{meant}", name=name, obj=self)
+            suggestion = f"; did you mean {METHOD_ALIASES[name]}?" if name in METHOD_ALIASES else ""
+            raise AttributeError(f"a Learner has no {name!r}{suggestion}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
 
     def _repr_html_(self) -> str:
-        arms = ", ".join(map(str, self.arms[:SHOWN])) + (", …" if len(self.arms) > SHOWN else "")
+        arms = ", ".join(map(str, self.arms[:MAX_ARMS_NAMED])) + (
+            ", …" if len(self.arms) > MAX_ARMS_NAMED else ""
+        )
         about = {"policy": self.policy.label, "arms": arms or "known by features"}
         return html_table([{**about, "keys": len(self), "decisions": self.decisions}])
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickling the policy, too, makes unpickling import the class of a user-defined policy.
-        return _unpickled, (self.policy, b"".join(pieces(snapshot_of(self))))
+        return _unpickle, (self.policy, b"".join(iter_pieces(make_snapshot(self))))
 
     def choose(
         self,
@@ -167,44 +177,52 @@ class Learner(BelievingLearner[ArmT_co]):
         """
         if unknown:
             refuse_options(Learner.choose, unknown)
-        if self.decisions >= self._doubted_after:
-            self._doubt([key])
+        if self.decisions >= self._check_after:
+            self._check_usage([key])
         name = key if type(key) is str else checks.key(key)
         if self._no_features and arms is None and relevance is None and examination is None:
             if context is not None or self.reads_contexts:
-                self.loops.context[:] = self._impressions.context(self.policy, context)
+                self.loops.context[:] = self._impressions.read_context(self.policy, context)
             return self._choose_plain(name)
         if relevance is not None and self._items is not None:
-            self._items.doubt([arms])
-        found = self.choose_rows([name], as_rows(context, arms, relevance, examination))[0]
-        return found.lean() if relevance is None and len(found.relevance) else found
+            self._items.warn_of_passed_vectors([arms])
+        decision = self.choose_rows([name], as_rows(context, arms, relevance, examination))[0]
+        return decision.lean() if relevance is None and len(decision.relevance) else decision
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
         """Choose among all arms on offer; the context, if the policy reads one, is in ``loops.context``."""
         loops, lanes, names = self.loops, self.lanes, self.offer.names
-        lane = lanes.of.get(key)
-        loops.one.lanes[0] = lanes.admit([key])[0] if lane is None else lane
-        loops.choose(loops.params, lanes.state, loops.one, self.rng, loops.action, loops.epoch, loops.asked)
-        slots = loops.shown.copy()
+        lane = lanes.lane_of_key.get(key)
+        loops.single_batch.lanes[0] = lanes.admit([key])[0] if lane is None else lane
+        loops.choose(
+            loops.params,
+            lanes.state,
+            loops.single_batch,
+            self.rng,
+            loops.action,
+            loops.epoch,
+            loops.propensity_buffer,
+        )
+        slots = loops.action_row.copy()
         if len(slots) == 1:
-            shown: Any = (names[slots.item()],)
+            arms: Any = (names[slots.item()],)
         else:
-            shown = tuple([names[slot] for slot in slots.tolist() if slot >= 0])
-        propensity = None if loops.asked is None else loops.asked.item()
+            arms = tuple([names[slot] for slot in slots.tolist() if slot >= 0])
+        propensity = None if loops.propensity_buffer is None else loops.propensity_buffer.item()
         if propensity != propensity:
             propensity = None
-        prefixes = places = NOTHING
+        prefixes = places = NO_VALUES
         if self.reports_places:
-            loops.place(loops.params, lanes.state, loops.one, loops.action, loops.prefixes, loops.places)
+            loops.place(
+                loops.params, lanes.state, loops.single_batch, loops.action, loops.prefixes, loops.places
+            )
             prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
-        id, epoch, offered = self.decisions, loops.epoch.item(), self.offer.slots
+        id, epoch, offered = self.decisions, loops.epoch.item(), self.offer.arm_indices
         self.decisions += 1
         context = loops.context.copy() if self.reads_contexts else loops.context
         features = context, NO_FEATURES, NO_FEATURES
         # Calling Decision() instead would make this method half as slow again.
-        return Decision._make(
-            (id, key, shown, propensity, epoch, offered, slots, *features, prefixes, places)
-        )
+        return Decision._make((id, key, arms, propensity, epoch, offered, slots, *features, prefixes, places))
 
     def choose_many(
         self,
@@ -230,36 +248,40 @@ class Learner(BelievingLearner[ArmT_co]):
         """
         if unknown:
             refuse_options(Learner.choose_many, unknown)
-        if self.decisions >= self._doubted_after:
-            self._doubt(keys)
-        offers = checks.listed(arms)
+        if self.decisions >= self._check_after:
+            self._check_usage(keys)
+        offers = checks.as_list(arms)
         if offers is not None and not isinstance(offers, str):
-            if alone := [each for each in offers if isinstance(each, str)]:
-                raise InvalidValue("arms", alone[0], f"give a list for each impression, such as {alone[:1]}")
-            offers = list(map(checks.listed, offers))
+            if single_arms := [offer for offer in offers if isinstance(offer, str)]:
+                raise InvalidValue(
+                    "arms", single_arms[0], f"give a list for each impression, such as {single_arms[:1]}"
+                )
+            offers = list(map(checks.as_list, offers))
         if relevance is not None and self._items is not None:
-            self._items.doubt(offers or ())
+            self._items.warn_of_passed_vectors(offers or ())
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
 
-    def _doubt(self, keys: Sequence[Key]) -> None:
+    def _check_usage(self, keys: Sequence[Key]) -> None:
         """Warn once if the decisions so far suggest misuse, such as missing zeros or users as keys."""
-        early = self.decisions < MANY
-        self._doubted_after = MANY if early else math.inf
+        early = self.decisions < SECOND_CHECK
+        self._check_after = SECOND_CHECK if early else math.inf
         if self.logs_learned or isinstance(self.policy, UniformRandom):
             return
         _warn_of_dropped_keys(self)
-        doubts = [self.watch.find_lack(self.decisions)]
-        alone = len(self) >= NEARLY * self.decisions and not any(key in self for key in keys)
-        if alone and not early and all(self.lanes.rows):
+        messages = [self.watch.check_missing(self.decisions)]
+        has_user_keys = len(self) >= USER_KEY_SHARE * self.decisions and not any(key in self for key in keys)
+        if has_user_keys and not early and all(self.lanes.rows):
             what = f"key: {self.decisions:,} decisions are for {len(self):,} keys, and each begins anew"
-            doubts.append(f"{what}; give as key a query or a place on a page, and who is asking as context=")
-        for doubt in filter(None, doubts):
-            self._warn_once(doubt, 4)
+            messages.append(
+                f"{what}; give as key a query or a place on a page, and who is asking as context="
+            )
+        for message in filter(None, messages):
+            self._warn_once(message, 4)
 
-    def _warn_once(self, doubt: str, depth: int) -> None:
+    def _warn_once(self, message: str, depth: int) -> None:
         """Warn the caller ``depth`` calls up of misuse, and stop checking for it."""
-        self._doubted_after, self.watch.left = math.inf, 0
-        warnings.warn(doubt, AssumptionWarning, stacklevel=depth)
+        self._check_after, self.watch.remaining = math.inf, 0
+        warnings.warn(message, AssumptionWarning, stacklevel=depth)
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
         """Learn the reward of a decision.
@@ -283,10 +305,10 @@ class Learner(BelievingLearner[ArmT_co]):
         bool
             False if the key's lane has restarted since the decision: then nothing is learned.
         """
-        refuse_others(decision)
+        require_decision(decision)
         loops = self.loops
         if self.policy.feedback_width > 1:
-            loops.feedback[:] = self.decision_reader.feedback("reward", [reward], [decision])
+            loops.feedback[:] = self.decision_reader.read_feedback("reward", [reward], [decision])
             refuse_unfilled("reward", loops.feedback, decision.slots[None])
             value = loops.feedback.max()
         else:
@@ -301,36 +323,36 @@ class Learner(BelievingLearner[ArmT_co]):
                 )
                 raise InvalidValue("reward", reward, f"{error.allowed}, {remedy}") from None
         if not value:
-            self.watch.missed = True
-        elif value > self.watch.most:
-            self.watch.most = value
+            self.watch.has_zero = True
+        elif value > self.watch.largest:
+            self.watch.largest = value
         if seen is not None:
-            loops.feedback[:] = known_seen(self.policy, loops.feedback, [seen])
+            loops.feedback[:] = encode_seen(self.policy, loops.feedback, [seen])
         least = self._least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             self.check_propensities([decision.propensity], [len(decision.offered)])
-        batch, slots = loops.one, decision.slots
+        batch, slots = loops.single_batch, decision.slots
         batch.lanes[0] = self.lanes.lane(decision.key)
-        if decision.offered is not self.offer.slots or not self._no_features:
-            batch = self.decision_reader.batch([decision])
-            slots = self.decision_reader.actions([decision], batch)[0]
+        if decision.offered is not self.offer.arm_indices or not self._no_features:
+            batch = self.decision_reader.read_batch([decision])
+            slots = self.decision_reader.read_actions([decision], batch)[0]
         elif self.reads_contexts:
             loops.context[:] = decision.context
         loops.action[0] = slots
         loops.epoch[0] = decision.epoch
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
-        taught = bool(loops.learn(loops.params, self.lanes.state, batch, self.lanes.plays, *row))
+        is_learned = bool(loops.learn(loops.params, self.lanes.state, batch, self.lanes.plays, *row))
         ring, number = self._ring, decision.id
-        place = number & NEWEST
+        place = number & RING_MASK
         if ring[place] == number:
             self.watch.warn_repeated(decision, self.decisions)
         ring[place] = number
-        if self.watch.left and (
-            doubt := self.watch.find_sorted(decision, bool(value), self.decisions, len(self))
+        if self.watch.remaining and (
+            message := self.watch.check_order(decision, bool(value), self.decisions, len(self))
         ):
-            self._warn_once(doubt, 3)
-        return taught
+            self._warn_once(message, 3)
+        return is_learned
 
     def learn_many(
         self,
@@ -357,18 +379,18 @@ class Learner(BelievingLearner[ArmT_co]):
         int
             How many were learned; the others were made before their lane's last restart.
         """
-        values = given = self.decision_reader.feedback("rewards", rewards, decisions)
+        values = checked_rewards = self.decision_reader.read_feedback("rewards", rewards, decisions)
         if seen is not None:
-            values = known_seen(self.policy, values, seen)
+            values = encode_seen(self.policy, values, seen)
         if not len(decisions):
             return 0
         # Errors name a decision by its index in the argument, so validation precedes sorting.
-        columns = self.decision_reader.columns(decisions)
-        refuse_unfilled("rewards", given, columns[1])
+        columns = self.decision_reader.read_columns(decisions)
+        refuse_unfilled("rewards", checked_rewards, columns[1])
         order = order_by_id(decisions, self.decisions)
         if order is not None:
             decisions, values = [decisions[row] for row in order], values[order]
-            columns = self.decision_reader.columns(decisions)
+            columns = self.decision_reader.read_columns(decisions)
         return self._learn_columns(decisions, columns, values)
 
     def _learn_columns(self, decisions: Sequence[Decision], columns: Any, values: Floats) -> int:
@@ -376,8 +398,8 @@ class Learner(BelievingLearner[ArmT_co]):
         batch, actions, propensities, epochs = columns
         self.check_propensities(propensities, batch.stops - batch.starts)
         fresh = self.learn_rows(batch, actions, values, propensities, epochs)
-        if doubt := self.watch.note_many(decisions, values, self.decisions, len(self)):
-            self._warn_once(doubt, 4)
+        if message := self.watch.record_many(decisions, values, self.decisions, len(self)):
+            self._warn_once(message, 4)
         return int(np.count_nonzero(fresh))
 
     def fit_log(
@@ -436,16 +458,16 @@ class Learner(BelievingLearner[ArmT_co]):
         [0.33, 0.75]
         """
         from tacit.learning.log_learning import learn_log
-        from tacit.logs.sources import opened, say_rejected, say_unread
+        from tacit.logs.sources import open_log, warn_rejected, warn_unread_context
 
         if more:
             remedy = "it takes one log, with arms and rewards: frame.assign(reward=rewards)"
             raise TypeError(f"Learner.fit_log(): {remedy}")
-        reader = opened(log, **reading)
-        say_unread(reader, self.policy)
+        reader = open_log(log, **reading)
+        warn_unread_context(reader, self.policy)
         features = relevance, examination
         learn_log(self, reader, placement, missing_reward, features)
-        say_rejected(reader, log, apart=True)
+        warn_rejected(reader, log, by_placement=True)
         return self
 
     def save(self, path: str | Path) -> None:
@@ -453,7 +475,7 @@ class Learner(BelievingLearner[ArmT_co]):
 
         The file holds arrays and a JSON header; it replaces an older file only when complete.
         """
-        write(snapshot_of(self), checks.path(path))
+        write_snapshot(make_snapshot(self), checks.path(path))
 
     @of_class
     def load(cls, path: str | Path) -> Learner[Any]:
@@ -466,14 +488,14 @@ class Learner(BelievingLearner[ArmT_co]):
         SnapshotError
             If the file is damaged, truncated, of another format or of a newer version.
         """
-        learner = read(checks.path(path), restored)
+        learner = read_snapshot(checks.path(path), restore_learner)
         clear_open(learner)
         return learner
 
 
-def _unpickled(policy: Policy, content: bytes) -> Learner:
+def _unpickle(policy: Policy, content: bytes) -> Learner:
     """Return the learner of a pickle."""
-    learner = from_bytes(content, "pickle", restored)
+    learner = from_bytes(content, "pickle", restore_learner)
     clear_open(learner)
     return learner
 
@@ -481,16 +503,16 @@ def _unpickled(policy: Policy, content: bytes) -> Learner:
 def clear_open(learner: Learner) -> None:
     """Set the counts of open decisions to zero: the feedback window or service that held them is gone."""
     for name, array in leaves(learner.state):
-        if name.endswith(LATER):
+        if name.endswith(OPEN_SUFFIX):
             array[:] = 0
 
 
-def arrays_of(learner: Learner) -> Arrays:
+def get_arrays(learner: Learner) -> Arrays:
     """Return all arrays of a learner, without copying them."""
-    return Arrays(learner.lanes.used(), learner.lanes.plays[: len(learner)])
+    return Arrays(learner.lanes.view_all(), learner.lanes.plays[: len(learner)])
 
 
-def snapshot_of(learner: Learner) -> LearnerSnapshot:
+def make_snapshot(learner: Learner) -> LearnerSnapshot:
     """Return a snapshot of a learner; its arrays are not copied."""
     return LearnerSnapshot(
         policy=learner.policy,
@@ -499,29 +521,29 @@ def snapshot_of(learner: Learner) -> LearnerSnapshot:
         decisions=learner.decisions,
         generator=learner.rng.bit_generator.state,
         keys=learner.lanes.keys(),
-        **arrays_of(learner)._asdict(),
-        items=learner.kept_items,
+        **get_arrays(learner)._asdict(),
+        items=learner.items_or_none,
         logs=learner.logs_learned,
     )
 
 
-def restored(snapshot: LearnerSnapshot) -> Learner:
+def restore_learner(snapshot: LearnerSnapshot) -> Learner:
     """Return the learner of a snapshot."""
     learner: Learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
     learner.rng.bit_generator.state = snapshot.generator
     learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
-    learner.decisions, learner._doubted_after = snapshot.decisions, math.inf
-    learner.kept_items = snapshot.items
+    learner.decisions, learner._check_after = snapshot.decisions, math.inf
+    learner.items_or_none = snapshot.items
     learner.logs_learned = set(snapshot.logs)
     learner.lanes.logged = bool(snapshot.logs)
-    learner.go_on(learner.policy, Offer(learner.policy.arms, snapshot.retired))
+    learner.use_policy(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner
 
 
 def _warn_of_dropped_keys(learner: Learner) -> None:
     """Warn once if several keys share one model that does not depend on the key."""
     policy, count = learner.policy, len(learner)
-    several = not learner._warned_of_keys and 2 <= count <= learner.decisions / SHOWN_EACH
+    several = not learner._warned_of_keys and 2 <= count <= learner.decisions / DECISIONS_PER_KEY
     if several and policy.context_dim and policy.feature_dims == (0, 0) and not policy.key_bytes:
         learner._warned_of_keys = True
         own_models = "per_key=True, or " if getattr(policy, "per_key", None) is False else ""

@@ -18,30 +18,30 @@ import pyarrow.compute as pc
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.core.parallel import counted
+from tacit.core.parallel import report_progress
 from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog, UnknownName
-from tacit.frames import frame_batches, frame_names, is_frame, matrix
+from tacit.frames import frame_batches, frame_names, is_frame, to_matrix
 from tacit.learning.batch import Batch
 from tacit.learning.columns import ColumnLearner
-from tacit.learning.decisions import MANY, small
+from tacit.learning.decisions import SECOND_CHECK, describe_small_rewards
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
-from tacit.logs.items import ItemTable, items_of
-from tacit.logs.parts import beginnings, has_times_in_order, sort_by_time, whole_lists
+from tacit.logs.items import ItemTable, get_items
+from tacit.logs.parts import find_list_starts, has_times_in_order, sort_by_time, whole_lists
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, lengths, numbers
 from tacit.logs.schema import FEATURE
-from tacit.logs.selection import list_codes, selected
+from tacit.logs.selection import common_list_codes, select_columns
 from tacit.policies.base import NO_FEATURES, Policy
 
 # ---- Features of arms, from columns of the click log or from a separate table
 
 FIELDS = "relevance", "examination"
-AT_ONCE = 2**22
+MAX_NUMBERS = 2**22
 """Most feature values of items that are looked up at once."""
 NO_TIME = -(2**62)
-SURELY = 100
+SAME_LOG_SIZE = 100
 """From this many decisions on, two logs with equal rewards are the same log, not equal by chance."""
-WAYS = (
+FEATURE_REMEDY = (
     '{field}=["price", "age"], columns of the log, where rows have the features of the arm shown; '
     'or {field}={{"film": [0.2, 0.9], …}} or a table with a column "arm", where arms have theirs '
     "for good; or items=, a table with the columns id and vector"
@@ -55,16 +55,16 @@ class ArmTable(NamedTuple):
     names: Any  # pyarrow.Array of string
     rows: Floats  # (arms, d)
 
-    def of(self, chunk: Chunk, arms: Any) -> Floats:
+    def read_features(self, chunk: Chunk, arms: Any) -> Floats:
         """Return the features of arms, a row for each."""
-        found = pc.index_in(arms.cast(pa.string()), value_set=self.names)
-        if found.null_count:
-            lacking = arms.filter(found.is_null())[0].as_py()
+        indices = pc.index_in(arms.cast(pa.string()), value_set=self.names)
+        if indices.null_count:
+            lacking = arms.filter(indices.is_null())[0].as_py()
             raise UnknownName(
                 f"{chunk.source}: arms: {self.field} has no features of {lacking!r}; give them, "
                 "or leave out what offers it"
             )
-        rows: Floats = self.rows[found.to_numpy()]
+        rows: Floats = self.rows[indices.to_numpy()]
         return rows
 
 
@@ -74,24 +74,24 @@ class RowColumns(NamedTuple):
     field: str
     names: list[str]
 
-    def of(self, chunk: Chunk, arms: Any) -> Floats:
+    def read_features(self, chunk: Chunk, arms: Any) -> Floats:
         """Return the features of the rows' arms."""
-        found = np.empty((len(chunk.rows), len(self.names)))
+        features = np.empty((len(chunk.rows), len(self.names)))
         for column, name in enumerate(self.names):
             values = chunk.batch[FEATURE + name]
             try:
-                read = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+                column_values = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
             except pa.ArrowException:
-                read = np.full(len(values), np.nan)
-            wrong = ~np.isfinite(read)
+                column_values = np.full(len(values), np.nan)
+            wrong = ~np.isfinite(column_values)
             if wrong.any():
                 row = int(np.argmax(wrong))
                 raise UnfitLog(
-                    f"{chunk.where(row)}: {name}: it is no finite number; make numbers of what "
+                    f"{chunk.row_location(row)}: {name}: it is no finite number; make numbers of what "
                     "is none, such as by a transformer of scikit-learn, and give each row one"
                 )
-            found[:, column] = read
-        return found
+            features[:, column] = column_values
+        return features
 
 
 class ItemVectors(NamedTuple):
@@ -99,9 +99,9 @@ class ItemVectors(NamedTuple):
 
     table: ItemTable
 
-    def of(self, chunk: Chunk, arms: Any, rows: Ints | None = None) -> Floats:
+    def read_features(self, chunk: Chunk, arms: Any, rows: Ints | None = None) -> Floats:
         """Return the vectors of arms; ``rows`` are the log rows of the arms, by default one row per arm."""
-        times = chunk.batch["timestamp"] if self.table.dated else None
+        times = chunk.batch["timestamp"] if self.table.has_times else None
         times = times if times is None or rows is None else times.take(pa.array(rows))
         codes = self.table.codes(arms, chunk.source)
         return self.table.vectors(self.table.rows(codes, times, chunk.source))
@@ -131,12 +131,12 @@ class LoggedFeatures:
         If a source is missing, or has another number of features than the policy reads.
     """
 
-    def __init__(self, policy: Policy, given: tuple[Any, Any], items: ItemTable | None = None) -> None:
-        if given[0] is None and policy.feature_dims[0] and items is not None:
-            given = items, given[1]
+    def __init__(self, policy: Policy, sources: tuple[Any, Any], items: ItemTable | None = None) -> None:
+        if sources[0] is None and policy.feature_dims[0] and items is not None:
+            sources = items, sources[1]
         self._blocks = [
-            _block(policy, field, dim, block)
-            for field, dim, block in zip(FIELDS, policy.feature_dims, given, strict=True)
+            _make_source(policy, field, dim, block)
+            for field, dim, block in zip(FIELDS, policy.feature_dims, sources, strict=True)
         ]
         columns = [block for block in self._blocks if isinstance(block, RowColumns)]
         by_item = [block for block in self._blocks if isinstance(block, ItemVectors)]
@@ -144,11 +144,11 @@ class LoggedFeatures:
         self.by_row = bool(columns or by_item) and not self.by_offer
         self._schema = policy.schema
         self.names = list(dict.fromkeys(name for block in columns for name in block.names))
-        self.needed = [FEATURE + name for name in self.names]
-        self.needed += ["timestamp"] if any(block.table.dated for block in by_item) else []
-        self.at_once = max(1, AT_ONCE // sum(policy.feature_dims)) if by_item else None
+        self.columns = [FEATURE + name for name in self.names]
+        self.columns += ["timestamp"] if any(block.table.has_times for block in by_item) else []
+        self.max_rows = max(1, MAX_NUMBERS // sum(policy.feature_dims)) if by_item else None
 
-    def opened(self, log: Any) -> Any:
+    def open_log(self, log: Any) -> Any:
         """Return the log reader, set to read the columns of contexts and features, too."""
         if isinstance(log, LogReader):
             log = log.with_context(self._schema)
@@ -158,77 +158,79 @@ class LoggedFeatures:
             raise InvalidValue("log", log, "give the whole log, not a part of one")
         return log.with_features(self.names)
 
-    def of(self, chunk: Chunk, arms: Any, rows: Ints) -> tuple[Floats, Floats]:
+    def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> tuple[Floats, Floats]:
         """Return relevance and examination of arms on offer; ``rows`` are the log rows of the arms."""
-        found = []
+        blocks = []
         for block in self._blocks:
             if isinstance(block, ItemVectors):
-                found.append(block.of(chunk, arms, rows))
+                blocks.append(block.read_features(chunk, arms, rows))
             else:
-                found.append(NO_FEATURES if block is None else block.of(chunk, arms))
-        return found[0], found[1]
+                blocks.append(NO_FEATURES if block is None else block.read_features(chunk, arms))
+        return blocks[0], blocks[1]
 
 
-def _block(policy: Policy, field: str, dim: int, given: Any) -> ArmTable | RowColumns | ItemVectors | None:
-    if given is None:
+def _make_source(
+    policy: Policy, field: str, dim: int, source: Any
+) -> ArmTable | RowColumns | ItemVectors | None:
+    if source is None:
         if not dim:
             return None
-        remedy = f"the policy reads {dim} features of arms here; give {WAYS.format(field=field)}"
+        remedy = f"the policy reads {dim} features of arms here; give {FEATURE_REMEDY.format(field=field)}"
         raise InvalidValue(field, None, remedy)
     if not dim:
-        raise InvalidValue(field, given, f"leave it out: {type(policy).__name__} reads none")
-    if isinstance(given, ItemTable):
-        if given.dim != dim:
-            raise InvalidValue("items", f"{given.dim} numbers", f"the policy reads {dim} of each item")
-        return ItemVectors(given)
+        raise InvalidValue(field, source, f"leave it out: {type(policy).__name__} reads none")
+    if isinstance(source, ItemTable):
+        if source.dim != dim:
+            raise InvalidValue("items", f"{source.dim} numbers", f"the policy reads {dim} of each item")
+        return ItemVectors(source)
     block = (
-        RowColumns(field, list(checks.names(field, checks.listed(given))))
-        if _is_names(given)
-        else arm_table(field, given)
+        RowColumns(field, list(checks.names(field, checks.as_list(source))))
+        if _is_names(source)
+        else make_arm_table(field, source)
     )
     count = len(block.names) if isinstance(block, RowColumns) else block.rows.shape[1]
     if count != dim:
         remedy = f"the policy reads {dim} features of arms here, and this has {count}"
-        raise InvalidValue(field, given, f"{remedy}; give as many, or another {field}_dim")
+        raise InvalidValue(field, source, f"{remedy}; give as many, or another {field}_dim")
     return block
 
 
-def features_given(given: Any) -> int:
+def count_features(source: Any) -> int:
     """Return the number of features in a source: columns of a log, or of a table of arms."""
-    if given is None:
+    if source is None:
         return 0
-    return len(given) if _is_names(given) else arm_table(FIELDS[0], given).rows.shape[1]
+    return len(source) if _is_names(source) else make_arm_table(FIELDS[0], source).rows.shape[1]
 
 
-def _is_names(given: Any) -> bool:
-    return not isinstance(given, Mapping) and not is_frame(given) and isinstance(given, Sequence)
+def _is_names(source: Any) -> bool:
+    return not isinstance(source, Mapping) and not is_frame(source) and isinstance(source, Sequence)
 
 
-def arm_table(field: str, given: Any) -> ArmTable:
+def make_arm_table(field: str, source: Any) -> ArmTable:
     """Return a table of arms from a dict of arms to features, or from a table with a column ``arm``."""
-    if isinstance(given, Mapping) and "arm" not in given:
-        arms, rows = list(map(str, given)), list(given.values())
-    elif is_frame(given) and "arm" in frame_names(given):
-        others = [name for name in frame_names(given) if name != "arm"]
-        batches = list(frame_batches(given, ["arm", *others]))
+    if isinstance(source, Mapping) and "arm" not in source:
+        arms, rows = list(map(str, source)), list(source.values())
+    elif is_frame(source) and "arm" in frame_names(source):
+        feature_names = [name for name in frame_names(source) if name != "arm"]
+        batches = list(frame_batches(source, ["arm", *feature_names]))
         arms = [str(arm) for batch in batches for arm in batch["arm"].to_pylist()]
-        rows = [row for batch in batches for row in matrix(field, batch.select(others))]
+        rows = [row for batch in batches for row in to_matrix(field, batch.select(feature_names))]
     else:
-        raise InvalidValue(field, given, f"give {WAYS.format(field=field)}")
+        raise InvalidValue(field, source, f"give {FEATURE_REMEDY.format(field=field)}")
     try:
         table = np.array(rows, np.float64)
     except (TypeError, ValueError):
         table = np.full(0, np.nan)
     if table.ndim != 2 or not np.isfinite(table).all() or len(set(arms)) < len(arms):
-        each = "give each arm once, and as many finite numbers as any other one"
-        raise InvalidValue(field, given, each)
+        remedy = "give each arm once, and as many finite numbers as any other one"
+        raise InvalidValue(field, source, remedy)
     return ArmTable(field, pa.array(arms, pa.string()), table)
 
 
 # ---- Learning a click log in training batches
 
 
-class Lesson(NamedTuple):
+class TrainingBatch(NamedTuple):
     """Rows of a log as columns: impressions, the arms shown, and their feedback.
 
     Attributes
@@ -245,7 +247,7 @@ class Lesson(NamedTuple):
     propensities: Floats
 
 
-class _Offered(NamedTuple):
+class _OfferedArms(NamedTuple):
     """The arms on offer: names, all in one array, with the start and stop of each impression.
 
     ``row_arms`` has for each row the index of its arm among these names.
@@ -254,7 +256,7 @@ class _Offered(NamedTuple):
     names: Any
     starts: Ints
     stops: Ints
-    shown: Ints
+    row_arms: Ints
 
 
 def learn_log(
@@ -286,20 +288,20 @@ def learn_log(
         raise InvalidValue("policy", learner.policy, remedy)
     if missing_reward is not None:
         checks.number("missing_reward", missing_reward, 0.0, 1.0)
-    found = LoggedFeatures(learner.policy, features, _items_for(learner, log))
-    reader = _LogLessons(learner, placement, missing_reward, found)
-    made = learner.decisions
+    logged_features = LoggedFeatures(learner.policy, features, _find_items(learner, log))
+    reader = _BatchReader(learner, placement, missing_reward, logged_features)
+    count_before = learner.decisions
     try:
-        mark, most = _learn_rows(learner, reader.read(found.opened(log)))
+        mark, most = _learn_rows(learner, reader.read(logged_features.open_log(log)))
     except _TimesGoBack:
         # All rows are read into memory only if the log is not sorted by time.
-        reader = _LogLessons(learner, placement, missing_reward, found)
-        mark, most = _learn_rows(learner, reader.read(found.opened(log), by_time=True))
-        getattr(log, "log", log).report.ignore_order()
-    count = learner.decisions - made
-    if count >= MANY and small(most):
-        warnings.warn(f"log: {small(most)}", AssumptionWarning, stacklevel=3)
-    if (count, mark) in learner.logs_learned and count >= SURELY:
+        reader = _BatchReader(learner, placement, missing_reward, logged_features)
+        mark, most = _learn_rows(learner, reader.read(logged_features.open_log(log), by_time=True))
+        getattr(log, "log", log).report.drop_order_warnings()
+    count = learner.decisions - count_before
+    if count >= SECOND_CHECK and describe_small_rewards(most):
+        warnings.warn(f"log: {describe_small_rewards(most)}", AssumptionWarning, stacklevel=3)
+    if (count, mark) in learner.logs_learned and count >= SAME_LOG_SIZE:
         what = (
             f"log: the same {count:,} decisions in a row were learned from a log before, and count twice now"
         )
@@ -309,35 +311,35 @@ def learn_log(
     return count
 
 
-def _learn_rows(learner: ColumnLearner, lessons: Iterator[Lesson]) -> tuple[int, float]:
+def _learn_rows(learner: ColumnLearner, batches: Iterator[TrainingBatch]) -> tuple[int, float]:
     """Learn all rows or none; return a hash of their rewards and the largest."""
     mark, most = 0, 0.0
-    before, made = learner.lanes.kept(), learner.decisions
+    backup, count_before = learner.lanes.copy_all(), learner.decisions
     try:
-        with counted("learning") as report:
-            for lesson in lessons:
-                mark = crc32(lesson.feedback.tobytes(), mark)
-                most = max(most, lesson.feedback.max(initial=0.0))
-                learner.relive(lesson.batch, lesson.actions, lesson.feedback, lesson.propensities)
-                report(learner.decisions - made)
+        with report_progress("learning") as report:
+            for batch in batches:
+                mark = crc32(batch.feedback.tobytes(), mark)
+                most = max(most, batch.feedback.max(initial=0.0))
+                learner.replay(batch.batch, batch.actions, batch.feedback, batch.propensities)
+                report(learner.decisions - count_before)
     except BaseException:
-        learner.lanes.take_back(before)
-        learner.decisions = made
+        learner.lanes.roll_back(backup)
+        learner.decisions = count_before
         raise
     return mark, most
 
 
-def _items_for(learner: ColumnLearner, log: Any) -> ItemTable | None:
+def _find_items(learner: ColumnLearner, log: Any) -> ItemTable | None:
     """Return the items that a log was opened with, or else the learner's items."""
-    kept = learner.kept_items
-    return items_of(log) or (ItemTable(kept) if kept is not None and len(kept) else None)
+    catalogue = learner.items_or_none
+    return get_items(log) or (ItemTable(catalogue) if catalogue is not None and len(catalogue) else None)
 
 
 class _TimesGoBack(Exception):
     """A row of a log is earlier than one before it."""
 
 
-class _LogLessons:
+class _BatchReader:
     def __init__(
         self,
         learner: ColumnLearner,
@@ -348,164 +350,173 @@ class _LogLessons:
         self._learner, self._placement, self._missing = learner, placement, missing_reward
         self._features = features
         self._lists = learner.policy.showing.listed
-        self._only = placement is None
+        self._is_only_placement = placement is None
         self._names = pa.array(list(map(str, learner.offer.names)))
-        self._there: set[str] = set()
+        self._placements: set[str] = set()
 
-    def read(self, log: Any, by_time: bool = False) -> Iterator[Lesson]:
+    def read(self, log: Any, by_time: bool = False) -> Iterator[TrainingBatch]:
         columns = ["placement", "key", "propensity", "reward", "timestamp"]
         columns += ["context"] if self._learner.policy.context_dim else []
         columns += ["decision_id", "position"] if self._lists else []
-        chunks = selected(log, columns + self._features.needed)
+        chunks = select_columns(log, columns + self._features.columns)
         latest = NO_TIME
         chunks = whole_lists(chunks) if self._lists else chunks
         for chunk in sort_by_time(chunks, self._lists) if by_time else chunks:
             in_order, latest = has_times_in_order(chunk, latest)
             if not (in_order or by_time):
                 raise _TimesGoBack
-            mine = self._placed(chunk)
+            placement_chunk = self._select_placement(chunk)
             if not self._lists and self._missing is None:
-                mine = mine.only(mine.batch["reward"].is_valid())
-            size = self._features.at_once or max(len(mine.rows), 1)
-            for part in self._lists_in(mine) if self._lists and len(mine.rows) else ():
-                yield self._of_lists(part)
-            for start in range(0, 0 if self._lists else len(mine.rows), size):
-                yield self._of_arms(mine.part(start, start + size))
-        if self._placement not in self._there:
-            there = ", ".join(map(repr, sorted(self._there)[:10]))
-            remedy = f"no row of the log is of it; give one of {there}"
+                placement_chunk = placement_chunk.filter_rows(placement_chunk.batch["reward"].is_valid())
+            size = self._features.max_rows or max(len(placement_chunk.rows), 1)
+            for part in (
+                self._split_lists(placement_chunk) if self._lists and len(placement_chunk.rows) else ()
+            ):
+                yield self._read_lists(part)
+            for start in range(0, 0 if self._lists else len(placement_chunk.rows), size):
+                yield self._read_arms(placement_chunk.slice_rows(start, start + size))
+        if self._placement not in self._placements:
+            placements = ", ".join(map(repr, sorted(self._placements)[:10]))
+            remedy = f"no row of the log is of it; give one of {placements}"
             raise InvalidValue("placement", self._placement, remedy)
 
-    def _placed(self, chunk: Chunk) -> Chunk:
+    def _select_placement(self, chunk: Chunk) -> Chunk:
         """Return a chunk's rows of the placement to learn; if none was named, there may be only one."""
         names = chunk.batch["placement"]
         if self._placement is None and len(names):
             self._placement = names[0].as_py()
-        self._there.update(names.unique().to_pylist())
-        others = pc.not_equal(names.cast(pa.string()), self._placement)
-        if self._only and pc.any(others).as_py():
-            row = int(np.argmax(others.to_numpy(zero_copy_only=False)))
+        self._placements.update(names.unique().to_pylist())
+        is_other = pc.not_equal(names.cast(pa.string()), self._placement)
+        if self._is_only_placement and pc.any(is_other).as_py():
+            row = int(np.argmax(is_other.to_numpy(zero_copy_only=False)))
             raise UnfitLog(
-                f"{chunk.where(row)}: placement: it is {names[row].as_py()!r}, rows before are of "
+                f"{chunk.row_location(row)}: placement: it is {names[row].as_py()!r}, rows before are of "
                 f"{self._placement!r}; say which one to learn with placement=..."
             )
-        return chunk.only(pc.invert(others))
+        return chunk.filter_rows(pc.invert(is_other))
 
-    def _lists_in(self, chunk: Chunk) -> Iterator[Chunk]:
+    def _split_lists(self, chunk: Chunk) -> Iterator[Chunk]:
         """Yield a chunk in parts of whole lists, with a bounded number of candidates each."""
         if not self._features.by_offer:
             yield chunk
             return
-        first = np.flatnonzero(beginnings(chunk.batch["decision_id"]))
-        most = int(lengths(chunk.batch["arms"])[first].max())
-        ends = np.append(first, len(chunk.rows))[:: max(1, (self._features.at_once or most) // most)]
+        first = np.flatnonzero(find_list_starts(chunk.batch["decision_id"]))
+        max_candidates = int(lengths(chunk.batch["arms"])[first].max())
+        ends = np.append(first, len(chunk.rows))[
+            :: max(1, (self._features.max_rows or max_candidates) // max_candidates)
+        ]
         for start, stop in itertools.pairwise([*ends.tolist(), len(chunk.rows)]):
             if stop > start:
-                yield chunk.part(start, stop)
+                yield chunk.slice_rows(start, stop)
 
-    def _of_arms(self, chunk: Chunk) -> Lesson:
+    def _read_arms(self, chunk: Chunk) -> TrainingBatch:
         first = np.arange(len(chunk.rows))
-        batch, shown = self._impressions(chunk, first, first)
+        batch, arm_indices = self._read_impressions(chunk, first, first)
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
-        known = numbers(chunk.batch, "propensity")
+        propensities = numbers(chunk.batch, "propensity")
         self._learner.check_propensities(
-            known, batch.stops - batch.starts, lambda row, wrong: UnfitLog(f"{chunk.where(row)}: {wrong}")
+            propensities,
+            batch.stops - batch.starts,
+            lambda row, wrong: UnfitLog(f"{chunk.row_location(row)}: {wrong}"),
         )
-        return Lesson(batch, shown[:, None], rewards[:, None].copy(), known)
+        return TrainingBatch(batch, arm_indices[:, None], rewards[:, None].copy(), propensities)
 
-    def _of_lists(self, chunk: Chunk) -> Lesson:
-        starts = beginnings(chunk.batch["decision_id"])
-        first, of = np.flatnonzero(starts), np.cumsum(starts) - 1
-        place = numbers(chunk.batch, "position", np.nan)
+    def _read_lists(self, chunk: Chunk) -> TrainingBatch:
+        starts = find_list_starts(chunk.batch["decision_id"])
+        first, impression_of_row = np.flatnonzero(starts), np.cumsum(starts) - 1
+        position = numbers(chunk.batch, "position", np.nan)
         width = self._learner.policy.action_width
-        wrong = ~((place >= 0) & (place < width))
-        cells = of * width + np.where(wrong, 0, place).astype(np.int64)
+        wrong = ~((position >= 0) & (position < width))
+        cells = impression_of_row * width + np.where(wrong, 0, position).astype(np.int64)
         twice = np.ones(len(cells), np.bool_)
         twice[np.unique(cells, return_index=True)[1]] = False
         if (wrong | twice).any():
             row = int(np.argmax(wrong | twice))
-            counted = f"; {REMEDY[FROM_ONE]}" * bool(place.min() > 0)
+            counted = f"; {REMEDY[FROM_ONE]}" * bool(position.min() > 0)
             raise UnfitLog(
-                f"{chunk.where(row)}: position: {place[row]:g} is not allowed; give each row of a "
+                f"{chunk.row_location(row)}: position: {position[row]:g} is not allowed; give each row of a "
                 f"list a position of its own, from 0 to {width - 1} for this policy{counted}"
             )
-        at = of, place.astype(np.int64)
+        index = impression_of_row, position.astype(np.int64)
         shape = len(first), width
-        batch, shown = self._impressions(chunk, first, of)
-        actions, feedback, known = np.full(shape, -1), np.zeros(shape), np.ones(shape)
-        actions[at] = shown
-        feedback[at] = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
-        known[at] = numbers(chunk.batch, "propensity")
-        return Lesson(batch, actions, feedback, known.prod(axis=1))
+        batch, arm_indices = self._read_impressions(chunk, first, impression_of_row)
+        actions, feedback, propensities = np.full(shape, -1), np.zeros(shape), np.ones(shape)
+        actions[index] = arm_indices
+        feedback[index] = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
+        propensities[index] = numbers(chunk.batch, "propensity")
+        return TrainingBatch(batch, actions, feedback, propensities.prod(axis=1))
 
-    def _impressions(self, chunk: Chunk, first: Ints, of: Ints) -> tuple[Batch, Ints]:
+    def _read_impressions(self, chunk: Chunk, first: Ints, impression_of_row: Ints) -> tuple[Batch, Ints]:
         """Return the impressions whose first rows are ``first``, and the arm index shown in each row.
 
         ``impression_of_row`` has for each row the number of its impression.
         """
-        offer = self._offered(chunk, first, of)
+        offer = self._read_offers(chunk, first, impression_of_row)
         if self._learner.policy.arms is None:
-            slots, shown = np.arange(len(offer.names)), offer.shown - offer.starts[of]
+            offered_indices, arm_indices = (
+                np.arange(len(offer.names)),
+                offer.row_arms - offer.starts[impression_of_row],
+            )
             if offer.starts.any():  # otherwise all impressions share one offer
-                slots -= np.repeat(offer.starts, offer.stops - offer.starts)
+                offered_indices -= np.repeat(offer.starts, offer.stops - offer.starts)
         else:
-            slots = self._slots(chunk, offer.names)
-            shown = slots[offer.shown]
-        whose = np.repeat(first, offer.stops - offer.starts) if self._features.by_offer else first
+            offered_indices = self._find_arm_indices(chunk, offer.names)
+            arm_indices = offered_indices[offer.row_arms]
+        offer_rows = np.repeat(first, offer.stops - offer.starts) if self._features.by_offer else first
         batch = chunk.batch.take(pa.array(first))
         contexts = batch["context"] if "context" in batch.schema.names else None
         impressions = Batch(
             self._learner.lanes.admit(batch["key"].cast(pa.string()).to_pylist()),
-            slots,
+            offered_indices,
             offer.starts,
             offer.stops,
-            self._contexts(chunk, first, contexts),
-            *self._features.of(chunk, offer.names, whose),
+            self._read_contexts(chunk, first, contexts),
+            *self._features.read_features(chunk, offer.names, offer_rows),
         )
-        return impressions, shown
+        return impressions, arm_indices
 
-    def _offered(self, chunk: Chunk, first: Ints, of: Ints) -> _Offered:
+    def _read_offers(self, chunk: Chunk, first: Ints, impression_of_row: Ints) -> _OfferedArms:
         if self._features.by_row:
             # Features of the other arms on offer are unknown; the arm shown suffices to learn.
-            rows = np.arange(len(of))
-            return _Offered(chunk.batch["arm"], first, np.append(first[1:], len(of)), rows)
-        arms, shown = chunk.batch["arms"], chunk.batch["arm"].cast(pa.string())
-        if list_codes(arms) is not None and not self._features.by_offer:
+            rows = np.arange(len(impression_of_row))
+            return _OfferedArms(chunk.batch["arm"], first, np.append(first[1:], len(impression_of_row)), rows)
+        arms, arm_names = chunk.batch["arms"], chunk.batch["arm"].cast(pa.string())
+        if common_list_codes(arms) is not None and not self._features.by_offer:
             names = pa.array(arms[0].as_py(), pa.string())
-            places = pc.index_in(shown, value_set=names).to_numpy()
+            places = pc.index_in(arm_names, value_set=names).to_numpy()
             count = np.full(len(first), len(names))
-            return _Offered(names, np.zeros(len(first), np.int64), count, places)
+            return _OfferedArms(names, np.zeros(len(first), np.int64), count, places)
         names = arms.take(pa.array(first)).flatten().cast(pa.string())
         sizes = lengths(arms)[first]
         stops = np.cumsum(sizes)
-        whose = np.repeat(np.arange(len(first)), sizes)
+        offer_impressions = np.repeat(np.arange(len(first)), sizes)
         codes = names.dictionary_encode()
-        wanted = pc.index_in(shown, value_set=codes.dictionary).to_numpy()
+        arm_codes = pc.index_in(arm_names, value_set=codes.dictionary).to_numpy()
         # Each row's arm occurs once in its offer; sorted keys (impression, arm) find its index.
-        keys = whose * len(codes.dictionary) + codes.indices.to_numpy()
+        keys = offer_impressions * len(codes.dictionary) + codes.indices.to_numpy()
         order = np.argsort(keys, kind="stable")
-        at = np.searchsorted(keys, of * len(codes.dictionary) + wanted, sorter=order)
-        return _Offered(names, stops - sizes, stops, order[at])
+        ranks = np.searchsorted(keys, impression_of_row * len(codes.dictionary) + arm_codes, sorter=order)
+        return _OfferedArms(names, stops - sizes, stops, order[ranks])
 
-    def _slots(self, chunk: Chunk, names: Any) -> Ints:
-        found = pc.index_in(names.cast(pa.string()), value_set=self._names)
-        if found.null_count:
-            unknown = names.filter(found.is_null())[0].as_py()
+    def _find_arm_indices(self, chunk: Chunk, names: Any) -> Ints:
+        indices = pc.index_in(names.cast(pa.string()), value_set=self._names)
+        if indices.null_count:
+            unknown = names.filter(indices.is_null())[0].as_py()
             raise UnknownName(
                 f"{chunk.source}: arms: the policy has no arm {unknown!r}; make it with "
                 "arms=tacit.evaluate.arms_of(log), or in a command without arms"
             )
-        return np.asarray(found.to_numpy(), np.int64)
+        return np.asarray(indices.to_numpy(), np.int64)
 
-    def _contexts(self, chunk: Chunk, first: Ints, contexts: Any) -> Floats:
+    def _read_contexts(self, chunk: Chunk, first: Ints, contexts: Any) -> Floats:
         dim = self._learner.policy.context_dim
         if not dim:
             return np.zeros((len(first), 0))
-        given = lengths(contexts) if contexts is not None else np.zeros(len(first), np.int64)
-        if (given != dim).any():
-            at = int(np.argmax(given != dim))
+        sizes = lengths(contexts) if contexts is not None else np.zeros(len(first), np.int64)
+        if (sizes != dim).any():
+            wrong_row = int(np.argmax(sizes != dim))
             raise UnfitLog(
-                f"{chunk.where(int(first[at]))}: context: it has {given[at]} numbers; the policy "
-                f"needs {dim} in each row; say which with columns={{'context': [...]}}"
+                f"{chunk.row_location(int(first[wrong_row]))}: context: it has {sizes[wrong_row]} numbers; "
+                f"the policy needs {dim} in each row; say which with columns={{'context': [...]}}"
             )
         return np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)

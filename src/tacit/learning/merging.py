@@ -25,11 +25,11 @@ from tacit.core.arrays import Floats, lane_rows, leaves
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
 from tacit.policies.base import Counts, Policy
-from tacit.policies.exploration_floor import Past
+from tacit.policies.exploration_floor import HistoryHash
 from tacit.policies.features.gaussian import Gaussian
 
 
-class Natural(NamedTuple):
+class NaturalParameters(NamedTuple):
     """Natural parameters of Gaussians, or a difference of two sets of them.
 
     Attributes
@@ -44,7 +44,7 @@ class Natural(NamedTuple):
     linear: Floats
 
 
-def natural(posterior: Gaussian) -> Natural:
+def to_natural(posterior: Gaussian) -> NaturalParameters:
     """Return the natural parameters of Gaussians.
 
     Parameters
@@ -58,10 +58,10 @@ def natural(posterior: Gaussian) -> Natural:
     """
     inverse = np.linalg.inv(posterior.root)
     precision = np.swapaxes(inverse, 1, 2) @ inverse
-    return Natural(precision, (precision @ posterior.mean[:, :, None])[:, :, 0])
+    return NaturalParameters(precision, (precision @ posterior.mean[:, :, None])[:, :, 0])
 
 
-def gaussian(parameters: Natural) -> Gaussian:
+def to_gaussian(parameters: NaturalParameters) -> Gaussian:
     """Return the Gaussians with the natural parameters; their roots are triangular.
 
     Parameters
@@ -83,7 +83,7 @@ def gaussian(parameters: Natural) -> Gaussian:
     return Gaussian((root @ half)[:, :, 0], np.ascontiguousarray(root), np.zeros((lanes, 3, dim)))
 
 
-def delta(state: Any, base: Any) -> Any:
+def compute_delta(state: Any, base: Any) -> Any:
     """Return the difference between a learner's state and its base state.
 
     Parameters
@@ -108,10 +108,10 @@ def delta(state: Any, base: Any) -> Any:
     >>> compute_delta(later, base).plays.tolist()
     [[2.0]]
     """
-    return _each(np.subtract, _sums(state), _sums(base))
+    return _map_arrays(np.subtract, _to_sums(state), _to_sums(base))
 
 
-def plus(base: Any, deltas: Sequence[Any]) -> Any:
+def add_deltas(base: Any, deltas: Sequence[Any]) -> Any:
     """Return the base state plus all deltas.
 
     Parameters
@@ -132,10 +132,10 @@ def plus(base: Any, deltas: Sequence[Any]) -> Any:
     >>> add_deltas(base, [learned, learned]).plays.tolist()
     [[8.0]]
     """
-    return _state(reduce(lambda a, b: _each(np.add, a, b), deltas, _sums(base)))
+    return _to_state(reduce(lambda a, b: _map_arrays(np.add, a, b), deltas, _to_sums(base)))
 
 
-def added(base: Any, states: Sequence[Any]) -> Any:
+def merge_states(base: Any, states: Sequence[Any]) -> Any:
     """Merge states that were learned from the same base on different impressions.
 
     Parameters
@@ -160,10 +160,10 @@ def added(base: Any, states: Sequence[Any]) -> Any:
     if len(states) == 1:
         # A single state is the base plus its delta already.
         return states[0]
-    return plus(base, [delta(state, base) for state in states])
+    return add_deltas(base, [compute_delta(state, base) for state in states])
 
 
-def shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
+def read_shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
     """Return the sums that all keys share, by their names in the state; the arrays are not copied.
 
     Parameters
@@ -178,20 +178,20 @@ def shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
         If an entry of ``policy.sums`` is not a shared array of float64.
     """
     arrays = list(zip(leaves(state), lane_rows(policy.init), strict=True))
-    found: dict[str, Floats] = {}
-    for wanted in policy.sums:
-        own = {name: array for (name, array), _ in arrays if f"{name}.".startswith(f"{wanted}.")}
-        rows = [rows for (name, _), rows in arrays if name in own]
-        if not own or any(rows) or any(array.dtype != np.float64 for array in own.values()):
+    sums: dict[str, Floats] = {}
+    for sum_name in policy.sums:
+        named_arrays = {name: array for (name, array), _ in arrays if f"{name}.".startswith(f"{sum_name}.")}
+        rows = [rows for (name, _), rows in arrays if name in named_arrays]
+        if not named_arrays or any(rows) or any(array.dtype != np.float64 for array in named_arrays.values()):
             raise TypeError(
-                f"{type(policy).__name__}.sums: {wanted!r} is no array of float64 with one row for "
+                f"{type(policy).__name__}.sums: {sum_name!r} is no array of float64 with one row for "
                 "all lanes, and no tuple of such arrays"
             )
-        found |= own
-    return found
+        sums |= named_arrays
+    return sums
 
 
-def add_shared(learner: Learner, more: Mapping[str, Floats]) -> None:
+def add_shared(learner: Learner, increments: Mapping[str, Floats]) -> None:
     """Add to the sums that all keys of a learner share, then compute the derived quantities again.
 
     Parameters
@@ -205,12 +205,12 @@ def add_shared(learner: Learner, more: Mapping[str, Floats]) -> None:
     >>> import tacit
     >>> add_shared(tacit.Learner(tacit.UCB1(arms=2), seed=1), {})  # its keys share nothing
     """
-    for name, array in shared_sums(learner.policy, learner.state).items():
-        array += more[name]
+    for name, array in read_shared_sums(learner.policy, learner.state).items():
+        array += increments[name]
     learner.refit()
 
 
-def joined(classifier: Classifier, states: Sequence[Any]) -> Any:
+def join_states(classifier: Classifier, states: Sequence[Any]) -> Any:
     """Join states of a classifier row by row: the result implies the labels of all of them.
 
     The join is associative, commutative and idempotent: states may be joined in any order and repeatedly.
@@ -238,36 +238,36 @@ def joined(classifier: Classifier, states: Sequence[Any]) -> Any:
     """
     if not states:
         raise InvalidValue("states", states, "give one at least")
-    return reduce(classifier.merged, states)
+    return reduce(classifier.merge_states, states)
 
 
-def _sums(state: Any) -> Any:
+def _to_sums(state: Any) -> Any:
     """Return a state in additive parameters: Gaussians as natural parameters, counts unchanged."""
     if isinstance(state, Gaussian):
-        return natural(state)
-    if isinstance(state, Counts | Past):
+        return to_natural(state)
+    if isinstance(state, Counts | HistoryHash):
         return state
     if isinstance(state, tuple) and state and all(isinstance(part, tuple) for part in state):
-        return type(state)(*map(_sums, state))
+        return type(state)(*map(_to_sums, state))
     raise InvalidValue("state", type(state).__name__, "give counts, or Gaussians without the rest")
 
 
-def _state(sums: Any) -> Any:
+def _to_state(sums: Any) -> Any:
     """Return the state of additive parameters: the inverse of ``_to_sums``."""
-    if isinstance(sums, Natural):
-        return gaussian(sums)
-    return sums if isinstance(sums, Counts | Past) else type(sums)(*map(_state, sums))
+    if isinstance(sums, NaturalParameters):
+        return to_gaussian(sums)
+    return sums if isinstance(sums, Counts | HistoryHash) else type(sums)(*map(_to_state, sums))
 
 
-def _each(operation: Any, first: Any, second: Any) -> Any:
+def _map_arrays(operation: Any, first: Any, second: Any) -> Any:
     """Apply an operation to each pair of arrays of two states and return the results."""
     if type(first) is not type(second):
         raise InvalidValue("state", type(second).__name__, f"give {type(first).__name__}")
-    if isinstance(first, Past):
+    if isinstance(first, HistoryHash):
         # A past is private to its learner: it is neither sent nor added.
-        return first if operation is np.add else Past(np.zeros_like(first.code))
+        return first if operation is np.add else HistoryHash(np.zeros_like(first.code))
     if isinstance(first, tuple):
-        return type(first)(*(_each(operation, a, b) for a, b in zip(first, second, strict=True)))
+        return type(first)(*(_map_arrays(operation, a, b) for a, b in zip(first, second, strict=True)))
     if first.shape != second.shape:
         raise InvalidValue("state", second.shape, f"give arrays of the base's shape {first.shape}")
     return operation(first, second)

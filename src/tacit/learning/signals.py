@@ -42,18 +42,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Booleans, Floats, Ints, copied_into, leaves, rebuilt, trimmed
+from tacit.core.arrays import Booleans, Floats, Ints, copy_to_larger, leaves, rebuild_state, trim_state
 from tacit.core.dispatch import kernel
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.errors import InvalidValue, SnapshotError
 
 VOLUME, ABANDONMENT, REFORMULATION, NEW_ARMS, SINCE_SHIFT = range(5)
 NAMES = ("volume", "abandonment", "reformulation", "new-arms", "since-shift")
 
-DECISIONS, ANSWERED, UNCLICKED, SESSIONS, LEFT, COUNTS = range(6)
+DECISIONS, ANSWERED, UNCLICKED, SESSIONS, REFORMULATED, COUNTS = range(6)
 NEVER = -1
 SPARE_LANES = 64
-REMEMBERED = 65_536
+SESSION_PLACES = 65_536
 """Number of places for sessions; a session overwrites another one at the same place."""
 
 
@@ -167,7 +167,7 @@ def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> Non
 
 
 @kernel
-def volume_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
+def compute_volume(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
     """Return the signal ``volume``: the number of decisions relative to the key's own past."""
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
@@ -179,14 +179,14 @@ def volume_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 
 
 @kernel
-def share_of(lanes: Streams, lane: int, part: int, whole: int) -> float:
+def compute_share(lanes: Streams, lane: int, part: int, whole: int) -> float:
     """Return the ratio of two sums, shrunk to the key's own past: ``abandonment``, ``reformulation``."""
     past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
     return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
 
 
 @kernel
-def novelty_of(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints) -> float:
+def compute_novelty(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints) -> float:
     """Return the signal ``new-arms``: the share of new arms among the arms on offer."""
     if lanes.first[lane] == NEVER or lanes.offered.shape[1] == 0:
         return 0.0
@@ -201,7 +201,7 @@ def novelty_of(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints)
 
 
 @kernel
-def calm_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
+def compute_calm(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
     """Return the signal ``since-shift``: the scaled time since the key's last restart before ``time``."""
     latest = lanes.shifts[lane, 0]
     if latest >= time:
@@ -210,15 +210,17 @@ def calm_of(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 
 
 @kernel
-def follow(lanes: Streams, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int) -> None:
+def count_session(
+    lanes: Streams, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int
+) -> None:
     """Count a decision of a session; if its previous one was on another key, count a reformulation there."""
     add(lanes, scales, lane, SESSIONS, 0)
     place = number & (len(sessions.number) - 1)
-    other, ago = sessions.lane[place], time - sessions.time[place]
-    if sessions.number[place] == number and other != lane and ago <= scales.fast:
-        fade(lanes, scales, other, time)
+    other_lane, ago = sessions.lane[place], time - sessions.time[place]
+    if sessions.number[place] == number and other_lane != lane and ago <= scales.fast:
+        fade(lanes, scales, other_lane, time)
         # At the time of the earlier decision, so that reformulations never exceed decisions.
-        add(lanes, scales, other, LEFT, ago)
+        add(lanes, scales, other_lane, REFORMULATED, ago)
     sessions.number[place], sessions.lane[place], sessions.time[place] = number, lane, time
 
 
@@ -230,11 +232,11 @@ def arrive_rows(
         lane, time = arrivals.lanes[i], arrivals.times[i]
         arms = arrivals.arms[arrivals.starts[i] : arrivals.stops[i]]
         fade(lanes, scales, lane, time)
-        signals[i, VOLUME] = volume_of(lanes, scales, lane, time)
-        signals[i, ABANDONMENT] = share_of(lanes, lane, UNCLICKED, ANSWERED)
-        signals[i, REFORMULATION] = share_of(lanes, lane, LEFT, SESSIONS)
-        signals[i, NEW_ARMS] = novelty_of(lanes, scales, lane, time, arms)
-        signals[i, SINCE_SHIFT] = calm_of(lanes, scales, lane, time)
+        signals[i, VOLUME] = compute_volume(lanes, scales, lane, time)
+        signals[i, ABANDONMENT] = compute_share(lanes, lane, UNCLICKED, ANSWERED)
+        signals[i, REFORMULATION] = compute_share(lanes, lane, REFORMULATED, SESSIONS)
+        signals[i, NEW_ARMS] = compute_novelty(lanes, scales, lane, time, arms)
+        signals[i, SINCE_SHIFT] = compute_calm(lanes, scales, lane, time)
         for k in range(signals.shape[1]):
             # Only by rounding can a signal be outside of [0, 1].
             signals[i, k] = min(max(signals[i, k], 0.0), 1.0)
@@ -250,7 +252,7 @@ def arrive_rows(
                 if lanes.offered[lane, arm] == NEVER:
                     lanes.offered[lane, arm] = time
         if arrivals.sessions[i] != 0 and len(sessions.number) > 0:
-            follow(lanes, sessions, scales, lane, time, arrivals.sessions[i])
+            count_session(lanes, sessions, scales, lane, time, arrivals.sessions[i])
 
 
 def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
@@ -310,29 +312,29 @@ class Signals:
     """
 
     def __init__(self, names: Sequence[str], arms: int, fast: float, slow: float) -> None:
-        check(names, fast, slow)
+        check_signals(names, fast, slow)
         self.names = tuple(names)
         self._columns = [NAMES.index(name) for name in names]
         self._scales = Scales(1e6 * fast, 1e6 * slow)
         self._arms = arms if "new-arms" in names else 0
         self.state = Streams.zeros(0, self._arms)
-        self._sessions = SessionTable.zeros(REMEMBERED if self.follows_sessions else 0)
+        self._sessions = SessionTable.zeros(SESSION_PLACES if self.follows_sessions else 0)
         self._prepare()
 
-    def reach(self, arms: int) -> None:
+    def reserve_arms(self, arms: int) -> None:
         """Enlarge the arrays for new arms, which were never on offer before."""
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
-            self.state = copied_into(self.state, Streams.zeros(len(self.state.first), arms))
+            self.state = copy_to_larger(self.state, Streams.zeros(len(self.state.first), arms))
 
     def _prepare(self) -> None:
         """Compile the loops, or load them from the cache, and store their entry points."""
         lanes, scales, none = self.state, self._scales, np.empty(0, np.int64)
         arrivals = self._arrivals(none, none, None, None, None)
         out = np.empty((0, len(NAMES)))
-        self._arrive = compiled(arrive_rows).entry((lanes, self._sessions, scales, arrivals, out))
-        self._answer = compiled(answer_rows).entry((lanes, scales, none, none, none > 0))
-        self._shift = compiled(shift_rows).entry((lanes, none, none, none))
+        self._arrive = compile_loop(arrive_rows).entry((lanes, self._sessions, scales, arrivals, out))
+        self._answer = compile_loop(answer_rows).entry((lanes, scales, none, none, none > 0))
+        self._shift = compile_loop(shift_rows).entry((lanes, none, none, none))
 
     @property
     def follows_sessions(self) -> bool:
@@ -367,13 +369,13 @@ class Signals:
         array of float64, shape (rows, signals)
         """
         rows = np.asarray(lanes, np.int64)
-        self._reach(rows)
+        self._reserve_lanes(rows)
         when = np.broadcast_to(np.asarray(times, np.int64), rows.shape).copy()
         arrivals = self._arrivals(rows, when, arms, sessions, counted)
         out = np.empty((len(rows), len(NAMES)))
         self._arrive(self.state, self._sessions, self._scales, arrivals, out)
-        chosen: Floats = out[:, self._columns]
-        return chosen
+        signals: Floats = out[:, self._columns]
+        return signals
 
     def _arrivals(
         self,
@@ -395,35 +397,37 @@ class Signals:
         counts = np.ones(rows, np.bool_) if counted is None else np.array(counted, np.bool_)
         return Arrivals(lanes, times, numbers, counts, offered, starts, stops)
 
-    def answered(self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]) -> None:
+    def record_feedback(
+        self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]
+    ) -> None:
         """Count the feedback of decisions: a click, or none."""
         rows = np.array(lanes, np.int64)
-        self._reach(rows)
-        given = np.array(times, np.int64), np.array(clicked, np.bool_)
-        self._answer(self.state, self._scales, rows, *given)
+        self._reserve_lanes(rows)
+        outcomes = np.array(times, np.int64), np.array(clicked, np.bool_)
+        self._answer(self.state, self._scales, rows, *outcomes)
 
-    def at_epochs(self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]) -> None:
+    def record_epochs(self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]) -> None:
         """Record the epochs of decisions; a changed epoch is a restart at that time."""
         rows = np.asarray(lanes, np.int64)
-        self._reach(rows)
+        self._reserve_lanes(rows)
         self._shift(self.state, rows, np.array(times, np.int64), np.array(epochs, np.int64))
 
-    def _reach(self, lanes: Ints) -> None:
-        known, wanted = len(self.state.first), int(lanes.max(initial=-1)) + 1
-        if wanted > known:
-            grown = Streams.zeros(max(SPARE_LANES, 2 * known, wanted), self._arms)
-            self.state = copied_into(self.state, grown)
+    def _reserve_lanes(self, lanes: Ints) -> None:
+        lane_count, min_count = len(self.state.first), int(lanes.max(initial=-1)) + 1
+        if min_count > lane_count:
+            larger = Streams.zeros(max(SPARE_LANES, 2 * lane_count, min_count), self._arms)
+            self.state = copy_to_larger(self.state, larger)
 
     # Snapshots -------------------------------------------------------------------------------
 
     def to_bytes(self, lanes: int) -> bytes:
         """Return the state of the first lanes, and the sessions, as a NumPy archive."""
-        self._reach(np.array([lanes - 1]))
-        kept = trimmed(self.state, Streams.zeros(lanes, self._arms))
+        self._reserve_lanes(np.array([lanes - 1]))
+        state = trim_state(self.state, Streams.zeros(lanes, self._arms))
         buffer = io.BytesIO()
-        used = np.flatnonzero(self._sessions.number)
-        sessions = {f"session-{n}": array[used] for n, array in leaves(self._sessions)}
-        np.savez(buffer, allow_pickle=False, places=used, **dict(leaves(kept)), **sessions)
+        places = np.flatnonzero(self._sessions.number)
+        sessions = {f"session-{n}": array[places] for n, array in leaves(self._sessions)}
+        np.savez(buffer, allow_pickle=False, places=places, **dict(leaves(state)), **sessions)
         return buffer.getvalue()
 
     def restore(self, content: bytes) -> None:
@@ -437,23 +441,23 @@ class Signals:
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as saved:
                 like = Streams.zeros(len(saved["first"]), self._arms)
-                arrays = [_fitting(saved[name], array) for name, array in leaves(like)]
+                arrays = [_check_array(saved[name], array) for name, array in leaves(like)]
                 for name, array in leaves(self._sessions):
                     array[:] = 0
                     array[saved["places"]] = saved[f"session-{name}"]
         except Exception as error:
             # A damaged archive makes zipfile and NumPy raise almost anything.
             raise SnapshotError(f"signals: damaged: {error}") from error
-        self.state = rebuilt(like, iter(arrays))
+        self.state = rebuild_state(like, iter(arrays))
 
 
-def _fitting(array: Any, like: Any) -> Any:
+def _check_array(array: Any, like: Any) -> Any:
     if array.shape != like.shape or array.dtype != like.dtype:
         raise ValueError(f"{array.dtype}{array.shape} in place of {like.dtype}{like.shape}")
     return array
 
 
-def check(names: Sequence[str], fast: float, slow: float) -> None:
+def check_signals(names: Sequence[str], fast: float, slow: float) -> None:
     """Validate the names of signals and their time constants.
 
     Raises

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.core.arrays import Ints, leaves, rebuilt
+from tacit.core.arrays import Ints, leaves, rebuild_state
 from tacit.core.state_ranges import check_state
-from tacit.errors import BEFORE_0_3, SnapshotError, TacitError, UnknownName, undoing
+from tacit.errors import BEFORE_0_3, SnapshotError, TacitError, UnknownName, undo_on_error
 from tacit.learning.catalogue import Catalogue
-from tacit.learning.lanes import no_plays
+from tacit.learning.lanes import make_plays
 from tacit.policies.base import Policy
 from tacit.policies.spec import policy_from_stored, policy_to_spec
 
@@ -39,13 +39,13 @@ PLAIN = 1
 """The version of a snapshot without a catalogue."""
 PIECE = 2**20
 """Minimum size in bytes of a piece of a snapshot."""
-VALUES_AT_ONCE = 10_000
+JSON_BLOCK_SIZE = 10_000
 PLAYS = "counted/plays"
 """Member name of the plays; no array of a state has a slash in its name."""
 IDS, SEGMENTS, VECTORS = "items/ids.json", "items/segments.json", "items/vectors.npy"
 SPARE = 16
 """A copy buffer has one spare lane for each 16 lanes."""
-LATER = "open"
+OPEN_SUFFIX = "open"
 """Suffix of state arrays that snapshots of version 0.3 lack; they are zero there."""
 
 
@@ -89,10 +89,10 @@ class LearnerSnapshot(NamedTuple):
         """All arrays, as a named tuple."""
         return Arrays(self.state, self.plays)
 
-    def copied(self, room: CopyRoom | None = None) -> LearnerSnapshot:
+    def copy(self, buffer: CopyBuffer | None = None) -> LearnerSnapshot:
         """Return a copy that later learning does not change, in a buffer if one is passed."""
-        copies = room.copied(self.arrays) if room is not None else _own(self.arrays)
-        return self._replace(**copies._asdict(), items=self.items and self.items.copied())
+        copies = buffer.copy_state(self.arrays) if buffer is not None else _copy_arrays(self.arrays)
+        return self._replace(**copies._asdict(), items=self.items and self.items.copy())
 
     @property
     def header(self) -> dict[str, Any]:
@@ -118,11 +118,11 @@ class Arrays(NamedTuple):
     plays: Any
 
 
-def _own(arrays: Any) -> Any:
-    return rebuilt(arrays, (np.array(array, order="C") for _, array in leaves(arrays)))
+def _copy_arrays(arrays: Any) -> Any:
+    return rebuild_state(arrays, (np.array(array, order="C") for _, array in leaves(arrays)))
 
 
-class CopyRoom:
+class CopyBuffer:
     """Memory for a copy of a state, whose pages are touched in advance.
 
     Copying into untouched pages takes many times as long.
@@ -148,7 +148,7 @@ class CopyRoom:
         types = (array.dtype for _, array in leaves(state))
         self._arrays = list(map(np.empty, shapes, types))
 
-    def touched(self) -> Iterator[None]:
+    def touch_pages(self) -> Iterator[None]:
         """Touch the memory, one piece at each step of the iteration."""
         for array in self._arrays:
             content = array.reshape(-1).view(np.uint8)
@@ -156,22 +156,22 @@ class CopyRoom:
                 content[first : first + PIECE] = 0
                 yield
 
-    def copied(self, state: Any) -> Any:
+    def copy_state(self, state: Any) -> Any:
         """Return a copy of a state; arrays that do not fit into the buffer get new memory."""
-        return rebuilt(state, map(_copied, (a for _, a in leaves(state)), self._arrays))
+        return rebuild_state(state, map(_copy_into, (a for _, a in leaves(state)), self._arrays))
 
 
-def _copied(array: Any, room: Any) -> Any:
-    same = room.dtype == array.dtype and room.shape[1:] == array.shape[1:]
-    if not same or len(room) < len(array):
+def _copy_into(array: Any, buffer: Any) -> Any:
+    fits = buffer.dtype == array.dtype and buffer.shape[1:] == array.shape[1:]
+    if not fits or len(buffer) < len(array):
         return np.array(array, order="C")
-    room[: len(array)] = array
-    return room[: len(array)]
+    buffer[: len(array)] = array
+    return buffer[: len(array)]
 
 
-def write(snapshot: LearnerSnapshot, path: Path) -> None:
+def write_snapshot(snapshot: LearnerSnapshot, path: Path) -> None:
     """Write a snapshot to ``path``; an existing file is replaced only when the new one is complete."""
-    replace_file(path, pieces(snapshot))
+    replace_file(path, iter_pieces(snapshot))
 
 
 def replace_file(path: Path, content: Iterable[bytes]) -> None:
@@ -179,14 +179,14 @@ def replace_file(path: Path, content: Iterable[bytes]) -> None:
     if path.is_dir():
         raise SnapshotError(f"{path}: cannot be written: it is a folder; name a file in it")
     # A damaged snapshot may be replaced, a file of another kind may not.
-    if path.is_file() and not _begins_as_one(path):
+    if path.is_file() and not _is_snapshot_or_empty(path):
         raise SnapshotError(f"{path}: it is there, and holds no learner; give another, or delete it")
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         what = f"cannot be written: {path.parent}: {error.strerror}; make it, or give another"
         raise SnapshotError(f"{path}: {what}") from error
-    with undoing(os.unlink, temporary):
+    with undo_on_error(os.unlink, temporary):
         with os.fdopen(handle, "wb") as file:
             for piece in content:
                 file.write(piece)
@@ -195,16 +195,16 @@ def replace_file(path: Path, content: Iterable[bytes]) -> None:
         os.replace(temporary, path)
 
 
-def _begins_as_one(path: Path) -> bool:
+def _is_snapshot_or_empty(path: Path) -> bool:
     """True if a file begins like a snapshot or is empty."""
     with path.open("rb") as file:
         return file.read(2) in (b"", b"PK")
 
 
-def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
+def iter_pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
     """Yield a snapshot in pieces of about a megabyte, so that it need not be in memory as a whole."""
     piece: list[bytes | memoryview] = []
-    for part in views(snapshot):
+    for part in iter_views(snapshot):
         piece.append(part)
         if sum(map(len, piece)) >= PIECE:
             yield b"".join(piece)
@@ -212,41 +212,41 @@ def pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
     yield b"".join(piece)
 
 
-def views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
+def iter_views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
     """Yield a snapshot in parts; arrays are not copied and must not change meanwhile."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]
-        for name, blocks in _members(snapshot):
+        for name, blocks in _iter_members(snapshot):
             with archive.open(name, "w", force_zip64=True) as member:
                 for block in blocks:
                     member.write(block)
-                    yield from sink.taken()
-    yield from sink.taken()
+                    yield from sink.take_blocks()
+    yield from sink.take_blocks()
 
 
-def _members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
+def _iter_members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
     yield "header.json", iter([json.dumps(snapshot.header, indent=1).encode()])
-    yield "keys.json", _json_blocks(snapshot.keys)
+    yield "keys.json", _iter_json_blocks(snapshot.keys)
     for name, array in leaves(snapshot.state):
-        yield f"{name}.npy", _array_blocks(np.ascontiguousarray(array))
-    yield f"{PLAYS}.npy", _array_blocks(np.ascontiguousarray(snapshot.plays))
+        yield f"{name}.npy", _iter_array_blocks(np.ascontiguousarray(array))
+    yield f"{PLAYS}.npy", _iter_array_blocks(np.ascontiguousarray(snapshot.plays))
     if snapshot.items is not None:
         ids, segments, vectors = snapshot.items.columns()
-        yield IDS, _json_blocks(ids)
-        yield SEGMENTS, _json_blocks(segments)
-        yield VECTORS, _array_blocks(np.ascontiguousarray(vectors))
+        yield IDS, _iter_json_blocks(ids)
+        yield SEGMENTS, _iter_json_blocks(segments)
+        yield VECTORS, _iter_array_blocks(np.ascontiguousarray(vectors))
 
 
-def _json_blocks(values: Sequence[Any]) -> Iterator[bytes]:
+def _iter_json_blocks(values: Sequence[Any]) -> Iterator[bytes]:
     """Yield a JSON list in blocks, because no other thread runs while a block is encoded."""
     yield b"["
-    for first in range(0, len(values), VALUES_AT_ONCE):
-        block = json.dumps(values[first : first + VALUES_AT_ONCE])[1:-1]
+    for first in range(0, len(values), JSON_BLOCK_SIZE):
+        block = json.dumps(values[first : first + JSON_BLOCK_SIZE])[1:-1]
         yield f"{', ' if first else ''}{block}".encode()
     yield b"]"
 
 
-def _array_blocks(array: Any) -> Iterator[Any]:
+def _iter_array_blocks(array: Any) -> Iterator[Any]:
     header = io.BytesIO()
     described = np.lib.format.header_data_from_array_1_0(array)
     np.lib.format.write_array_header_1_0(header, described)
@@ -269,12 +269,12 @@ class _Sink:
     def flush(self) -> None:
         pass
 
-    def taken(self) -> list[bytes | memoryview]:
-        taken, self._written = self._written, []
-        return taken
+    def take_blocks(self) -> list[bytes | memoryview]:
+        blocks, self._written = self._written, []
+        return blocks
 
 
-def read(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
+def read_snapshot(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
     """Read the snapshot in ``path`` and return the result of ``restore`` on it."""
     return from_bytes(read_file(path), str(path), restore)
 
@@ -306,7 +306,7 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
     with archive:
         try:
             refuse_inflating(archive, len(content))
-            return restore(_snapshot(archive, _header(archive, source), source))
+            return restore(_read_snapshot(archive, _read_header(archive, source), source))
         except TacitError:
             raise
         except Exception as error:
@@ -317,19 +317,19 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
 def refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
     """Raise if an archive's members are compressed or larger than the file, to bound memory."""
     members = archive.infolist()
-    if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise ValueError("a part of it is compressed, and save compresses none")
-    if sum(each.file_size for each in members) > size:
+    if sum(member.file_size for member in members) > size:
         raise ValueError(f"its parts say that they are longer than its {size} bytes")
 
 
-def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
-    foreign = SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
+def _read_header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
+    format_error = SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
     if "header.json" not in archive.namelist():
-        raise foreign
+        raise format_error
     header = json.loads(archive.read("header.json"))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise foreign
+        raise format_error
     if header["version"] > VERSION:
         raise SnapshotError(
             f"{source}: newer: it is of version {header['version']}, this tacit reads up to "
@@ -341,7 +341,7 @@ def _header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
     return header
 
 
-def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> LearnerSnapshot:
+def _read_snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> LearnerSnapshot:
     try:
         policy = policy_from_stored(header["policy"], imports=False)
     except UnknownName as error:
@@ -353,12 +353,12 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
     members = frozenset(archive.namelist())
     arrays = [
         expected
-        if name.endswith(LATER) and f"{name}.npy" not in members
+        if name.endswith(OPEN_SUFFIX) and f"{name}.npy" not in members
         else read_array(archive, name, expected)
         for name, expected in leaves(like)
     ]
-    plays = read_array(archive, PLAYS, no_plays(policy, len(keys)))
-    state = rebuilt(like, iter(arrays))
+    plays = read_array(archive, PLAYS, make_plays(policy, len(keys)))
+    state = rebuild_state(like, iter(arrays))
     check_state(state, policy.arms)
     return LearnerSnapshot(
         policy=policy,
@@ -369,18 +369,18 @@ def _snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> 
         keys=keys,
         state=state,
         plays=plays,
-        items=_items(archive, header, policy),
+        items=_read_items(archive, header, policy),
         logs=[(count, mark) for count, mark in header.get("logs", ())],
     )
 
 
-def _items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> Catalogue | None:
+def _read_items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> Catalogue | None:
     if "items" not in header:
         return None
     ids, segments = (json.loads(archive.read(name)) for name in (IDS, SEGMENTS))
     expected = np.empty((len(ids), policy.feature_dims[0]), np.float16)
     vectors = read_array(archive, VECTORS.removesuffix(".npy"), expected)
-    return Catalogue.of(ids, segments, vectors, header["items"])
+    return Catalogue.from_columns(ids, segments, vectors, header["items"])
 
 
 def read_array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:

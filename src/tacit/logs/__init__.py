@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tacit.lazy_imports import later
+from tacit.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
     from tacit.logs.other_formats import read_open_bandit as read_open_bandit
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tacit.logs.writer import write_log as write_log
 
 # Loaded on demand: the service imports parts of this package that do not need pyarrow.
-__getattr__, __dir__ = later(
+__getattr__, __dir__ = load_lazily(
     __name__,
     {
         "writer": "click_log write_log",

@@ -24,22 +24,22 @@ import pyarrow.compute as pc
 
 from tacit.core.arrays import Booleans, Ints
 
-LOOKED_AT = 131_072
+DUPLICATE_CHECK_ROWS = 131_072
 """Number of rows of a log in which duplicate decisions are searched for."""
 NAMES = ("decision_id", "placement", "key", "arm")
 DECISION, ROW = ("decision_id", "position"), ("timestamp", "key", "arm", "position", "reward")
 """Columns that identify a row, by decision id or by time; rows that agree in all of them are duplicates."""
-LOOKED_INTO = {"placement", *DECISION, *ROW}
-SURELY = 100
+CHECKED_COLUMNS = {"placement", *DECISION, *ROW}
+MIN_ROWS = 100
 """Minimum number of rows for warnings about rows that are alike: fewer may be alike by chance."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
-MIXED, COPIED, ONES, NOUGHTS = "mixed", "copied", "ones", "noughts"
+MIXED, COPIED, ONES, ZEROS = "mixed", "copied", "ones", "noughts"
 CLICKED, FROM_ONE, BACKWARDS, SHUFFLED = "clicked", "from one", "backwards", "shuffled"
 NEARLY_ALL, OFTEN, MANY = 0.95, 0.05, 1000
 """Thresholds: share of rows with a click, share of rows that go back in time, rows without any click."""
 ORDERS = {BACKWARDS, SHUFFLED}
 """Kinds of warnings about the order of rows."""
-SAID = {
+MESSAGES = {
     REPEATED: "repeat the decision and the position of an earlier row",
     BLANKS: "have blanks around the name, or none",
     FRACTIONS: "have a number with a fraction for a name",
@@ -47,14 +47,14 @@ SAID = {
     MIXED: "are of another one than the first",
     COPIED: "repeat time, key, arm and reward of an earlier row",
     ONES: "have the same, and no row has another",
-    NOUGHTS: "have the same, and no row has more, but for those that are rejected",
+    ZEROS: "have the same, and no row has more, but for those that are rejected",
     CLICKED: "of lists have a click, nearly all there are",
     FROM_ONE: "are of lists, and none is at position 0",
     BACKWARDS: "go from the latest to the earliest",
     SHUFFLED: "are earlier than the one before",
 }
 REMEDY = {
-    REPEATED: f"each counts anew ({LOOKED_AT:,} rows are looked at); give a row for each decision "
+    REPEATED: f"each counts anew ({DUPLICATE_CHECK_ROWS:,} rows are looked at); give a row for each decision "
     "and position, or say what column names decisions with columns={'decision_id': ...} (--column "
     "decision_id=...)",
     BLANKS: "with blanks a name counts as another one; strip the names, and leave out rows that lack one",
@@ -63,18 +63,18 @@ REMEDY = {
     "(--column reward=...)",
     MIXED: "they count together; tell them apart with by='placement' (--by placement), or give those of one",
     ONES: "are the rows without a click missing? give a row for each decision, clicked or not",
-    NOUGHTS: "nothing can be said of rewards; say what column has them with columns={'reward': ...} "
+    ZEROS: "nothing can be said of rewards; say what column has them with columns={'reward': ...} "
     "(--column reward=...), and give numbers in [0, 1]: divide by the largest there can be",
     CLICKED: "if the column says what was shown, name that of clicks with columns={'reward': ...} "
     "(--column reward=...)",
     FROM_ONE: "positions count from 0: take 1 off each",
     **dict.fromkeys(ORDERS, "what learns takes them as they stand: sort them by time"),
-    COPIED: f"each counts anew ({LOOKED_AT:,} rows are looked at); leave copies out, or say what column "
-    "names decisions with columns={'decision_id': ...} (--column decision_id=...)",
+    COPIED: f"each counts anew ({DUPLICATE_CHECK_ROWS:,} rows are looked at); leave copies out, or say what "
+    "column names decisions with columns={'decision_id': ...} (--column decision_id=...)",
 }
 
 
-class Doubt(NamedTuple):
+class DataWarning(NamedTuple):
     """A warning about rows that look wrong.
 
     Attributes
@@ -98,12 +98,14 @@ class Doubt(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.column}: {self.rows:,} rows {SAID[self.kind]}, first {self.source} row "
+            f"{self.column}: {self.rows:,} rows {MESSAGES[self.kind]}, first {self.source} row "
             f"{self.row}: {self.value!r}; {REMEDY[self.kind]}"
         )
 
 
-def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
+def find_name_warnings(
+    columns: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints
+) -> Iterator[DataWarning]:
     """Yield warnings about names: blanks around them, or numbers with fractions.
 
     Parameters
@@ -116,18 +118,18 @@ def of_names(given: Mapping[str, Any], texts: Mapping[str, Any], source: str, ro
     """
     for column in NAMES:
         if column in texts:
-            for kind, values, doubted in (
-                (FRACTIONS, given[column], _fractions(given[column])),
-                (BLANKS, texts[column], _blanks(texts[column], "" if column == "arm" else " ")),
+            for kind, values, is_wrong in (
+                (FRACTIONS, columns[column], _has_fraction(columns[column])),
+                (BLANKS, texts[column], _has_blanks(texts[column], "" if column == "arm" else " ")),
             ):
-                if doubted is not None and doubted.any():
-                    row = int(np.argmax(doubted))
+                if is_wrong is not None and is_wrong.any():
+                    row = int(np.argmax(is_wrong))
                     value = values[row]
                     plain = value.as_py() if isinstance(value, pa.Scalar) else value
-                    yield Doubt(kind, column, int(doubted.sum()), source, int(rows[row]), plain)
+                    yield DataWarning(kind, column, int(is_wrong.sum()), source, int(rows[row]), plain)
 
 
-def of_rows(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Doubt]:
+def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[DataWarning]:
     """Yield warnings about the rewards of all rows and about the order of their times.
 
     Parameters
@@ -140,31 +142,33 @@ def of_rows(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[Dou
     """
     reward, times, size = columns.get("reward"), columns.get("timestamp"), len(rows)
     if reward is not None and size:
-        yield from _of_rewards(reward, columns.get("position"), source, rows)
+        yield from _find_reward_warnings(reward, columns.get("position"), source, rows)
     steps = np.zeros(0) if times is None else np.diff(times.cast(pa.int64()).to_numpy())
     if times is not None and steps.any() and (steps <= 0).all():
-        yield Doubt(BACKWARDS, "timestamp", size, source, int(rows[0]), times[0].as_py().isoformat())
+        yield DataWarning(BACKWARDS, "timestamp", size, source, int(rows[0]), times[0].as_py().isoformat())
     elif times is not None and (back := steps < 0).any():
         row = int(np.argmax(back)) + 1
-        given = source, int(rows[row]), times[row].as_py().isoformat()
-        yield Doubt(SHUFFLED, "timestamp", int(back.sum()), *given)
+        location = source, int(rows[row]), times[row].as_py().isoformat()
+        yield DataWarning(SHUFFLED, "timestamp", int(back.sum()), *location)
 
 
-def _of_rewards(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[Doubt]:
-    kind, value, doubted = EMPTY, None, rows
+def _find_reward_warnings(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[DataWarning]:
+    kind, value, bad_rows = EMPTY, None, rows
     if reward.null_count < len(rows):
         if reward.null_count:
             return
         values = reward.to_numpy()
         value = float(values.max())
-        listed = position is not None and not position.null_count
-        kind = ONES if values.min() == 1.0 else NOUGHTS if value == 0.0 else CLICKED if listed else ""
-        doubted = rows[values == 1.0] if kind == CLICKED else rows
-    if kind and len(doubted):
-        yield Doubt(kind, "reward", len(doubted), source, int(doubted[0]), value)
+        has_positions = position is not None and not position.null_count
+        kind = ONES if values.min() == 1.0 else ZEROS if value == 0.0 else CLICKED if has_positions else ""
+        bad_rows = rows[values == 1.0] if kind == CLICKED else rows
+    if kind and len(bad_rows):
+        yield DataWarning(kind, "reward", len(bad_rows), source, int(bad_rows[0]), value)
 
 
-def telling(found: Iterable[Doubt], kept: int, beyond: bool) -> list[Doubt]:
+def select_warnings(
+    warnings: Iterable[DataWarning], row_count: int, has_large_rewards: bool
+) -> list[DataWarning]:
     """Return the warnings that enough of a log's rows support.
 
     Parameters
@@ -175,12 +179,18 @@ def telling(found: Iterable[Doubt], kept: int, beyond: bool) -> list[Doubt]:
     beyond : bool
         Whether rows were rejected because their reward is outside [0, 1].
     """
-    least = {EMPTY: kept, NOUGHTS: max(kept, 0 if beyond else MANY), CLICKED: max(NEARLY_ALL * kept, SURELY)}
-    least |= dict.fromkeys((ONES, BACKWARDS), max(kept, SURELY)) | {SHUFFLED: max(OFTEN * kept, SURELY)}
-    return [doubt for doubt in found if doubt.rows >= least.get(doubt.kind, 0)]
+    min_rows = {
+        EMPTY: row_count,
+        ZEROS: max(row_count, 0 if has_large_rewards else MANY),
+        CLICKED: max(NEARLY_ALL * row_count, MIN_ROWS),
+    }
+    min_rows |= dict.fromkeys((ONES, BACKWARDS), max(row_count, MIN_ROWS)) | {
+        SHUFFLED: max(OFTEN * row_count, MIN_ROWS)
+    }
+    return [warning for warning in warnings if warning.rows >= min_rows.get(warning.kind, 0)]
 
 
-def _fractions(values: Any) -> Booleans | None:
+def _has_fraction(values: Any) -> Booleans | None:
     if isinstance(values, list):
         return np.array([type(value) is float for value in values], np.bool_)
     if not pa.types.is_floating(values.type):
@@ -188,102 +198,102 @@ def _fractions(values: Any) -> Booleans | None:
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
 
 
-def _blanks(array: Any, none: str) -> Booleans | None:
-    encoded = pa.types.is_dictionary(array.type)
-    texts = array.dictionary if encoded else array
-    odd = pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, none))
-    if not pc.any(odd).as_py():
+def _has_blanks(array: Any, empty: str) -> Booleans | None:
+    is_encoded = pa.types.is_dictionary(array.type)
+    texts = array.dictionary if is_encoded else array
+    is_blank = pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, empty))
+    if not pc.any(is_blank).as_py():
         return None
-    odd = odd.take(array.indices) if encoded else odd
-    return np.asarray(odd.fill_null(False).to_numpy(zero_copy_only=False))
+    is_blank = is_blank.take(array.indices) if is_encoded else is_blank
+    return np.asarray(is_blank.fill_null(False).to_numpy(zero_copy_only=False))
 
 
-class SeenRows:
+class RowHistory:
     """Compare rows of a log with earlier ones: repeated decisions, placements, positions of lists."""
 
     def __init__(self) -> None:
-        self._mixed: list[Doubt] = []
+        self._mixed_placements: list[DataWarning] = []
         self._placement: Any = None
-        self._timed = False
-        self._first = 1
-        self._lists = False
-        self.lists = False
+        self._has_times = False
+        self._min_position = 1
+        self._has_repeated_ids = False
+        self.has_lists = False
         """Whether a decision has rows at several positions."""
-        self._ids: list[Any] = []
-        self._where: list[tuple[int, str, Ints]] = []
+        self._row_ids: list[Any] = []
+        self._batches: list[tuple[int, str, Ints]] = []
         self._rows = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """True if no further rows are searched for duplicates."""
-        return self._rows >= LOOKED_AT
+        return self._rows >= DUPLICATE_CHECK_ROWS
 
     def add(self, columns: Mapping[str, Any], source: str, rows: Ints) -> None:
         """Add the next rows, as Arrow arrays by column name."""
         if "placement" in columns and len(rows):
-            self._place(columns["placement"], source, rows)
-        by = next((names for names in (DECISION, ROW) if names[0] in columns), ())
-        if self.full or not (by and len(rows)):
+            self._check_placement(columns["placement"], source, rows)
+        id_columns = next((names for names in (DECISION, ROW) if names[0] in columns), ())
+        if self.is_full or not (id_columns and len(rows)):
             return
-        self._timed = self._timed or by is ROW
-        if by is DECISION and "position" in columns:
+        self._has_times = self._has_times or id_columns is ROW
+        if id_columns is DECISION and "position" in columns:
             ids, places = columns["decision_id"], columns["position"]
-            same = pc.equal(ids[1:], ids[:-1])
-            apart = pc.and_(same, pc.not_equal(places[1:], places[:-1]))
-            self._lists = self._lists or bool(pc.any(same).as_py())
-            self.lists = self.lists or bool(pc.any(apart).as_py())
-            self._first = min(self._first, pc.min(places).as_py() or 0)
-        left = LOOKED_AT - self._rows
-        given = [columns[name].slice(0, left) for name in by if name in columns]
-        rows = rows[:left]
-        texts = [values.cast(pa.string()).fill_null("") for values in given]
-        self._ids.append(pc.binary_join_element_wise(*texts, "\0"))
-        self._where.append((self._rows, source, rows))
+            is_same_id = pc.equal(ids[1:], ids[:-1])
+            is_other_position = pc.and_(is_same_id, pc.not_equal(places[1:], places[:-1]))
+            self._has_repeated_ids = self._has_repeated_ids or bool(pc.any(is_same_id).as_py())
+            self.has_lists = self.has_lists or bool(pc.any(is_other_position).as_py())
+            self._min_position = min(self._min_position, pc.min(places).as_py() or 0)
+        rows_left = DUPLICATE_CHECK_ROWS - self._rows
+        id_values = [columns[name].slice(0, rows_left) for name in id_columns if name in columns]
+        rows = rows[:rows_left]
+        texts = [values.cast(pa.string()).fill_null("") for values in id_values]
+        self._row_ids.append(pc.binary_join_element_wise(*texts, "\0"))
+        self._batches.append((self._rows, source, rows))
         self._rows += len(rows)
 
-    def _place(self, placements: Any, source: str, rows: Ints) -> None:
+    def _check_placement(self, placements: Any, source: str, rows: Ints) -> None:
         names = placements.unique().to_pylist()
         self._placement = names[0] if self._placement is None else self._placement
         if names != [self._placement]:
-            other = np.array([name != self._placement for name in placements.to_pylist()])
-            row = int(np.argmax(other))
-            found = int(other.sum()), source, int(rows[row]), placements[row].as_py()
-            self._mixed.append(Doubt(MIXED, "placement", *found))
+            is_other = np.array([name != self._placement for name in placements.to_pylist()])
+            row = int(np.argmax(is_other))
+            warning = int(is_other.sum()), source, int(rows[row]), placements[row].as_py()
+            self._mixed_placements.append(DataWarning(MIXED, "placement", *warning))
 
-    def said_of(self, rewards: str) -> str:
+    def filter_rewards_note(self, note: str) -> str:
         """Return a file's note on the unit of rewards, without placements of which the log has no row."""
-        if self._placement is None or self._mixed or self.full:
-            return rewards
-        mine = f"at {self._placement} "
-        return "; ".join(each for each in rewards.split("; ") if each.startswith(mine) or each[:3] != "at ")
+        if self._placement is None or self._mixed_placements or self.is_full:
+            return note
+        prefix = f"at {self._placement} "
+        return "; ".join(part for part in note.split("; ") if part.startswith(prefix) or part[:3] != "at ")
 
-    def doubts(self) -> Iterator[Doubt]:
+    def find_warnings(self) -> Iterator[DataWarning]:
         """Yield the warnings about the rows added so far."""
-        yield from self._mixed
-        if self._lists and self._first > 0:
-            _, source, rows = self._where[0]
-            yield Doubt(FROM_ONE, "position", self._rows, source, int(rows[0]), self._first)
-        ids = pa.chunked_array(self._ids, pa.string()).combine_chunks()
-        if _ascend(ids):
+        yield from self._mixed_placements
+        if self._has_repeated_ids and self._min_position > 0:
+            _, source, rows = self._batches[0]
+            yield DataWarning(FROM_ONE, "position", self._rows, source, int(rows[0]), self._min_position)
+        ids = pa.chunked_array(self._row_ids, pa.string()).combine_chunks()
+        if _is_ascending(ids):
             return
         codes = ids.dictionary_encode().indices.to_numpy()
-        again = np.ones(len(ids), np.bool_)
-        again[np.unique(codes, return_index=True)[1]] = False
-        count = int(again.sum())
-        if self._timed:
+        is_repeat = np.ones(len(ids), np.bool_)
+        is_repeat[np.unique(codes, return_index=True)[1]] = False
+        count = int(is_repeat.sum())
+        if self._has_times:
             times = pc.list_element(pc.split_pattern(ids, "\0", max_splits=1), 0)
-            count *= count >= SURELY and len(times.unique()) == len(ids) - count
+            count *= count >= MIN_ROWS and len(times.unique()) == len(ids) - count
         if count:
-            row = int(np.argmax(again))
-            start, source, rows = next(x for x in reversed(self._where) if x[0] <= row)
+            row = int(np.argmax(is_repeat))
+            start, source, rows = next(x for x in reversed(self._batches) if x[0] <= row)
             value = ids[row].as_py().partition("\0")[0]
-            kind, column = (COPIED, ROW[0]) if self._timed else (REPEATED, DECISION[0])
-            yield Doubt(kind, column, count, source, int(rows[row - start]), value)
+            kind, column = (COPIED, ROW[0]) if self._has_times else (REPEATED, DECISION[0])
+            yield DataWarning(kind, column, count, source, int(rows[row - start]), value)
 
 
-def _ascend(ids: Any) -> bool:
+def _is_ascending(ids: Any) -> bool:
     """True if each id is longer than the one before, or as long and later in the alphabet (no repeats)."""
     # Fast path for ids of the service and for counters; counting other ids takes twenty times as long.
-    grown = np.diff(pc.binary_length(ids).to_numpy())
-    later = pc.less(ids[:-1], ids[1:]).to_numpy(zero_copy_only=False)
-    return bool(((grown > 0) | ((grown == 0) & later)).all())
+    length_steps = np.diff(pc.binary_length(ids).to_numpy())
+    is_later = pc.less(ids[:-1], ids[1:]).to_numpy(zero_copy_only=False)
+    return bool(((length_steps > 0) | ((length_steps == 0) & is_later)).all())

@@ -27,8 +27,8 @@ import pyarrow.csv
 import pyarrow.fs
 import pyarrow.parquet
 
-from tacit.errors import AssumptionWarning, InvalidValue, LogError, meant
-from tacit.logs.rows import Raw, converted, is_text
+from tacit.errors import AssumptionWarning, InvalidValue, LogError, suggest_name
+from tacit.logs.rows import RawRows, convert_values, is_text
 from tacit.logs.schema import REWARDS_KEY, SCHEMA, VERSION, VERSION_KEY
 
 # ---- Paths: files, folders, patterns, and URLs of pyarrow's file systems
@@ -66,7 +66,7 @@ class RemoteFile:
 
 
 File = Path | RemoteFile
-SURELY_APART = 4096
+MIN_COMPARED_BYTES = 4096
 """Size in bytes from which two files with the same content are reported as copies."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
@@ -88,7 +88,7 @@ def is_url(place: str | Path) -> bool:
     return "://" in str(place)
 
 
-def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
+def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
     """Return the files of a path, folder, pattern or URL, sorted by name.
 
     Parameters
@@ -114,13 +114,13 @@ def files_at(place: str | Path, suffixes: Sequence[str]) -> list[File]:
         )
     if path.exists() or "*" not in str(place):
         return list(_local(path, suffixes))
-    found: list[File] = [file for name in glob.glob(str(place)) for file in _local(Path(name), suffixes)]
-    if not found:
+    files: list[File] = [file for name in glob.glob(str(place)) for file in _local(Path(name), suffixes)]
+    if not files:
         raise LogError(f"{place}: no file fits this pattern")
-    return sorted(set(found), key=str)
+    return sorted(set(files), key=str)
 
 
-def files_of(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File]:
+def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File]:
     """Return the files of all places, in order; warn of a file that is a copy of another.
 
     Raises
@@ -130,41 +130,43 @@ def files_of(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File
     InvalidValue
         If a file occurs twice.
     """
-    files = [file for place in places for file in files_at(place, suffixes)]
-    each_once(files)
+    files = [file for place in places for file in find_files(place, suffixes)]
+    refuse_duplicates(files)
     local = [file for file in files if isinstance(file, Path)]
     sizes = Counter(file.stat().st_size for file in local)
     first: dict[tuple[int, int], Path] = {}
     for file in local:
         size = file.stat().st_size
-        if size >= SURELY_APART and sizes[size] > 1:
+        if size >= MIN_COMPARED_BYTES and sizes[size] > 1:
             with file.open("rb") as opened:
-                before = first.setdefault((size, hash(opened.read(65_536))), file)
-            if before is not file and filecmp.cmp(before, file, shallow=False):
-                doubt = f"path: {str(file)!r} has the same content as {str(before)!r}, and its rows count"
-                warnings.warn(f"{doubt} twice; leave one out", AssumptionWarning, stacklevel=3)
+                earlier = first.setdefault((size, hash(opened.read(65_536))), file)
+            if earlier is not file and filecmp.cmp(earlier, file, shallow=False):
+                message = f"path: {str(file)!r} has the same content as {str(earlier)!r}, and its rows count"
+                warnings.warn(f"{message} twice; leave one out", AssumptionWarning, stacklevel=3)
                 break
     return files
 
 
-def each_once(places: Iterable[Any]) -> None:
+def refuse_duplicates(places: Iterable[Any]) -> None:
     """Raise InvalidValue if a place occurs twice, possibly by two spellings of its path."""
-    seen = set()
+    resolved_places = set()
     for place in places:
-        known = place if isinstance(place, RemoteFile) or is_url(place) else Path(place).resolve()
-        if known in seen:
+        resolved = place if isinstance(place, RemoteFile) or is_url(place) else Path(place).resolve()
+        if resolved in resolved_places:
             raise InvalidValue("path", str(place), "its rows would count twice; name it once")
-        seen.add(known)
+        resolved_places.add(resolved)
 
 
 def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(
-        file for file in path.rglob("*") if _taken(file.relative_to(path).parts, suffixes) and file.is_file()
+        file
+        for file in path.rglob("*")
+        if _is_data_file(file.relative_to(path).parts, suffixes) and file.is_file()
     )
     if not files:
-        raise _nothing_in(path, suffixes)
+        raise _no_files_error(path, suffixes)
     if any((file.parent / "placements.json").is_file() for file in files):
         goes_to = {"clicks": "", "lists": "", "duels": " to tacit duel"}
         named = [(file, goes_to.get(file.stem.partition("-")[0])) for file in files]
@@ -174,12 +176,12 @@ def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
     return files
 
 
-def _taken(parts: Sequence[str], suffixes: Collection[str]) -> bool:
+def _is_data_file(parts: Sequence[str], suffixes: Collection[str]) -> bool:
     hidden = any(part.startswith((".", "_")) for part in parts)
     return not hidden and plain_suffix(PurePosixPath(parts[-1])) in suffixes
 
 
-def _nothing_in(place: Any, suffixes: Sequence[str]) -> LogError:
+def _no_files_error(place: Any, suffixes: Sequence[str]) -> LogError:
     return LogError(f"{place}: the folder has no file that ends in {', '.join(suffixes)}")
 
 
@@ -201,18 +203,18 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
     names = sorted(
         info.path[len(root.rstrip("/")) + 1 :] for info in infos if info.type == pyarrow.fs.FileType.File
     )
-    wanted = address[len(base) + 1 :].split("/") if "*" in address else []
-    found = [
+    pattern = address[len(base) + 1 :].split("/") if "*" in address else []
+    matches = [
         RemoteFile(f"{base}/{name}{question}{options}")
         for name in names
-        if _taken(name.split("/"), suffixes) and _fits(name.split("/"), wanted)
+        if _is_data_file(name.split("/"), suffixes) and _matches(name.split("/"), pattern)
     ]
-    if not found:
-        raise (LogError(f"{url}: no file fits this pattern") if wanted else _nothing_in(url, suffixes))
-    return found
+    if not matches:
+        raise (LogError(f"{url}: no file fits this pattern") if pattern else _no_files_error(url, suffixes))
+    return matches
 
 
-def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     """True if a path, or a folder above it, matches a pattern."""
     return len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern))
 
@@ -221,15 +223,15 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 #
 # In CSV a list is JSON text, nothing between two commas is null, and ``""`` is empty text.
 
-JSON_LINES_LOOKED_AT = 1000
+JSON_NAME_LINES = 1000
 LONGEST_LINE = 16 * 2**20
 """Most bytes of a line; a longer line is cut to its beginning and is neither a row nor an event."""
-KEPT_OF_LONGER = 1000
-CUT = "…\n".encode()
+LONG_LINE_PREFIX = 1000
+TRUNCATION_MARK = "…\n".encode()
 """End of a line that was cut."""
 UTF_16 = "in UTF-16; save it in UTF-8"
 GZIP = b"\x1f\x8b"
-SIGNS = {
+SIGNATURES = {
     GZIP: "compressed by gzip; call it {}.gz",
     b"PK\x03\x04": "a workbook or a zip file; give what is in it, saved as CSV",
     b"PAR1": "Parquet; say so with format='parquet' (--format parquet)",
@@ -258,12 +260,12 @@ class Format(NamedTuple):
 
     suffixes: tuple[str, ...]
     names: Callable[[Any], list[str]]
-    read: Callable[[Any, Sequence[str], int], Iterator[Raw]]
+    read: Callable[[Any, Sequence[str], int], Iterator[RawRows]]
     write: Callable[[BinaryIO, Iterable[Any], str], None]
     sparse: bool = False
 
 
-def format_of(path: File, name: str | None = None) -> str:
+def detect_format(path: File, name: str | None = None) -> str:
     """Return a file's format: ``name`` if it is not None, else the format of the file's suffix.
 
     Raises
@@ -272,24 +274,24 @@ def format_of(path: File, name: str | None = None) -> str:
         If there is no such format, the suffix names none, or the format cannot be read from a URL.
     """
     suffix = plain_suffix(path)
-    found = next((known for known, form in FORMATS.items() if suffix in form.suffixes), None)
-    found = found if name is None else name
-    if found in FORMATS:
-        if isinstance(path, RemoteFile) and found != "parquet":
-            raise InvalidValue("format", found, f"give Parquet at {path}; copy other logs here")
-        return found
+    format_name = next((candidate for candidate, form in FORMATS.items() if suffix in form.suffixes), None)
+    format_name = format_name if name is None else name
+    if format_name in FORMATS:
+        if isinstance(path, RemoteFile) and format_name != "parquet":
+            raise InvalidValue("format", format_name, f"give Parquet at {path}; copy other logs here")
+        return format_name
     if name is None:
         endings = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
         raise InvalidValue(
             "format", path.name, f"give {', '.join(FORMATS)}, or a file that ends in {endings}"
         )
-    raise InvalidValue("format", name, f"give one of {', '.join(FORMATS)}{meant(name, FORMATS)}")
+    raise InvalidValue("format", name, f"give one of {', '.join(FORMATS)}{suggest_name(name, FORMATS)}")
 
 
-def suffixes_of(format: str | None) -> list[str]:
+def list_suffixes(format: str | None) -> list[str]:
     """Return the suffixes of a format's files; those of all formats if it is None."""
-    known = FORMATS if format is None else {format: FORMATS[format_of(Path(), format)]}
-    return [suffix for form in known.values() for suffix in form.suffixes]
+    formats = FORMATS if format is None else {format: FORMATS[detect_format(Path(), format)]}
+    return [suffix for form in formats.values() for suffix in form.suffixes]
 
 
 # Parquet ------------------------------------------------------------------------------------
@@ -313,20 +315,20 @@ def _parquet_names(path: File) -> list[str]:
     return list(schema.names)
 
 
-def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
     first = 1
     with parquet_file(path) as file:
         for batch in file.iter_batches(batch_rows, columns=list(names)):
             rows = np.arange(first, first + len(batch))
-            yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+            yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
             first += len(batch)
 
 
-def rewards_of(path: Any) -> str:
+def read_rewards_note(path: Any) -> str:
     """Return the note on the unit of rewards in a Parquet file's metadata, or an empty text."""
     with parquet_file(path) as file:
-        said: bytes = (file.schema_arrow.metadata or {}).get(REWARDS_KEY, b"")
-    return said.decode(errors="replace")
+        note: bytes = (file.schema_arrow.metadata or {}).get(REWARDS_KEY, b"")
+    return note.decode(errors="replace")
 
 
 def _write_parquet(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
@@ -352,7 +354,7 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
         # Only a reader without threads reports the numbers of malformed rows.
         read_options=pyarrow.csv.ReadOptions(use_threads=False),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=delimiter_of(path), newlines_in_values=True, invalid_row_handler=skip
+            delimiter=detect_delimiter(path), newlines_in_values=True, invalid_row_handler=skip
         ),
         # Bytes, so that a row that is not UTF-8 does not invalidate its whole block.
         convert_options=pyarrow.csv.ConvertOptions(
@@ -366,21 +368,21 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
     )
 
 
-def _stream_of(path: Path) -> Any:
+def _open_stream(path: Path) -> Any:
     """Open a text file, which may be compressed; refuse a file whose first bytes are not text."""
     with path.open("rb") as file:
         first = file.read(4)
-    for sign, what in SIGNS.items():
-        if first.startswith(sign) and path.suffix.lower() not in COMPRESSED:
-            raise LogError(f"{path}: it is {what.format(path.name)}")
+    for signature, description in SIGNATURES.items():
+        if first.startswith(signature) and path.suffix.lower() not in COMPRESSED:
+            raise LogError(f"{path}: it is {description.format(path.name)}")
     if path.suffix.lower() == ".gz" and first and not first.startswith(GZIP):
         raise LogError(f"{path}: its name says that it is compressed; call it otherwise if it is not")
     return pa.input_stream(str(path), compression="detect")
 
 
-def delimiter_of(path: Path) -> str:
+def detect_delimiter(path: Path) -> str:
     """Return the delimiter that occurs most often in the header, outside quotes; a comma on a tie."""
-    with _stream_of(path) as file:
+    with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
     bare = "".join(header.split('"')[::2])
     return max(DELIMITERS, key=bare.count)
@@ -401,7 +403,7 @@ def _csv_names(path: Path) -> list[str]:
         return list(reader.schema.names)
 
 
-def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
     malformed: list[tuple[int, str]] = []
     first = 1
     with _csv_reader(path, names, malformed) as reader:
@@ -415,9 +417,9 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
                 first = int(rows[-1]) + 1
                 passed = [bad for bad in malformed if bad[0] < first]
                 del malformed[: len(passed)]
-                yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, passed)
+                yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, passed)
     if malformed:
-        yield Raw({name: pa.nulls(0) for name in names}, np.arange(0), malformed)
+        yield RawRows({name: pa.nulls(0) for name in names}, np.arange(0), malformed)
 
 
 CSV_SCHEMA = pa.schema(
@@ -430,7 +432,7 @@ CSV_SCHEMA = pa.schema(
 )
 
 
-def _as_json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -449,7 +451,7 @@ def _csv_column(values: Any) -> Any:
     if pa.types.is_timestamp(values.type):
         return _time_text(values)
     if pa.types.is_list(values.type):
-        texts = (None if value is None else _as_json(value) for value in values.to_pylist())
+        texts = (None if value is None else _to_json(value) for value in values.to_pylist())
         return pa.array(texts, pa.string())
     return values
 
@@ -457,31 +459,31 @@ def _csv_column(values: Any) -> Any:
 # JSON lines ---------------------------------------------------------------------------------
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def _parse_object(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object of a line; None if it is no object, or has text that is not Unicode."""
     try:
         value = json.loads(line.decode("utf-8-sig"))
         if b"\\ud" in line.lower():
-            _as_json(value).encode()
+            _to_json(value).encode()
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
 @contextmanager
-def lines_of(path: Path) -> Iterator[Iterator[bytes]]:
+def open_lines(path: Path) -> Iterator[Iterator[bytes]]:
     """Open a text file as an iterator of lines; a line that is too long is cut, so it is no JSON."""
-    with io.BufferedReader(_stream_of(path)) as file:
-        yield _bounded_lines(file)
+    with io.BufferedReader(_open_stream(path)) as file:
+        yield _read_bounded_lines(file)
 
 
-def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+def _read_bounded_lines(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             part = line
             while part and not part.endswith(b"\n"):
                 part = file.readline(LONGEST_LINE)
-            line = line[:KEPT_OF_LONGER] + CUT
+            line = line[:LONG_LINE_PREFIX] + TRUNCATION_MARK
         yield line
 
 
@@ -497,30 +499,30 @@ def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
 
 
 def _json_names(path: Path) -> list[str]:
-    with lines_of(path) as file:
-        lines = [line for line in _next_lines(file, JSON_LINES_LOOKED_AT) if line.strip()]
-        objects = list(map(_object, lines))
+    with open_lines(path) as file:
+        lines = [line for line in _next_lines(file, JSON_NAME_LINES) if line.strip()]
+        objects = list(map(_parse_object, lines))
         if lines and not any(objects):
             remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
             raise LogError(f"{path}: no line of it is a JSON object; {remedy}")
-        return list(dict.fromkeys(name for found in objects if found for name in found))
+        return list(dict.fromkeys(name for record in objects if record for name in record))
 
 
-def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
     first = 1
-    with lines_of(path) as file:
+    with open_lines(path) as file:
         while lines := _next_lines(file, batch_rows):
-            objects = [(row, line, _object(line)) for row, line in enumerate(lines, first)]
+            objects = [(row, line, _parse_object(line)) for row, line in enumerate(lines, first)]
             first += len(lines)
-            good = [found for _, _, found in objects if found is not None]
-            rows = [row for row, _, found in objects if found is not None]
-            yield Raw(
-                {name: [found.get(name) for found in good] for name in names},
+            records = [record for _, _, record in objects if record is not None]
+            rows = [row for row, _, record in objects if record is not None]
+            yield RawRows(
+                {name: [record.get(name) for record in records] for name in names},
                 np.array(rows, np.int64),
                 [
                     (row, line.decode(errors="replace").rstrip("\n"))
-                    for row, line, found in objects
-                    if found is None and line.strip()
+                    for row, line, record in objects
+                    if record is None and line.strip()
                 ],
             )
 
@@ -533,7 +535,7 @@ def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
             for values in (batch.column(name) for name in names)
         ]
         for row in zip(*columns, strict=True):
-            file.write(_as_json(dict(zip(names, row, strict=True))).encode() + b"\n")
+            file.write(_to_json(dict(zip(names, row, strict=True))).encode() + b"\n")
 
 
 FORMATS = {
@@ -566,27 +568,27 @@ class FolderLayout(NamedTuple):
 
 # ---- Values that CSV has as text
 
-TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+BOOLEAN_TEXTS = {"true": True, "false": False, "1": True, "0": False}
 """Texts of booleans."""
 
 
-def as_said(column: Any, format: str) -> list[Any]:
+def parse_values(column: Any, format: str) -> list[Any]:
     """Return a column's values; CSV texts become numbers or booleans if all of them can be read so.
 
     Examples
     --------
-    >>> as_said(pa.array(["1", None, "2.5"]), "csv"), as_said(pa.array(["true", "FALSE"]), "csv")
+    >>> parse_values(pa.array(["1", None, "2.5"]), "csv"), parse_values(pa.array(["true", "FALSE"]), "csv")
     ([1.0, None, 2.5], [True, False])
     """
     if isinstance(column, list):
         return column
     if is_text(column.type):
-        column = converted(column, pa.string())
-    given: list[Any] = column.to_pylist()
+        column = convert_values(column, pa.string())
+    values: list[Any] = column.to_pylist()
     if format != "csv":
-        return given
-    there = {text.lower() for text in given if text is not None}
-    if there <= {"true", "false"}:
-        return [text if text is None else TRUTHS[text.lower()] for text in given]
-    numbers = converted(column, pa.float64())
-    return numbers.to_pylist() if numbers.null_count == column.null_count else given
+        return values
+    texts = {text.lower() for text in values if text is not None}
+    if texts <= {"true", "false"}:
+        return [text if text is None else BOOLEAN_TEXTS[text.lower()] for text in values]
+    numbers = convert_values(column, pa.float64())
+    return numbers.to_pylist() if numbers.null_count == column.null_count else values

@@ -19,8 +19,8 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import MEMORY, LogReader, file_at, reading
-from tacit.logs.rows import converted
+from tacit.logs.reader import MEMORY, LogReader, open_file, reading
+from tacit.logs.rows import convert_values
 from tacit.logs.schema import EpochTimes
 
 Singles = npt.NDArray[np.float32]
@@ -42,7 +42,7 @@ class ItemBatch(NamedTuple):
     times: Any
 
 
-def item_batches(given: Any) -> Iterator[ItemBatch]:
+def item_batches(table: Any) -> Iterator[ItemBatch]:
     """Yield the items of a table, or of a file that holds it, in batches.
 
     Raises
@@ -53,35 +53,35 @@ def item_batches(given: Any) -> Iterator[ItemBatch]:
         If the file cannot be read.
     """
     dim = None
-    for columns in _batches(given):
-        ids = converted(columns[ID], pa.string())
+    for columns in _batches(table):
+        ids = convert_values(columns[ID], pa.string())
         vectors = _matrix(columns[VECTOR])
         if dim is None and len(vectors):
             dim = vectors.shape[1]
         if ids.null_count or (len(vectors) and vectors.shape[1] != dim):
             raise InvalidValue("items", f"{len(ids)} rows", "give each an id, and as many finite numbers")
-        segments = converted(columns[SEGMENT], pa.string()) if SEGMENT in columns else pa.nulls(len(ids))
+        segments = convert_values(columns[SEGMENT], pa.string()) if SEGMENT in columns else pa.nulls(len(ids))
         times = None
         if FROM in columns:
-            times = converted(columns[FROM], pa.timestamp("us", "UTC"), EpochTimes(None, {}))
+            times = convert_values(columns[FROM], pa.timestamp("us", "UTC"), EpochTimes(None, {}))
             if times.null_count:
                 raise InvalidValue(f"items[{FROM!r}]", "nothing, or no time", "give each row a time")
         yield ItemBatch(ids, vectors, segments, times)
 
 
-def _batches(given: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(given, str | Path):
-        file = file_at(Path(given))
-        wanted = _columns(file.names, str(given))
-        for raw in file.read(wanted, BATCH):
+def _batches(table: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(table, str | Path):
+        file = open_file(Path(table))
+        columns = _columns(file.names, str(table))
+        for raw in file.read(columns, BATCH):
             yield raw.columns
-    elif is_frame(given):
-        wanted = _columns(frame_names(given), "a table")
+    elif is_frame(table):
+        columns = _columns(frame_names(table), "a table")
         with reading("items", MEMORY):  # type: ignore[arg-type]
-            for batch in frame_batches(given, wanted, BATCH):
-                yield dict(zip(wanted, batch.columns, strict=True))
+            for batch in frame_batches(table, columns, BATCH):
+                yield dict(zip(columns, batch.columns, strict=True))
     else:
-        raise InvalidValue("items", given, COLUMNS)
+        raise InvalidValue("items", table, COLUMNS)
 
 
 def _columns(names: Any, where: str) -> list[str]:
@@ -108,13 +108,13 @@ def _matrix(lists: Any) -> Singles:
             f"items[{VECTOR!r}]", str(lists.type), "give lists of numbers, in Parquet or JSON lines"
         ) from None
     width = len(numbers) // max(len(lists), 1)
-    found: Singles = numbers.to_numpy(zero_copy_only=False)
+    values: Singles = numbers.to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(lists)
     if lists.null_count or (len(lists) and not pc.all(pc.equal(lengths, width)).as_py()):
         raise InvalidValue(f"items[{VECTOR!r}]", f"{len(lists)} rows", "give all as many numbers, at least 1")
-    if not np.isfinite(found).all():
+    if not np.isfinite(values).all():
         raise InvalidValue(f"items[{VECTOR!r}]", "a number that is not finite", "give finite numbers")
-    return found.reshape(len(lists), width)
+    return values.reshape(len(lists), width)
 
 
 class ItemTable:
@@ -144,15 +144,15 @@ class ItemTable:
     [[2.0, 0.0]]
     """
 
-    def __init__(self, given: Any) -> None:
-        batches = list(item_batches(given))
+    def __init__(self, table: Any) -> None:
+        batches = list(item_batches(table))
         if not batches or not sum(len(batch.ids) for batch in batches):
             raise InvalidValue("items", "a table without rows", COLUMNS)
         ids = pa.chunked_array([batch.ids for batch in batches]).combine_chunks().dictionary_encode()
         codes = ids.indices.to_numpy().astype(np.int64)
-        self.dated = batches[0].times is not None
+        self.has_times = batches[0].times is not None
         times = np.zeros(len(codes), np.int64)
-        if self.dated:
+        if self.has_times:
             times = np.concatenate([_microseconds(batch.times) for batch in batches])
         self._times = np.unique(times)
         keys = self._keys(codes, np.searchsorted(self._times, times))
@@ -166,9 +166,9 @@ class ItemTable:
         self.dim = self._vectors.shape[1]
 
     @classmethod
-    def of(cls, given: Any) -> ItemTable | None:
+    def from_table(cls, table: Any) -> ItemTable | None:
         """Return an ItemTable of a table or path, or None for None."""
-        return given if given is None or isinstance(given, ItemTable) else cls(given)
+        return table if table is None or isinstance(table, ItemTable) else cls(table)
 
     def _keys(self, codes: Ints, places: Ints) -> Ints:
         return codes * len(self._times) + places
@@ -187,7 +187,7 @@ class ItemTable:
             raise UnknownName(f"{where}: arms: items has no vector of {lacking!r}; give it, or leave it out")
         return np.asarray(codes.to_numpy(), np.int64)
 
-    def rows(self, known: Ints, times: Any, where: str) -> Ints:
+    def rows(self, codes: Ints, times: Any, where: str) -> Ints:
         """Return the table's rows for items by number, valid at the given times if the table has times.
 
         Raises
@@ -195,18 +195,18 @@ class ItemTable:
         UnknownName
             If an item has no vector yet at its time; the error begins with ``where``.
         """
-        if not self.dated:
-            return known
+        if not self.has_times:
+            return codes
         latest = np.searchsorted(self._times, _microseconds(times), side="right") - 1
-        at = np.searchsorted(self._sorted, self._keys(known, latest), side="right") - 1
-        early = (latest < 0) | (at < 0) | (self._sorted[at] // len(self._times) != known)
-        if early.any():
-            row = int(np.argmax(early))
+        rows = np.searchsorted(self._sorted, self._keys(codes, latest), side="right") - 1
+        is_too_early = (latest < 0) | (rows < 0) | (self._sorted[rows] // len(self._times) != codes)
+        if is_too_early.any():
+            row = int(np.argmax(is_too_early))
             raise UnknownName(
-                f"{where}: arms: items has no vector of {self._names[int(known[row])].as_py()!r} by "
+                f"{where}: arms: items has no vector of {self._names[int(codes[row])].as_py()!r} by "
                 f"{times[row].as_py()}; give what was so then, by {FROM!r}"
             )
-        return at
+        return rows
 
     def vectors(self, rows: Ints) -> Floats:
         """Return the vectors in the given rows of the table."""
@@ -217,7 +217,7 @@ def _microseconds(times: Any) -> Ints:
     return np.asarray(times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy())
 
 
-def items_of(log: Any) -> ItemTable | None:
+def get_items(log: Any) -> ItemTable | None:
     """Return the table of items with which a log, or the log of a part, was opened; None without one."""
     while isinstance(log, LogPart | KeyShard):
         log = log.log

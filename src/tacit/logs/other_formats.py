@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import FORMATS, FolderLayout, files_of
+from tacit.logs.formats import FORMATS, FolderLayout, collect_files
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, reading
-from tacit.logs.rows import converted
+from tacit.logs.rows import convert_values
 from tacit.logs.schema import SCHEMA
 
 # ---- Vowpal Wabbit's log of decisions (dsjson): one decision per line, as a JSON object
@@ -36,7 +36,7 @@ from tacit.logs.schema import SCHEMA
 # ==================== ===========================================================
 
 FORMAT, SUFFIX = "dsjson", ".dsjson"
-TOLD = ("timestamp", "decision_id", "key", "arms", "arm", "propensity", "reward")
+DSJSON_COLUMNS = ("timestamp", "decision_id", "key", "arms", "arm", "propensity", "reward")
 NAMES = ("_tag", "id")
 KEY, PLACEMENT = "default", "vowpal-wabbit"
 
@@ -57,7 +57,7 @@ class DsjsonLines:
         self._files, self._key, self._rows = files, key, rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        schema = pa.schema([SCHEMA.field(name).with_nullable(True) for name in TOLD[1:]])
+        schema = pa.schema([SCHEMA.field(name).with_nullable(True) for name in DSJSON_COLUMNS[1:]])
         schema = schema.insert(0, pa.field("timestamp", pa.string()))
         for file in self._files:
             with reading(file, FORMAT), file.open(encoding="utf-8") as lines:
@@ -69,22 +69,22 @@ class DsjsonLines:
         """Return the columns of a line's decision; all None if malformed, so that the row is rejected."""
         try:
             record = json.loads(line)
-            shown, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
-            arms = [_name(place, action) for place, action in enumerate(record["c"]["_multi"])]
+            arm_index, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
+            arms = [_action_name(place, action) for place, action in enumerate(record["c"]["_multi"])]
             return {
-                "timestamp": _time(record.get("Timestamp")),
+                "timestamp": _truncate_time(record.get("Timestamp")),
                 "decision_id": str(record["EventId"]),
-                "key": KEY if self._key is None else _at(record, self._key),
+                "key": KEY if self._key is None else _get_path(record, self._key),
                 "arms": arms,
-                "arm": arms[shown] if 0 <= shown < len(arms) else str(shown),
+                "arm": arms[arm_index] if 0 <= arm_index < len(arms) else str(arm_index),
                 "propensity": float(record["_label_probability"]),
                 "reward": None if cost is None else 0.0 - float(cost),
             }
         except (ValueError, KeyError, TypeError):
-            return dict.fromkeys(TOLD)
+            return dict.fromkeys(DSJSON_COLUMNS)
 
 
-def _name(place: int, action: Any) -> str:
+def _action_name(place: int, action: Any) -> str:
     """Return an action's name: its tag, its id, or its number."""
     for name in NAMES:
         if isinstance(action, dict) and isinstance(action.get(name), str | int):
@@ -92,13 +92,13 @@ def _name(place: int, action: Any) -> str:
     return str(place)
 
 
-def _time(text: Any) -> str:
+def _truncate_time(text: Any) -> str:
     """Return a time text cut to microseconds."""
     whole, dot, fraction = str(text).rstrip("Z").partition(".")
     return f"{whole}{dot}{fraction[:6]}Z"
 
 
-def _at(record: Any, path: str) -> str | None:
+def _get_path(record: Any, path: str) -> str | None:
     """Return the value at a dotted path as text; None if there is none."""
     for name in path.split("."):
         record = record.get(name) if isinstance(record, dict) else None
@@ -113,7 +113,7 @@ def is_dsjson(place: Path) -> bool:
     return place.suffix == SUFFIX
 
 
-def _opened(
+def _open_dsjson(
     places: Sequence[str | Path],
     columns: Mapping[str, str] | None,
     *,
@@ -121,17 +121,17 @@ def _opened(
     constants: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> LogReader:
-    named = dict(columns or {})
-    key = named.pop("key", None)
-    if named:
+    renamed = dict(columns or {})
+    key = renamed.pop("key", None)
+    if renamed:
         raise InvalidValue("columns", columns, 'say at most where the key is: {"key": "c.query"}')
-    files = [Path(str(file)) for file in files_of(places, [SUFFIX])]
+    files = [Path(str(file)) for file in collect_files(places, [SUFFIX])]
     lines = DsjsonLines(files, key, batch_rows)
     fixed = {"placement": PLACEMENT} | dict(constants or {})
     return LogReader([Frame(lines)], constants=fixed, batch_rows=batch_rows, **options)
 
 
-DSJSON = FolderLayout(FORMAT, is_dsjson, _opened)
+DSJSON = FolderLayout(FORMAT, is_dsjson, _open_dsjson)
 
 # ---- The Open Bandit Dataset (Saito, Aihara, Matsutani, Narita 2021), in its folder layout
 #
@@ -203,30 +203,32 @@ def read_open_bandit(
             "one without a name"
         )
     campaign = folder.resolve().name
-    fixed: dict[str, Any] = {"placement": campaign, "key": campaign, "policy": folder.resolve().parent.name}
-    fixed |= constants or {}
-    if "arms" not in fixed:
-        fixed["arms"] = _items(folder / ITEMS if (folder / ITEMS).is_file() else file)
+    values: dict[str, Any] = {"placement": campaign, "key": campaign, "policy": folder.resolve().parent.name}
+    values |= constants or {}
+    if "arms" not in values:
+        values["arms"] = _read_items(folder / ITEMS if (folder / ITEMS).is_file() else file)
     renamed = COLUMNS | ({"key": "position"} if key == "position" else {})
     return LogReader(
-        [file], columns=renamed | dict(columns or {}), constants=fixed, strict=strict, batch_rows=batch_rows
+        [file], columns=renamed | dict(columns or {}), constants=values, strict=strict, batch_rows=batch_rows
     )
 
 
-def _items(file: Path) -> list[str]:
+def _read_items(file: Path) -> list[str]:
     """Return the distinct items of a file, in order of first appearance."""
     items: dict[str, None] = {}
     with reading(file, "csv"):
         for raw in FORMATS["csv"].read(file, ["item_id"], BATCH_ROWS):
-            texts = converted(raw.columns["item_id"], pa.string()).unique().to_pylist()
+            texts = convert_values(raw.columns["item_id"], pa.string()).unique().to_pylist()
             items |= dict.fromkeys(text for text in texts if text is not None)
     return list(items)
 
 
-def _folder(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> LogReader:
+def _open_folder(
+    places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any
+) -> LogReader:
     if len(places) > 1:
         raise InvalidValue("path", places, "give one folder of the Open Bandit Dataset at a time")
     return read_open_bandit(places[0], columns=columns, **options)
 
 
-OPEN_BANDIT = FolderLayout("open-bandit", is_open_bandit, _folder)
+OPEN_BANDIT = FolderLayout("open-bandit", is_open_bandit, _open_folder)

@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 
 from tacit.core.arrays import Booleans, Ints
 from tacit.errors import UnfitLog
-from tacit.logs.data_warnings import LOOKED_AT
+from tacit.logs.data_warnings import DUPLICATE_CHECK_ROWS
 from tacit.logs.formats import parquet_file
 from tacit.logs.reader import Frame, LogFile, LogReader, reading
 from tacit.logs.rows import Chunk
 
-ROWS_A_PART = 4_000_000
+PART_ROWS = 4_000_000
 """Rows of a part, if the log can be cut there."""
-PARTS = 2048
+MAX_PARTS = 2048
 """Most parts of a log; the parts of a longer log have more rows."""
-SORTED_ROWS = 65_536
+SORTED_BATCH_ROWS = 65_536
 """Rows of a batch of a sorted log."""
 
 
@@ -52,7 +52,7 @@ class _Piece(NamedTuple):
     rows: int
 
 
-def parts_of(log: LogReader, rows: int = ROWS_A_PART, *, whole: bool = False) -> list[LogPart]:
+def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = False) -> list[LogPart]:
     """Return a log cut into consecutive parts; the cuts depend on the log alone.
 
     Parquet is cut between row groups. Each file of CSV or JSON lines is a part of its own.
@@ -66,18 +66,18 @@ def parts_of(log: LogReader, rows: int = ROWS_A_PART, *, whole: bool = False) ->
         Whether files are kept whole.
     """
     pieces = [piece for file in log.files for piece in _pieces(file)]
-    size = max(rows, -(-sum(piece.rows for piece in pieces) // PARTS))
+    size = max(rows, -(-sum(piece.rows for piece in pieces) // MAX_PARTS))
     parts: list[list[_Piece]] = []
-    left = 0
-    for before, piece in zip([None, *pieces], pieces, strict=False):
-        within = whole and before is not None and before.file is piece.file
-        alone = piece.group is None or (before is not None and before.group is None)
-        if alone or (left <= 0 and not within):
+    rows_left = 0
+    for previous, piece in zip([None, *pieces], pieces, strict=False):
+        is_same_file = whole_files and previous is not None and previous.file is piece.file
+        is_uncut = piece.group is None or (previous is not None and previous.group is None)
+        if is_uncut or (rows_left <= 0 and not is_same_file):
             parts.append([])
-            left = size
+            rows_left = size
         parts[-1].append(piece)
-        left -= size if piece.group is None else piece.rows
-    return [_joined(log, part) for part in parts]
+        rows_left -= size if piece.group is None else piece.rows
+    return [_join_pieces(log, part) for part in parts]
 
 
 def _pieces(file: LogFile) -> list[_Piece]:
@@ -88,7 +88,7 @@ def _pieces(file: LogFile) -> list[_Piece]:
         return [_Piece(file, group, about.row_group(group).num_rows) for group in range(about.num_row_groups)]
 
 
-def _joined(log: LogReader, pieces: list[_Piece]) -> LogPart:
+def _join_pieces(log: LogReader, pieces: list[_Piece]) -> LogPart:
     files: list[LogFile] = []
     groups: list[tuple[int, int] | None] = []
     for file, group, _ in pieces:
@@ -118,42 +118,42 @@ class KeyShard(NamedTuple):
     shard: int
     shards: int
 
-    def of(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    def filter_rows(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         """Yield the rows of the given chunks that belong to the shard."""
         for chunk in chunks:
-            mine = shards_of(chunk.batch["placement"], chunk.batch["key"], self.shards) == self.shard
-            if mine.any():
-                yield chunk.only(pa.array(mine))
+            in_shard = assign_shards(chunk.batch["placement"], chunk.batch["key"], self.shards) == self.shard
+            if in_shard.any():
+                yield chunk.filter_rows(pa.array(in_shard))
 
 
-def shards_of(placements: Any, keys: Any, shards: int) -> Ints:
+def assign_shards(placements: Any, keys: Any, shards: int) -> Ints:
     """Return the shard number of each row, by a hash of its placement and key.
 
     Examples
     --------
-    >>> shards_of(pa.array(["home"] * 3), pa.array(["a", "b", "a"]), 3).tolist()
+    >>> assign_shards(pa.array(["home"] * 3), pa.array(["a", "b", "a"]), 3).tolist()
     [0, 2, 0]
     """
-    placement, key = (_encoded(column) for column in (placements, keys))
+    placement, key = (_dictionary_encode(column) for column in (placements, keys))
     salts = [zlib.crc32(name.encode() + b"\0") for name in placement.dictionary.to_pylist()]
     names = [name.encode() for name in key.dictionary.to_pylist()]
     pairs = placement.indices.to_numpy().astype(np.int64) * max(len(names), 1)
     pairs += key.indices.to_numpy()
-    distinct, which = np.unique(pairs, return_inverse=True)
-    found = [
+    distinct, pair_index = np.unique(pairs, return_inverse=True)
+    shard_numbers = [
         zlib.crc32(names[pair % len(names)], salts[pair // len(names)]) % shards for pair in distinct.tolist()
     ]
-    return np.array(found, np.int64)[which]
+    return np.array(shard_numbers, np.int64)[pair_index]
 
 
-def _encoded(column: Any) -> Any:
+def _dictionary_encode(column: Any) -> Any:
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 # ---- Whole lists: the consecutive rows of one decision
 
 
-def beginnings(ids: Any) -> Booleans:
+def find_list_starts(ids: Any) -> Booleans:
     """Return a mask of the rows whose decision differs from that of the row before."""
     ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) else ids
     starts = np.ones(len(ids), np.bool_)
@@ -169,24 +169,26 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     UnfitLog
         If rows of one decision are not consecutive; only the first 131,072 rows are checked.
     """
-    held: Chunk | None = None
-    known: dict[str, tuple[int, set[int]]] = {}
+    open_list: Chunk | None = None
+    positions_by_id: dict[str, tuple[int, set[int]]] = {}
     rows = 0
     for chunk in chunks:
         if not len(chunk.rows):
             continue
-        if held is not None:
-            chunk = _joined_chunks([held, chunk])
-        last = int(np.flatnonzero(beginnings(chunk.batch["decision_id"]))[-1])
+        if open_list is not None:
+            chunk = _join_chunks([open_list, chunk])
+        last = int(np.flatnonzero(find_list_starts(chunk.batch["decision_id"]))[-1])
         if last:
             rows += last
-            yield _together(chunk.part(0, last), known if rows <= LOOKED_AT else None)
-        held = chunk.part(last)
-    if held is not None:
-        yield _together(held, known if rows <= LOOKED_AT else None)
+            yield _check_lists_together(
+                chunk.slice_rows(0, last), positions_by_id if rows <= DUPLICATE_CHECK_ROWS else None
+            )
+        open_list = chunk.slice_rows(last)
+    if open_list is not None:
+        yield _check_lists_together(open_list, positions_by_id if rows <= DUPLICATE_CHECK_ROWS else None)
 
 
-def _together(chunk: Chunk, known: dict[str, tuple[int, set[int]]] | None) -> Chunk:
+def _check_lists_together(chunk: Chunk, positions_by_id: dict[str, tuple[int, set[int]]] | None) -> Chunk:
     """Record the first row and the positions of each list in ``positions_by_id``; return the chunk.
 
     Raises
@@ -194,24 +196,26 @@ def _together(chunk: Chunk, known: dict[str, tuple[int, set[int]]] | None) -> Ch
     UnfitLog
         If a decision comes again, with positions that it did not have before.
     """
-    if known is None or "position" not in chunk.batch.schema.names:
+    if positions_by_id is None or "position" not in chunk.batch.schema.names:
         return chunk
-    starts = np.flatnonzero(beginnings(chunk.batch["decision_id"]))
+    starts = np.flatnonzero(find_list_starts(chunk.batch["decision_id"]))
     ids = chunk.batch["decision_id"].take(pa.array(starts)).to_pylist()
-    places = chunk.batch["position"].to_pylist()
-    for name, start, stop in zip(ids, starts.tolist(), [*starts[1:].tolist(), len(places)], strict=True):
-        first, before = known.setdefault(name, (int(chunk.rows[start]), set()))
+    row_positions = chunk.batch["position"].to_pylist()
+    for name, start, stop in zip(
+        ids, starts.tolist(), [*starts[1:].tolist(), len(row_positions)], strict=True
+    ):
+        first, positions = positions_by_id.setdefault(name, (int(chunk.rows[start]), set()))
         # An id that is used again, as in another file, names another list, whose positions start again.
-        if before and before.isdisjoint(places[start:stop]):
+        if positions and positions.isdisjoint(row_positions[start:stop]):
             raise UnfitLog(
-                f"{chunk.where(start)}: decision_id: {name!r} comes again, after row {first} and others; put "
-                "the rows of a decision together: sort by decision_id and position"
+                f"{chunk.row_location(start)}: decision_id: {name!r} comes again, after row {first} and "
+                "others; put the rows of a decision together: sort by decision_id and position"
             )
-        before.update(places[start:stop])
+        positions.update(row_positions[start:stop])
     return chunk
 
 
-def _joined_chunks(chunks: Sequence[Chunk]) -> Chunk:
+def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:
     tables = [pa.Table.from_batches([chunk.batch]) for chunk in chunks]
     table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
     (batch,) = table.combine_chunks().to_batches()
@@ -222,30 +226,30 @@ def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
     """Return whether times never decrease, starting from ``latest``, and the last time, in microseconds."""
     if "timestamp" not in chunk.batch.schema.names or not len(chunk.rows):
         return True, latest
-    times = _times_of(chunk)
+    times = _times(chunk)
     return bool(times[0] >= latest and (np.diff(times) >= 0).all()), int(times[-1])
 
 
-def sort_by_time(chunks: Iterator[Chunk], listed: bool) -> Iterator[Chunk]:
+def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
     """Yield all rows sorted by time, the rows of a list together; rows of equal times keep their order.
 
     All rows are held in memory. If there are several files, errors name the last one, and the row's
     number in its own file.
     """
-    filled = [chunk for chunk in chunks if len(chunk.rows)]
-    if not filled:
+    nonempty = [chunk for chunk in chunks if len(chunk.rows)]
+    if not nonempty:
         return
-    chunk = _joined_chunks(filled)
-    times = _times_of(chunk)
-    if listed:
-        starts = beginnings(chunk.batch["decision_id"])
+    chunk = _join_chunks(nonempty)
+    times = _times(chunk)
+    if by_list:
+        starts = find_list_starts(chunk.batch["decision_id"])
         times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
     order = np.argsort(times, kind="stable")
     chunk = Chunk(chunk.batch.take(pa.array(order)), chunk.source, chunk.rows[order])
-    size = len(order) if listed else SORTED_ROWS
+    size = len(order) if by_list else SORTED_BATCH_ROWS
     for start in range(0, len(order), size):
-        yield chunk.part(start, start + size)
+        yield chunk.slice_rows(start, start + size)
 
 
-def _times_of(chunk: Chunk) -> Ints:
+def _times(chunk: Chunk) -> Ints:
     return np.asarray(chunk.batch["timestamp"].cast(pa.int64()).to_numpy())

@@ -21,22 +21,38 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue, LogError, meant
+from tacit.errors import InvalidValue, LogError, suggest_name
 from tacit.frames import frame_batches, frame_names, is_frame
-from tacit.logs.data_warnings import LOOKED_INTO, SeenRows
-from tacit.logs.formats import FORMATS, TRUTHS, File, as_said, format_of, header_hint, rewards_of
-from tacit.logs.rows import Chunk, LogReport, Raw, checked, converted, is_text, without_nothing
-from tacit.logs.schema import ALLOWED, FEATURE, OWN, SCHEMA, SEGMENT, EpochTimes
-from tacit.logs.time_units import checked_unit
+from tacit.logs.data_warnings import CHECKED_COLUMNS, RowHistory
+from tacit.logs.formats import (
+    BOOLEAN_TEXTS,
+    FORMATS,
+    File,
+    detect_format,
+    header_hint,
+    parse_values,
+    read_rewards_note,
+)
+from tacit.logs.rows import (
+    Chunk,
+    LogReport,
+    RawRows,
+    check_rows,
+    convert_values,
+    is_text,
+    nulls_for_empty_texts,
+)
+from tacit.logs.schema import ALLOWED, EXTRA, FEATURE, SCHEMA, SEGMENT, EpochTimes
+from tacit.logs.time_units import check_time_unit
 from tacit.policies.context import (
     BOOLEAN,
-    FIRST,
+    FIRST_ROWS,
     NUMBER,
     SIGNAL,
-    Declared,
     Encoder,
-    declared,
-    schema_of,
+    Schema,
+    infer_schema,
+    normalize_schema,
     schema_text,
 )
 
@@ -74,9 +90,9 @@ class Frame:
         if not is_frame(data) and not isinstance(data, Iterable):
             lazy = ": collect it first, as by log.collect()" if hasattr(data, "collect") else ""
             raise InvalidValue("log", data, f"give a path, a LogReader, or a table in memory{lazy}")
-        self.once = isinstance(data, pa.RecordBatchReader) or (not is_frame(data) and iter(data) is data)
+        self.is_stream = isinstance(data, pa.RecordBatchReader) or (not is_frame(data) and iter(data) is data)
         self._data = data
-        self._read = False
+        self._is_consumed = False
 
     def __str__(self) -> str:
         return self.name
@@ -86,11 +102,11 @@ class Frame:
         """Names of the columns."""
         if is_frame(self._data):
             return frame_names(self._data)
-        rest = iter(self._data)
-        first = next(rest, None)
-        if self.once:
-            self._data = chain(() if first is None else (first,), rest)
-        return [] if first is None else list(_checked(first).schema.names)
+        batches = iter(self._data)
+        first = next(batches, None)
+        if self.is_stream:
+            self._data = chain(() if first is None else (first,), batches)
+        return [] if first is None else list(_check_batch(first).schema.names)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield the named columns, in batches of at most ``rows`` rows.
@@ -100,12 +116,12 @@ class Frame:
         LogError
             If a stream has been read before, or Arrow has no type for a column.
         """
-        if self.once and self._read:
+        if self.is_stream and self._is_consumed:
             raise LogError(
                 "log: it is a stream, and was read to its end; make a table of it, such as "
                 "pyarrow.Table.from_batches(batches)"
             )
-        self._read = True
+        self._is_consumed = True
         try:
             if is_frame(self._data):
                 yield from frame_batches(self._data, names, rows)
@@ -116,11 +132,11 @@ class Frame:
                 "columns as many values, and those of a column one type, such as by astype(str)"
             ) from error
         for batch in self._data:
-            for start in range(0, len(_checked(batch)), rows):
+            for start in range(0, len(_check_batch(batch)), rows):
                 yield batch.slice(start, rows).select(list(names))
 
 
-def _checked(batch: Any) -> Any:
+def _check_batch(batch: Any) -> Any:
     if isinstance(batch, Mapping):
         remedy = "make a table of such rows, by pyarrow.Table.from_pylist(log)"
         raise InvalidValue("log", [batch], remedy)
@@ -130,12 +146,12 @@ def _checked(batch: Any) -> Any:
     return batch
 
 
-def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[Raw]:
+def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
     """Yield the rows of a log in memory, as file formats do."""
     first = 1
     for batch in frame.batches(names, batch_rows):
         rows = np.arange(first, first + len(batch))
-        yield Raw(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+        yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
         first += len(batch)
 
 
@@ -143,13 +159,13 @@ def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[
 
 BATCH_ROWS = 65_536
 MEMORY = "table"
-NUMBERED = "decision_id"
+DECISION_ID = "decision_id"
 """Column of decision ids; without it each row is a decision, named by the row's number."""
 CONTEXT = "context"
-APART = ("team", "click", "outcome", "left", "right", "arm", "reward", "propensity", "position")
+DISTINCT_ROLES = ("team", "click", "outcome", "left", "right", "arm", "reward", "propensity", "position")
 """Roles of which a column can have only one."""
-OUTCOME = ("arm", "reward", "propensity", "position_propensity", "decision_id", "timestamp")
-USUAL = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement", "key": checks.ONLY_KEY}
+OUTCOME_COLUMNS = ("arm", "reward", "propensity", "position_propensity", "decision_id", "timestamp")
+DEFAULT_CONSTANTS = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement", "key": checks.ONLY_KEY}
 """Values of optional columns: no estimate depends on them; without keys, all rows have the same key."""
 
 
@@ -162,12 +178,12 @@ class LogFile(NamedTuple):
     names: tuple[str, ...] = ()
 
     @property
-    def looked_into(self) -> dict[str, str]:
+    def history_columns(self) -> dict[str, str]:
         """Columns by which rows are compared with earlier rows, for data warnings."""
-        apart = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
-        return {name: self.columns[name] for name in LOOKED_INTO & self.columns.keys() - apart}
+        excluded = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
+        return {name: self.columns[name] for name in CHECKED_COLUMNS & self.columns.keys() - excluded}
 
-    def read(self, columns: Sequence[str], rows: int) -> Iterator[Raw]:
+    def read(self, columns: Sequence[str], rows: int) -> Iterator[RawRows]:
         """Yield columns of the file, by their names in it, in batches of ``rows`` rows.
 
         Raises
@@ -212,7 +228,7 @@ class LogReader:
     """
 
     items: Any = None
-    unrewarded = False
+    lacks_rewards = False
     rewards = ""
 
     def __init__(
@@ -229,57 +245,65 @@ class LogReader:
         self.report = LogReport()
         self.strict = checks.flag("strict", strict)
         self.batch_rows = checks.integer("batch_rows", batch_rows, 1)
-        self.time_unit = checked_unit(time_unit)
+        self.time_unit = check_time_unit(time_unit)
         check_columns(columns or {})
-        renamed = dict(columns or {})
-        context = None if isinstance(renamed.get(CONTEXT), str) else renamed.pop(CONTEXT, None)
+        column_names = dict(columns or {})
+        context = None if isinstance(column_names.get(CONTEXT), str) else column_names.pop(CONTEXT, None)
         check_columns(constants or {}, field="constants")
-        self.constants = _constants(USUAL | dict(constants or {}), self.time_unit)
-        self._made_of: list[str] = []
-        self._structs = False
-        self._schema: Declared | None = None
-        self.files = [self._planned(path, format, renamed) for path in files]
-        keyless = [file for file in self.files if file.names and "key" not in file.columns]
-        self.one_key = bool(keyless) and "key" not in (constants or {})
+        self.constants = _constant_scalars(DEFAULT_CONSTANTS | dict(constants or {}), self.time_unit)
+        self._context_names: list[str] = []
+        self._has_structs = False
+        self._schema: Schema | None = None
+        self.files = [self._open_file(path, format, column_names) for path in files]
+        files_without_key = [file for file in self.files if file.names and "key" not in file.columns]
+        self.one_key = bool(files_without_key) and "key" not in (constants or {})
         if self.one_key and any("key" in file.columns for file in self.files):
-            raise LogError(absent(str(keyless[0].path), {"key": "key"}, keyless[0].names))
-        self.rewards = next((rewards_of(file.path) for file in self.files if file.format == "parquet"), "")
+            raise LogError(
+                missing_columns_error(
+                    str(files_without_key[0].path), {"key": "key"}, files_without_key[0].names
+                )
+            )
+        self.rewards = next(
+            (read_rewards_note(file.path) for file in self.files if file.format == "parquet"), ""
+        )
         # For the whole log: a part without rewards may belong to a log that has some.
-        named = [file.columns for file in self.files if file.names]
-        self.unrewarded = bool(named) and not any("reward" in {*self.constants, *each} for each in named)
+        file_columns = [file.columns for file in self.files if file.names]
+        self.lacks_rewards = bool(file_columns) and not any(
+            "reward" in {*self.constants, *column_names} for column_names in file_columns
+        )
         if context is not None:
-            self._take_context(context)
+            self._set_context(context)
 
     def __repr__(self) -> str:
-        shown = ", ".join(str(file.path) for file in self.files[:3])
+        paths = ", ".join(str(file.path) for file in self.files[:3])
         more = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
-        context = f"; context of {', '.join(self._made_of)}" if self._made_of else ""
-        counted = f"; {self.report.kept:,} of {self.report.read:,} rows kept" if self.report.read else ""
-        return f"<click log: {shown}{more}{context}{counted}>"
+        context = f"; context of {', '.join(self._context_names)}" if self._context_names else ""
+        counts = f"; {self.report.kept:,} of {self.report.read:,} rows kept" if self.report.read else ""
+        return f"<click log: {paths}{more}{context}{counts}>"
 
     def _repr_html_(self) -> str:
         columns = self.files[0].columns if self.files else {}
         return html_table([{"click log": repr(self)} | columns])
 
-    def _planned(self, path: File | Frame, format: str | None, renamed: dict[str, str]) -> LogFile:
-        file = file_at(path, format)
+    def _open_file(self, path: File | Frame, format: str | None, column_names: dict[str, str]) -> LogFile:
+        file = open_file(path, format)
         if file.format == MEMORY and not file.names:
             return file  # without batches; of a log without any row nothing is missing
         sparse = file.format != MEMORY and FORMATS[file.format].sparse
-        columns = mapped(file.names, renamed, self.constants, str(path), sparse=sparse)
+        columns = map_columns(file.names, column_names, self.constants, str(path), sparse=sparse)
         return file._replace(columns=columns)
 
-    def _take_context(self, given: Any) -> None:
+    def _set_context(self, context: Any) -> None:
         """Build contexts of the files' columns: of numbers, or of fields that a schema declares."""
-        if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
-            names, self._schema = list(given), None
+        if isinstance(context, Sequence) and all(isinstance(name, str) for name in context):
+            names, self._schema = list(context), None
         else:
-            self._schema = declared("columns['context']", given)
+            self._schema = normalize_schema("columns['context']", context)
             names = [name for name, _ in self._schema]
-        self.files = [_besides(file, CONTEXT, names) for file in self.without_context().files]
-        self._made_of = names
+        self.files = [_with_extra_columns(file, CONTEXT, names) for file in self.without_context().files]
+        self._context_names = names
 
-    def with_context(self, schema: Declared) -> LogReader:
+    def with_context(self, schema: Schema) -> LogReader:
         """Return the log with contexts built of its columns by a schema; unchanged if it has contexts.
 
         If the log names the same columns for its context, without a schema, this schema is applied to them.
@@ -291,43 +315,47 @@ class LogReader:
         """
         if not schema or self._schema == schema:
             return self
-        names, made_of = {name for name, _ in schema}, set(self._made_of)
-        if self._schema is not None or (made_of != names and made_of & names):
-            theirs = schema_text(self._schema) if self._schema else f"context of {', '.join(self._made_of)}"
+        names, context_names = {name for name, _ in schema}, set(self._context_names)
+        if self._schema is not None or (context_names != names and context_names & names):
+            log_context = (
+                schema_text(self._schema) if self._schema else f"context of {', '.join(self._context_names)}"
+            )
             remedy = "make both alike, or say no context of the log, so that the policy's is taken"
-            raise LogError(f"context: the policy reads {schema_text(schema)}, the log {theirs}; {remedy}")
-        if not made_of and all(CONTEXT in file.columns for file in self.files):
-            made_of = {file.columns[CONTEXT] for file in self.files}
-        found = copy.copy(self)
-        if not self._made_of and isinstance(self._first_of(made_of), dict):
-            found._structs, found._schema = True, schema
-            return found
-        if made_of and made_of != names:
+            raise LogError(
+                f"context: the policy reads {schema_text(schema)}, the log {log_context}; {remedy}"
+            )
+        if not context_names and all(CONTEXT in file.columns for file in self.files):
+            context_names = {file.columns[CONTEXT] for file in self.files}
+        reader = copy.copy(self)
+        if not self._context_names and isinstance(self._first_value(context_names), dict):
+            reader._has_structs, reader._schema = True, schema
+            return reader
+        if context_names and context_names != names:
             return self
-        found._take_context(schema)
-        return found
+        reader._set_context(schema)
+        return reader
 
     @property
     def contexts(self) -> list[str]:
         """Columns of which contexts are built; of a stream, only columns named when it was opened."""
-        column = self.files[0].columns.get(CONTEXT) if self.files and not self.once else None
-        return self._made_of or ([column] if column and self.holds_lists(column) else [])
+        column = self.files[0].columns.get(CONTEXT) if self.files and not self.is_stream else None
+        return self._context_names or ([column] if column and self.holds_lists(column) else [])
 
     def without_context(self) -> LogReader:
         """Return the log without its contexts, which then are neither read nor checked."""
-        found = copy.copy(self)
-        parts = {CONTEXT, *self.made_of}
-        found._made_of, found._schema, found._structs = [], None, False
-        found.files = [
+        reader = copy.copy(self)
+        parts = {CONTEXT, *self.context_columns}
+        reader._context_names, reader._schema, reader._has_structs = [], None, False
+        reader.files = [
             file._replace(
                 columns={ours: theirs for ours, theirs in file.columns.items() if ours not in parts}
             )
             for file in self.files
         ]
-        return found
+        return reader
 
-    def schema_of(self, columns: Sequence[str], first: int = FIRST) -> dict[str, str | list[str]]:
-        """Return the schema that the first rows of the columns suggest; see :func:`tacit.schema_of`.
+    def infer_schema(self, columns: Sequence[str], first: int = FIRST_ROWS) -> dict[str, str | list[str]]:
+        """Return the schema that the first rows of the columns suggest; see :func:`tacit.infer_schema`.
 
         The same log always gives the same schema. Texts of CSV are read as numbers or booleans if possible.
 
@@ -341,44 +369,44 @@ class LogReader:
         Examples
         --------
         >>> log = {"key": ["a"] * 10, "arm": ["film"] * 10, "device": ["ios", "web"] * 5, "age": range(10)}
-        >>> LogReader([Frame(log)], constants={"arms": ["film"]}).schema_of(["device", "age"])
+        >>> LogReader([Frame(log)], constants={"arms": ["film"]}).infer_schema(["device", "age"])
         {'device': ['ios', 'web'], 'age': 'number'}
         """
-        return schema_of(list(islice(self._rows_of(columns, first), first)), first)
+        return infer_schema(list(islice(self._iter_dicts(columns, first), first)), first)
 
     def holds_lists(self, column: str) -> bool:
         """True if a column's first value is a list, or text of a JSON list: a ready-made context."""
-        first = self._first_of({column})
+        first = self._first_value({column})
         return isinstance(first, list) or (isinstance(first, str) and first.lstrip().startswith("["))
 
-    def _first_of(self, columns: Collection[str]) -> Any:
+    def _first_value(self, columns: Collection[str]) -> Any:
         """Return the first value of a single column; None for several columns, a stream, or no rows."""
         # Layouts of other systems have readers of their own.
-        foreign = any(file.format not in {*FORMATS, MEMORY} for file in self.files)
-        if len(columns) != 1 or self.once or foreign:
+        has_other_layout = any(file.format not in {*FORMATS, MEMORY} for file in self.files)
+        if len(columns) != 1 or self.is_stream or has_other_layout:
             return None
-        (first,) = next(iter(self._rows_of(list(columns), 1)), {"": None}).values()
+        (first,) = next(iter(self._iter_dicts(list(columns), 1)), {"": None}).values()
         return first
 
-    def _rows_of(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
+    def _iter_dicts(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
         for file in self.files:
-            theirs = [_theirs(file, CONTEXT, name) for name in columns]
-            for raw in file.read(list(dict.fromkeys(theirs)), at_once):
-                lists = [as_said(raw.columns[name], file.format) for name in theirs]
+            source_columns = [_source_column(file, CONTEXT, name) for name in columns]
+            for raw in file.read(list(dict.fromkeys(source_columns)), at_once):
+                lists = [parse_values(raw.columns[name], file.format) for name in source_columns]
                 yield from (dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True))
 
     @property
-    def numbered(self) -> bool:
+    def lacks_decision_ids(self) -> bool:
         """True if the log does not name its decisions."""
-        named = all(NUMBERED in file.columns for file in self.files)
-        return not named and NUMBERED not in self.constants
+        named = all(DECISION_ID in file.columns for file in self.files)
+        return not named and DECISION_ID not in self.constants
 
     @property
-    def once(self) -> bool:
+    def is_stream(self) -> bool:
         """True if the log can be read only once."""
-        return any(isinstance(file.path, Frame) and file.path.once for file in self.files)
+        return any(isinstance(file.path, Frame) and file.path.is_stream for file in self.files)
 
-    def by(self, column: str) -> LogReader:
+    def with_segment(self, column: str) -> LogReader:
         """Return the log with a column of its files as the additional column ``segment``.
 
         Parameters
@@ -395,13 +423,13 @@ class LogReader:
         """
         if not isinstance(column, str):
             raise InvalidValue("by", column, "give the name of a column, such as 'device'")
-        files = [_segmented(file, column) for file in self.files]
+        files = [_with_segment(file, column) for file in self.files]
         if files == self.files:
             return self
-        found = copy.copy(self)
-        found.report = LogReport()
-        found.files = files
-        return found
+        reader = copy.copy(self)
+        reader.report = LogReport()
+        reader.files = files
+        return reader
 
     def with_columns(self, columns: Sequence[str], cluster: str | None = None) -> LogReader:
         """Return the log with additional columns of its files, unchanged.
@@ -413,23 +441,23 @@ class LogReader:
         LogError
             If a file has no such column.
         """
-        files = [_besides(file, OWN.strip(), columns, cluster) for file in self.files]
+        files = [_with_extra_columns(file, EXTRA.strip(), columns, cluster) for file in self.files]
         if files == self.files:
             return self
-        found = copy.copy(self)
-        found.files = files
-        return found
+        reader = copy.copy(self)
+        reader.files = files
+        return reader
 
     @property
-    def made_of(self) -> list[str]:
+    def context_columns(self) -> list[str]:
         """Batch columns of which contexts are built; empty if the context is one column."""
-        return [CONTEXT] if self._structs else [f"{CONTEXT} {name}" for name in self._made_of]
+        return [CONTEXT] if self._has_structs else [f"{CONTEXT} {name}" for name in self._context_names]
 
-    def with_made(self, raw: Raw) -> Raw:
+    def build_contexts(self, raw: RawRows) -> RawRows:
         """Return the rows with contexts built of their columns, if the log builds contexts."""
-        if self._structs and self._schema:
-            return _of_structs(raw, self._schema)
-        return _with_contexts(raw, self._made_of, self._schema) if self._made_of else raw
+        if self._has_structs and self._schema:
+            return _encode_structs(raw, self._schema)
+        return _build_contexts(raw, self._context_names, self._schema) if self._context_names else raw
 
     def with_features(self, columns: Sequence[str]) -> LogReader:
         """Return the log with additional columns of its files as numeric features.
@@ -439,9 +467,9 @@ class LogReader:
         LogError
             If a file has no such column.
         """
-        found = copy.copy(self)
-        found.files = [_besides(file, FEATURE.strip(), columns) for file in self.files]
-        return found
+        reader = copy.copy(self)
+        reader.files = [_with_extra_columns(file, FEATURE.strip(), columns) for file in self.files]
+        return reader
 
     def __iter__(self) -> Iterator[Any]:
         for chunk in self.chunks():
@@ -458,28 +486,28 @@ class LogReader:
             If a file cannot be read, or under ``strict`` at the first invalid row.
         """
         self.report = report = LogReport(one_key=self.one_key, rewards=self.rewards)
-        seen = SeenRows()
+        history = RowHistory()
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
-                columns = completed(raw, file.columns, self.constants)
-                chunk = self.checked(self.with_made(columns), file, report)
-                seen.add({name: chunk.batch[name] for name in file.looked_into}, *chunk[1:])
+                columns = complete_columns(raw, file.columns, self.constants)
+                chunk = self.check_rows(self.build_contexts(columns), file, report)
+                history.add({name: chunk.batch[name] for name in file.history_columns}, *chunk[1:])
                 yield chunk
-        report.doubt(seen.doubts())
-        report.rewards, report.lists = seen.said_of(report.rewards), seen.lists
+        report.add_warnings(history.find_warnings())
+        report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
-    def checked(self, raw: Raw, file: LogFile, report: LogReport) -> Chunk:
+    def check_rows(self, raw: RawRows, file: LogFile, report: LogReport) -> Chunk:
         """Return the valid rows of a file; count all rows in ``report``."""
         source, unit = str(file.path), self.time_unit
-        if SEGMENT in raw.columns and _nested(raw.columns[SEGMENT]):
+        if SEGMENT in raw.columns and _is_nested(raw.columns[SEGMENT]):
             raise LogError(
                 f"{source}: by: {file.columns[SEGMENT]!r} has lists for values; give a column of "
                 "text or numbers"
             )
-        return checked(raw, source, report, strict=self.strict, time_unit=unit)
+        return check_rows(raw, source, report, strict=self.strict, time_unit=unit)
 
 
-def file_at(path: File | Frame, format: str | None = None) -> LogFile:
+def open_file(path: File | Frame, format: str | None = None) -> LogFile:
     """Open a file or a table in memory; return it with the names of its columns.
 
     Raises
@@ -494,9 +522,9 @@ def file_at(path: File | Frame, format: str | None = None) -> LogFile:
             raise InvalidValue("format", format, "leave it out: the log is in memory")
         with reading(path, MEMORY):
             return LogFile(path, MEMORY, {}, tuple(path.names))
-    known = format_of(path, format)
-    with reading(path, known):
-        return LogFile(path, known, {}, tuple(FORMATS[known].names(path)))
+    format_name = detect_format(path, format)
+    with reading(path, format_name):
+        return LogFile(path, format_name, {}, tuple(FORMATS[format_name].names(path)))
 
 
 @contextmanager
@@ -518,8 +546,8 @@ def reading(path: File | Frame, format: str) -> Iterator[None]:
 
 
 def check_columns(
-    given: Any,
-    known: Collection[str] = ALLOWED,
+    columns: Any,
+    allowed: Collection[str] = ALLOWED,
     what: str = "a click log",
     *,
     field: str = "columns",
@@ -531,36 +559,42 @@ def check_columns(
     ------
     InvalidValue
     """
-    if not isinstance(given, Mapping):
-        raise InvalidValue(field, given, "give a dict from our names to those of the log, {'arm': 'banner'}")
-    for name, theirs in given.items():
-        if name not in known:
-            turned = field == "columns" and isinstance(theirs, str) and theirs in known
-            hint = f"did you mean {{{theirs!r}: {name!r}}}? " if turned else ""
-            remedy = f"{hint}{what} has the columns {', '.join(known)}{meant(name, known)}{more}"
+    if not isinstance(columns, Mapping):
+        raise InvalidValue(
+            field, columns, "give a dict from our names to those of the log, {'arm': 'banner'}"
+        )
+    for name, column in columns.items():
+        if name not in allowed:
+            is_inverted = field == "columns" and isinstance(column, str) and column in allowed
+            hint = f"did you mean {{{column!r}: {name!r}}}? " if is_inverted else ""
+            remedy = f"{hint}{what} has the columns {', '.join(allowed)}{suggest_name(name, allowed)}{more}"
             raise InvalidValue(field, name, remedy)
-    served = [(given.get(ours, ours), ours) for ours in APART if ours in known and field == "columns"]
-    for (theirs, one), (same, other) in combinations(served, 2):
-        if theirs == same and (one, other) != ("arm", "position"):  # arms may be places
-            remedy = f"the column serves as {other} already; give one that holds the {one}, or leave it out"
-            raise InvalidValue(f"{field}[{one!r}]", theirs, remedy)
+    roles = [
+        (columns.get(ours, ours), ours) for ours in DISTINCT_ROLES if ours in allowed and field == "columns"
+    ]
+    for (column, role), (taken_column, taken_role) in combinations(roles, 2):
+        if column == taken_column and (role, taken_role) != ("arm", "position"):  # arms may be places
+            remedy = (
+                f"the column serves as {taken_role} already; give one that holds the {role}, or leave it out"
+            )
+            raise InvalidValue(f"{field}[{role!r}]", column, remedy)
 
 
-def _constants(given: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
+def _constant_scalars(constants: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
     """Return each constant as a scalar of its column's type."""
     scalars = {}
-    for name, value in given.items():
+    for name, value in constants.items():
         times = EpochTimes(time_unit, {})
-        scalar = converted([value], SCHEMA.field(name).type, times)[0]
+        scalar = convert_values([value], SCHEMA.field(name).type, times)[0]
         if not scalar.is_valid:
             raise InvalidValue(f"constants[{name}]", value, f"give {ALLOWED[name]}")
         scalars[name] = scalar
     return scalars
 
 
-def mapped(
+def map_columns(
     names: Sequence[str],
-    renamed: Mapping[str, str],
+    column_names: Mapping[str, str],
     constants: Mapping[str, Any],
     source: str,
     *,
@@ -573,79 +607,85 @@ def mapped(
     LogError
         If a column is missing that the schema needs.
     """
-    mapped: dict[str, str] = {}
+    columns: dict[str, str] = {}
     missing: dict[str, str] = {}
     for field in SCHEMA:
-        name = renamed.get(field.name, field.name)
-        fixed = field.name in constants
+        name = column_names.get(field.name, field.name)
+        is_constant = field.name in constants
         # A file without any row may lack columns.
-        if name in names or (sparse and (field.nullable or not names) and not fixed):
-            mapped[field.name] = name
-        elif field.name in renamed or not (field.nullable or fixed or field.name == NUMBERED):
+        if name in names or (sparse and (field.nullable or not names) and not is_constant):
+            columns[field.name] = name
+        elif field.name in column_names or not (field.nullable or is_constant or field.name == DECISION_ID):
             missing[field.name] = name
     if missing:
-        raise LogError(absent(source, missing, names))
-    return mapped
+        raise LogError(missing_columns_error(source, missing, names))
+    return columns
 
 
-def absent(source: str, missing: Mapping[str, str], names: Sequence[str]) -> str:
+def missing_columns_error(source: str, missing: Mapping[str, str], names: Sequence[str]) -> str:
     """Return the error message for missing columns: how to name them or give constants."""
-    ours = next(iter(missing))
-    every = "; where every row offers all arms, give arms=[...] (--arms film,song), or arms='shown' (--arms "
-    every += "shown) if the log shows all of them"
-    constant = f", or give it a value with constants={{{ours!r}: ...}} (--constant {ours}=...)"
-    return f"{source}: {unnamed(missing, names)}{constant}{every * ('arms' in missing)}"
+    column = next(iter(missing))
+    arms_hint = (
+        "; where every row offers all arms, give arms=[...] (--arms film,song), or arms='shown' (--arms "
+    )
+    arms_hint += "shown) if the log shows all of them"
+    constant = f", or give it a value with constants={{{column!r}: ...}} (--constant {column}=...)"
+    return f"{source}: {missing_columns_text(missing, names)}{constant}{arms_hint * ('arms' in missing)}"
 
 
-def no_column(field: str, name: str, names: Iterable[str], *, also: Iterable[str] = (), too: str = "") -> str:
+def no_column_error(
+    field: str, name: str, names: Iterable[str], *, also: Iterable[str] = (), too: str = ""
+) -> str:
     """Return the error message for a column that does not exist, with similar names."""
     names = list(names)
-    near = meant(name, [*names, *also])
+    near = suggest_name(name, [*names, *also])
     columns = ", ".join(map(repr, names))
     return f"{field}: there is no column {name!r}{near}{too}; the columns are {columns}{header_hint(names)}"
 
 
-def unnamed(absent: Mapping[str, str], names: Iterable[str]) -> str:
+def missing_columns_text(missing: Mapping[str, str], names: Iterable[str]) -> str:
     """Return the part of the error message that names missing columns and how to map them."""
-    ours, *others = absent
-    too = f" (and none for {', '.join(others)})" if others else ""
-    given = ", ".join(f"{name!r}: ..." for name in absent)
-    typed = " ".join(f"--column {name}=..." for name in absent)
-    said = no_column(ours, absent[ours], names, too=too)
-    return f"{said}; say which one to take with columns={{{given}}} ({typed})"
+    column, *more = missing
+    too = f" (and none for {', '.join(more)})" if more else ""
+    mapping = ", ".join(f"{name!r}: ..." for name in missing)
+    options = " ".join(f"--column {name}=..." for name in missing)
+    message = no_column_error(column, missing[column], names, too=too)
+    return f"{message}; say which one to take with columns={{{mapping}}} ({options})"
 
 
-def _nested(values: Any) -> bool:
+def _is_nested(values: Any) -> bool:
     if isinstance(values, list):
         return any(isinstance(value, list | dict) for value in values)
     return bool(pa.types.is_nested(values.type))
 
 
-def _segmented(file: LogFile, column: str) -> LogFile:
-    theirs = _theirs(file, "by", column)
-    _refuse_roles(file, "by", [theirs], ["reward", "arm"])
-    return file._replace(columns=file.columns | {SEGMENT: theirs})
+def _with_segment(file: LogFile, column: str) -> LogFile:
+    source_column = _source_column(file, "by", column)
+    _refuse_roles(file, "by", [source_column], ["reward", "arm"])
+    return file._replace(columns=file.columns | {SEGMENT: source_column})
 
 
-def _besides(file: LogFile, what: str, columns: Sequence[str], cluster: str | None = None) -> LogFile:
+def _with_extra_columns(
+    file: LogFile, what: str, columns: Sequence[str], cluster: str | None = None
+) -> LogFile:
     """Return a file with additional columns, as features or parts of contexts."""
     fields = {column: "cluster" if column == cluster else what for column in columns}
-    added = {f"{what} {column}": _theirs(file, field, column) for column, field in fields.items()}
-    _refuse_roles(file, what, added.values(), () if what == OWN.strip() else OUTCOME)
+    added = {f"{what} {column}": _source_column(file, field, column) for column, field in fields.items()}
+    _refuse_roles(file, what, added.values(), () if what == EXTRA.strip() else OUTCOME_COLUMNS)
     return file._replace(columns=file.columns | added)
 
 
 def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Collection[str]) -> None:
     """Raise LogError if one of the columns has one of the given roles already."""
-    for ours in roles:
-        if (theirs := file.columns.get(ours)) in columns:
+    for role in roles:
+        if (source_column := file.columns.get(role)) in columns:
             remedy = "leave it out: it is known only with the decision, or after it"
-            if (field, ours) == ("by", "arm"):
+            if (field, role) == ("by", "arm"):
                 remedy = "for an estimate per arm weigh the log once for each: a policy that always shows it"
-            raise LogError(f"{file.path}: {field}: {theirs!r} is the log's {ours}; {remedy}")
+            raise LogError(f"{file.path}: {field}: {source_column!r} is the log's {role}; {remedy}")
 
 
-def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> Raw:
+def _build_contexts(raw: RawRows, names: Sequence[str], schema: Schema | None) -> RawRows:
     """Return the rows with contexts built of their columns: as numbers, or encoded by a schema.
 
     Raises
@@ -655,81 +695,85 @@ def _with_contexts(raw: Raw, names: Sequence[str], schema: Declared | None) -> R
     """
     values = {name: raw.columns.pop(f"{CONTEXT} {name}") for name in names}
     if schema is None:
-        columns = [_all_numbers(raw, name, column) for name, column in values.items()]
+        columns = [_parse_numbers(raw, name, column) for name, column in values.items()]
         rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
     else:
-        lists = [_held(values[name], holds) for name, holds in schema]
-        return _encoded(raw, schema, [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)])
+        lists = [_parse_field(values[name], holds) for name, holds in schema]
+        return _encode_contexts(
+            raw, schema, [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+        )
     return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
 
 
-def _of_structs(raw: Raw, schema: Declared) -> Raw:
+def _encode_structs(raw: RawRows, schema: Schema) -> RawRows:
     """Return the rows with contexts, which are structs, encoded by a schema; other fields are ignored."""
     column, names = raw.columns[CONTEXT], [name for name, _ in schema]
-    given = column if isinstance(column, list) else column.to_pylist()
-    return _encoded(raw, schema, [{name: (row or {}).get(name) for name in names} for row in given])
+    structs = column if isinstance(column, list) else column.to_pylist()
+    return _encode_contexts(raw, schema, [{name: (row or {}).get(name) for name in names} for row in structs])
 
 
-def _encoded(raw: Raw, schema: Declared, each: list[dict[str, Any]]) -> Raw:
+def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]]) -> RawRows:
     try:
-        rows = Encoder(schema).rows(each) if each else []
+        rows = Encoder(schema).encode_rows(contexts) if contexts else []
     except InvalidValue as error:
         raise LogError(f"rows {raw.rows[0]} to {raw.rows[-1]}: {error}") from error
     return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
 
 
-def _all_numbers(raw: Raw, name: str, column: Any) -> Any:
+def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
     """Return a column as numbers, null for other values; refuse a column without any number."""
-    numbers = converted(column, pa.float64())
+    numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
-        given = [value for value in as_said(column, "") if value is not None]
+        values = [value for value in parse_values(column, "") if value is not None]
         raise LogError(
-            f"rows {raw.rows[0]} to {raw.rows[-1]}: context: {name} holds no numbers but {given[:1]}; say "
+            f"rows {raw.rows[0]} to {raw.rows[-1]}: context: {name} holds no numbers but {values[:1]}; say "
             f"what it holds by a schema, columns={{'context': {{{name!r}: 'category', …}}}}, or have it "
-            "learned by tacit.schema_of"
+            "learned by tacit.infer_schema"
         )
     return numbers
 
 
-def _held(column: Any, holds: Any) -> list[Any]:
+def _parse_field(column: Any, holds: Any) -> list[Any]:
     """Return a column's values for a field of a schema; texts, as of CSV, are parsed to the field's type."""
     if isinstance(column, list):
         return column
-    given: list[Any] = column.to_pylist()
+    values: list[Any] = column.to_pylist()
     if not is_text(column.type):
-        return given
-    read = converted(column, pa.float64() if holds in (NUMBER, SIGNAL) else pa.string()).to_pylist()
+        return values
+    parsed_values = convert_values(
+        column, pa.float64() if holds in (NUMBER, SIGNAL) else pa.string()
+    ).to_pylist()
     if holds == BOOLEAN:
-        read = [TRUTHS.get(str(text).lower(), text) for text in read]
+        parsed_values = [BOOLEAN_TEXTS.get(str(text).lower(), text) for text in parsed_values]
     # Values that cannot be parsed stay unchanged, so that the error shows them.
-    return [before if after is None else after for before, after in zip(given, read, strict=True)]
+    return [value if parsed is None else parsed for value, parsed in zip(values, parsed_values, strict=True)]
 
 
-def _theirs(file: LogFile, field: str, column: str) -> str:
-    theirs = column if column in file.names else file.columns.get(column)
-    if theirs is None:
-        said = no_column(field, column, file.names, also=file.columns)
-        raise LogError(f"{file.path}: {said}; give one of these")
-    return theirs
+def _source_column(file: LogFile, field: str, column: str) -> str:
+    source_column = column if column in file.names else file.columns.get(column)
+    if source_column is None:
+        message = no_column_error(field, column, file.names, also=file.columns)
+        raise LogError(f"{file.path}: {message}; give one of these")
+    return source_column
 
 
-def completed(raw: Raw, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Raw:
+def complete_columns(raw: RawRows, columns: Mapping[str, str], constants: Mapping[str, Any]) -> RawRows:
     """Return rows with all columns of the schema; missing columns are constants or null."""
     rows = len(raw.rows)
     complete: dict[str, Any] = {}
     for field in SCHEMA:
         if field.name in columns:
-            complete[field.name] = without_nothing(raw.columns[columns[field.name]], field.type)
+            complete[field.name] = nulls_for_empty_texts(raw.columns[columns[field.name]], field.type)
         elif field.name in constants and rows:
             complete[field.name] = pa.repeat(constants[field.name], rows)
-        elif field.name == NUMBERED:
-            complete[field.name] = numbered(raw.rows)
+        elif field.name == DECISION_ID:
+            complete[field.name] = number_decisions(raw.rows)
         else:
             complete[field.name] = pa.nulls(rows, field.type)
-    besides = {name: raw.columns[columns[name]] for name in columns if name not in complete}
-    return raw._replace(columns=complete | besides)
+    extra = {name: raw.columns[columns[name]] for name in columns if name not in complete}
+    return raw._replace(columns=complete | extra)
 
 
-def numbered(rows: Ints) -> Any:
+def number_decisions(rows: Ints) -> Any:
     """Return the row numbers as decision ids, as text."""
     return pa.array(rows).cast(pa.string())

@@ -36,8 +36,15 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.data_warnings import MIXED, ORDERS, Doubt, of_names, of_rows, telling
-from tacit.logs.schema import ALLOWED, OWN, SCHEMA, SEGMENT, EpochTimes
+from tacit.logs.data_warnings import (
+    MIXED,
+    ORDERS,
+    DataWarning,
+    find_name_warnings,
+    find_row_warnings,
+    select_warnings,
+)
+from tacit.logs.schema import ALLOWED, EXTRA, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.time_units import NAMES
 
 Bools = npt.NDArray[np.bool_]
@@ -45,11 +52,11 @@ Bools = npt.NDArray[np.bool_]
 MALFORMED = "malformed-row"
 
 TEXT = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view())
-NOTHING = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
+EMPTY_TEXTS = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
 TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "ns")]
 
 
-class Raw(NamedTuple):
+class RawRows(NamedTuple):
     """Rows of a source before validation.
 
     Attributes
@@ -84,16 +91,16 @@ class Chunk(NamedTuple):
     source: str
     rows: Ints
 
-    def where(self, row: int) -> str:
+    def row_location(self, row: int) -> str:
         """Return a row's source and number, for an error."""
         return f"{self.source}: row {self.rows[row]}"
 
-    def part(self, start: int, stop: int | None = None) -> Chunk:
+    def slice_rows(self, start: int, stop: int | None = None) -> Chunk:
         """Return the rows from ``start`` to ``stop``, excluded."""
         size = None if stop is None else stop - start
         return Chunk(self.batch.slice(start, size), self.source, self.rows[start:stop])
 
-    def only(self, mask: Any) -> Chunk:
+    def filter_rows(self, mask: Any) -> Chunk:
         """Return the rows that a mask, an Arrow array, selects."""
         return Chunk(self.batch.filter(mask), self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
 
@@ -109,8 +116,8 @@ class Example(NamedTuple):
     remedy: str = ""
 
     def __str__(self) -> str:
-        of = "" if self.offered is None else f", of {_shortened(self.offered)}"
-        return f"{self.column} = {_shortened(self.value)}{of}{'; ' * bool(self.remedy)}{self.remedy}"
+        offered_text = "" if self.offered is None else f", of {_shorten(self.offered)}"
+        return f"{self.column} = {_shorten(self.value)}{offered_text}{'; ' * bool(self.remedy)}{self.remedy}"
 
 
 @dataclass
@@ -142,30 +149,36 @@ class LogReport:
     rejected: dict[str, int] = field(default_factory=dict)
     examples: dict[str, Example] = field(default_factory=dict)
     time_units: dict[str, int] = field(default_factory=dict)
-    doubts: dict[tuple[str, str], Doubt] = field(default_factory=dict)
+    data_warnings: dict[tuple[str, str], DataWarning] = field(default_factory=dict)
     one_key: bool = False
     rewards: str = ""
     lists: bool = False
 
-    def doubt(self, found: Iterable[Doubt]) -> None:
+    def add_warnings(self, warnings: Iterable[DataWarning]) -> None:
         """Add data warnings about later rows to the earlier ones of their kind and column."""
-        for new in found:
-            place = new.kind, new.column
-            before = self.doubts.get(place)
-            rows = new.rows + (before.rows if before else 0)
-            self.doubts[place] = (before or new)._replace(rows=rows)
+        for warning in warnings:
+            warning_key = warning.kind, warning.column
+            earlier = self.data_warnings.get(warning_key)
+            rows = warning.rows + (earlier.rows if earlier else 0)
+            self.data_warnings[warning_key] = (earlier or warning)._replace(rows=rows)
 
-    def doubted(self, *, apart: bool = False) -> list[str]:
+    def warning_lines(self, *, by_placement: bool = False) -> list[str]:
         """Return the data warnings that enough rows support, one line each.
 
         With ``by_placement``, leave out the warning about several placements.
         """
-        found = telling(self.doubts.values(), self.kept, "reward-outside-range" in self.rejected)
-        return [str(doubt) for doubt in found if not (apart and doubt.kind == MIXED)]
+        warnings = select_warnings(
+            self.data_warnings.values(), self.kept, "reward-outside-range" in self.rejected
+        )
+        return [str(warning) for warning in warnings if not (by_placement and warning.kind == MIXED)]
 
-    def ignore_order(self) -> None:
+    def drop_order_warnings(self) -> None:
         """Remove warnings about the order of rows, for callers whose results do not depend on it."""
-        self.doubts = {place: doubt for place, doubt in self.doubts.items() if place[0] not in ORDERS}
+        self.data_warnings = {
+            warning_key: warning
+            for warning_key, warning in self.data_warnings.items()
+            if warning_key[0] not in ORDERS
+        }
 
     def reject(self, reason: str, count: int, example: Example) -> None:
         """Count ``count`` rows as rejected for ``reason``; ``example`` is the first of them."""
@@ -192,9 +205,9 @@ class LogReport:
         both.examples = other.examples | self.examples
         both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
         both.lists = self.lists or other.lists
-        both.rejected = _added(self.rejected, other.rejected)
-        both.time_units = _added(self.time_units, other.time_units)
-        both.doubt([*self.doubts.values(), *other.doubts.values()])
+        both.rejected = _add_counts(self.rejected, other.rejected)
+        both.time_units = _add_counts(self.time_units, other.time_units)
+        both.add_warnings([*self.data_warnings.values(), *other.data_warnings.values()])
         return both
 
     def summary(self) -> str:
@@ -246,20 +259,20 @@ REMEDY = (
 )
 
 
-def _added(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+def _add_counts(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     return {name: counts.get(name, 0) + more.get(name, 0) for name in {**counts, **more}}
 
 
-def _shortened(value: Any) -> str:
-    shown = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
-    garbled = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in shown)
-    return (shown if len(shown) <= 200 else shown[:197] + "...") + garbled
+def _shorten(value: Any) -> str:
+    text = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
+    garbled = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in text)
+    return (text if len(text) <= 200 else text[:197] + "...") + garbled
 
 
 # Conversion to the schema's types -----------------------------------------------------------
 
 
-def converted(values: Any, kind: Any, times: EpochTimes | None = None) -> Any:
+def convert_values(values: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     """Return an Arrow array of type ``kind``, null where a value cannot be read as that type.
 
     Parameters
@@ -272,10 +285,10 @@ def converted(values: Any, kind: Any, times: EpochTimes | None = None) -> Any:
         Reads numbers as times; without it, a number is not a time.
     """
     convert = _from_json if isinstance(values, list) else _cast
-    return _piecewise(values, kind, partial(convert, times=times))
+    return _convert_piecewise(values, kind, partial(convert, times=times))
 
 
-def _piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> Any:
+def _convert_piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> Any:
     """Convert all values at once; if that fails, convert halves, so that only bad values become null."""
     try:
         return convert(values, kind)
@@ -285,19 +298,19 @@ def _piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> An
     except pa.ArrowNotImplementedError:
         return pa.nulls(len(values), kind)
     half = len(values) // 2
-    parts = [_piecewise(part, kind, convert) for part in (values[:half], values[half:])]
-    return pa.concat_arrays(parts)
+    halves = [_convert_piecewise(part, kind, convert) for part in (values[:half], values[half:])]
+    return pa.concat_arrays(halves)
 
 
 def _from_json(values: list[Any], kind: Any, times: EpochTimes | None) -> Any:
-    return converted(pa.array(values), kind, times)
+    return convert_values(pa.array(values), kind, times)
 
 
 def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     if array.type == kind:
         return array
     if is_text(array.type) and kind != pa.string():
-        return _read(converted(array, pa.string()), kind, times)
+        return _parse_texts(convert_values(array, pa.string()), kind, times)
     if pa.types.is_timestamp(kind) and _is_number(array.type):
         # The unit of a bare number is unknown.
         return pa.nulls(len(array), kind) if times is None else times.read(array)
@@ -309,7 +322,7 @@ def is_text(kind: Any) -> bool:
     return kind in TEXT or pa.types.is_dictionary(kind)
 
 
-def without_nothing(values: Any, kind: Any) -> Any:
+def nulls_for_empty_texts(values: Any, kind: Any) -> Any:
     """Return a numeric column with null in place of texts such as "NULL" and "N/A".
 
     Parameters
@@ -320,35 +333,35 @@ def without_nothing(values: Any, kind: Any) -> Any:
 
     Examples
     --------
-    >>> without_nothing(pa.array(["0.5", "NULL"]), pa.float64()).to_pylist()
+    >>> nulls_for_empty_texts(pa.array(["0.5", "NULL"]), pa.float64()).to_pylist()
     ['0.5', None]
     """
     if isinstance(values, list) or not (_is_number(kind) and values.type in TEXT):
         return values
-    nothing = pc.is_in(values, value_set=NOTHING.cast(values.type))
-    if not pc.any(nothing).as_py():
+    is_empty = pc.is_in(values, value_set=EMPTY_TEXTS.cast(values.type))
+    if not pc.any(is_empty).as_py():
         return values
-    return pc.if_else(nothing, pa.scalar(None, values.type), values)
+    return pc.if_else(is_empty, pa.scalar(None, values.type), values)
 
 
 def _is_number(kind: Any) -> bool:
     return pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
 
 
-def _read(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
+def _parse_texts(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     if pa.types.is_list(kind):
-        return _read_lists(texts, kind)
+        return _parse_lists(texts, kind)
     if pa.types.is_timestamp(kind):
-        return _read_times(texts, kind, times)
+        return _parse_times(texts, kind, times)
     try:
         return texts.cast(pa.float64()).cast(kind)
     except pa.ArrowInvalid:
         if kind == pa.float64():
-            texts = _with_points(_truths_as_numbers(texts))
+            texts = _decimal_commas_to_points(_booleans_to_numbers(texts))
         return texts.cast(pa.float64()).cast(kind)
 
 
-def _truths_as_numbers(texts: Any) -> Any:
+def _booleans_to_numbers(texts: Any) -> Any:
     """Replace the texts true and false by 1 and 0, as many programs write clicks."""
     lower = pc.utf8_lower(texts)
     for truth, number in (("true", "1"), ("false", "0")):
@@ -356,13 +369,13 @@ def _truths_as_numbers(texts: Any) -> Any:
     return texts
 
 
-def _with_points(texts: Any) -> Any:
+def _decimal_commas_to_points(texts: Any) -> Any:
     """Replace the comma of fractions in [0, 1] by a point; other commas may separate thousands."""
     fractions = pc.match_substring_regex(texts, r"^(0,[0-9]+|1,0{1,2})$")
     return pc.if_else(fractions, pc.replace_substring(texts, ",", "."), texts)
 
 
-def _read_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
+def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     """Return the times of ISO 8601 texts, with or without a zone, or of numbers."""
     for form in TIMES:
         try:
@@ -377,15 +390,15 @@ def _read_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     raise pa.ArrowInvalid("none of these forms fits all of these times")
 
 
-def _read_lists(texts: Any, kind: Any) -> Any:
+def _parse_lists(texts: Any, kind: Any) -> Any:
     """Parse JSON texts to lists, each distinct text once."""
     encoded = texts.dictionary_encode()
     element = _arm_name if kind.value_type == pa.string() else _number
-    lists = [_read_list(text, element) for text in encoded.dictionary.to_pylist()]
+    lists = [_parse_list(text, element) for text in encoded.dictionary.to_pylist()]
     return pa.array(lists, kind).take(encoded.indices)
 
 
-def _read_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
+def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
     try:
         values = json.loads(text)
         return list(map(element, values)) if isinstance(values, list) else None
@@ -412,7 +425,7 @@ def _number(value: Any) -> float | None:
 # Checks -------------------------------------------------------------------------------------
 
 
-def representatives(lists: Any) -> Ints:
+def first_equal_rows(lists: Any) -> Ints:
     """Return for each row the index of the first row with the same list.
 
     Parameters
@@ -426,30 +439,30 @@ def representatives(lists: Any) -> Ints:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> representatives(pa.array([["a"], ["a", "b"], ["a"]]))
+    >>> first_equal_rows(pa.array([["a"], ["a", "b"], ["a"]]))
     array([0, 1, 0])
     """
-    return _alike(_coded(lists)[1], lengths(lists))
+    return _first_equal_lists(_encode_lists(lists)[1], lengths(lists))
 
 
-def _coded(lists: Any) -> tuple[Any, Ints]:
+def _encode_lists(lists: Any) -> tuple[Any, Ints]:
     """Return the distinct elements of lists, and each element's index among them."""
     encoded = lists.flatten().dictionary_encode(null_encoding="encode")
     return encoded.dictionary, encoded.indices.to_numpy()
 
 
-def _alike(codes: Ints, sizes: Ints) -> Ints:
+def _first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
     """Return for each list the index of the first list with the same elements, given as codes."""
     rows = len(sizes)
     if rows and (sizes == sizes[0]).all() and (codes.reshape(rows, -1) == codes[: sizes[0]]).all():
         return np.zeros(rows, np.int64)  # fast path for most logs: all lists are equal
     content = codes.astype(np.int32).tobytes()
     first: dict[bytes, int] = {}
-    found, start = [], 0
+    first_rows, start = [], 0
     for row, stop in enumerate((4 * np.cumsum(sizes)).tolist()):
-        found.append(first.setdefault(content[start:stop], row))
+        first_rows.append(first.setdefault(content[start:stop], row))
         start = stop
-    return np.array(found, np.int64)
+    return np.array(first_rows, np.int64)
 
 
 def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
@@ -470,7 +483,7 @@ class _Fault(NamedTuple):
     rows: Bools
 
 
-def _faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
+def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
     """Yield every kind of fault, in order of precedence, with a mask of the rows that have it."""
     for column in SCHEMA:
         name, empty = column.name, _is_null(raw[column.name])
@@ -478,17 +491,17 @@ def _faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
             yield _Fault(f"missing-{name}", name, empty)
         yield _Fault(f"unparsable-{name}", name, ~empty & _is_null(columns[name]))
     too_long = pc.greater(pc.binary_length(columns["key"]), MAX_NAME_BYTES)
-    yield _Fault("key-too-long", "key", _filled(too_long, False))
+    yield _Fault("key-too-long", "key", _fill_null(too_long, False))
     yield from _arm_faults(columns["arms"], columns["arm"])
     negative = pc.less(columns["position"], 0)
-    yield _Fault("negative-position", "position", _filled(negative, False))
+    yield _Fault("negative-position", "position", _fill_null(negative, False))
     for name in ("propensity", "position_propensity"):
-        values = _filled(columns[name], 1.0)
+        values = _fill_null(columns[name], 1.0)
         reason = f"{name.replace('_', '-')}-outside-range"
         yield _Fault(reason, name, ~((values > 0) & (values <= 1)))
-    reward = _filled(columns["reward"], 0.0)
+    reward = _fill_null(columns["reward"], 0.0)
     yield _Fault("reward-outside-range", "reward", ~((reward >= 0) & (reward <= 1)))
-    yield _Fault("context-not-finite", "context", _not_finite(columns["context"]))
+    yield _Fault("context-not-finite", "context", _is_not_finite(columns["context"]))
 
 
 def _is_null(values: Any) -> Bools:
@@ -497,31 +510,36 @@ def _is_null(values: Any) -> Bools:
     return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
 
 
-def _filled(array: Any, value: Any) -> Any:
+def _fill_null(array: Any, value: Any) -> Any:
     return array.fill_null(value).to_numpy(zero_copy_only=False)
 
 
 def _arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
-    (names, codes), sizes = _coded(arms), lengths(arms)
-    first, which = np.unique(_alike(codes, sizes), return_inverse=True)
+    (names, codes), sizes = _encode_lists(arms), lengths(arms)
+    first, offer_index = np.unique(_first_equal_lists(codes, sizes), return_inverse=True)
     offers = [arms[row].as_py() or [] for row in first.tolist()]
     bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
-    yield _Fault("bad-arms", "arms", np.array(bad, bool)[which])
-    rows, shown = np.repeat(np.arange(len(sizes)), sizes), _filled(pc.index_in(arm, value_set=names), -1)
-    absent = np.ones(len(sizes), bool)
-    absent[rows[codes == shown[rows]]] = False
-    yield _Fault("arm-not-offered", "arm", absent)
+    yield _Fault("bad-arms", "arms", np.array(bad, bool)[offer_index])
+    rows, shown_codes = (
+        np.repeat(np.arange(len(sizes)), sizes),
+        _fill_null(pc.index_in(arm, value_set=names), -1),
+    )
+    not_offered = np.ones(len(sizes), bool)
+    not_offered[rows[codes == shown_codes[rows]]] = False
+    yield _Fault("arm-not-offered", "arm", not_offered)
 
 
-def _not_finite(contexts: Any) -> Bools:
-    wrong = ~np.isfinite(_filled(contexts.flatten(), np.nan))
-    rows = pc.list_parent_indices(contexts).to_numpy()[wrong]
-    found = np.zeros(len(contexts), bool)
-    found[rows] = True
-    return found
+def _is_not_finite(contexts: Any) -> Bools:
+    is_bad_value = ~np.isfinite(_fill_null(contexts.flatten(), np.nan))
+    rows = pc.list_parent_indices(contexts).to_numpy()[is_bad_value]
+    is_wrong = np.zeros(len(contexts), bool)
+    is_wrong[rows] = True
+    return is_wrong
 
 
-def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None) -> Chunk:
+def check_rows(
+    raw: RawRows, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None
+) -> Chunk:
     """Return the valid rows; count valid and rejected rows in ``report``.
 
     Parameters
@@ -543,50 +561,50 @@ def checked(raw: Raw, source: str, report: LogReport, *, strict: bool, time_unit
         Under ``strict``, for an invalid row; the message names source, row, column and value.
     """
     times = EpochTimes(time_unit, report.time_units)
-    columns = {column.name: converted(raw.columns[column.name], column.type, times) for column in SCHEMA}
-    kept = np.ones(len(raw.rows), bool)
+    columns = {column.name: convert_values(raw.columns[column.name], column.type, times) for column in SCHEMA}
+    is_valid = np.ones(len(raw.rows), bool)
     rejected = []
     if raw.malformed:
         row, text = raw.malformed[0]
         rejected.append((MALFORMED, len(raw.malformed), Example(source, row, "row", text)))
-    for fault in _faults(raw.columns, columns):
-        new = np.flatnonzero(fault.rows & kept)
-        if len(new):
-            kept[new] = False
-            value = raw.columns[fault.column][int(new[0])]
-            plain = value.as_py() if isinstance(value, pa.Scalar) else value
-            offered = columns["arms"][int(new[0])].as_py() if fault.column == "arm" else None
-            example = Example(source, int(raw.rows[new[0]]), fault.column, plain, offered)
-            rejected.append((fault.reason, len(new), example))
+    for fault in _find_faults(raw.columns, columns):
+        bad_rows = np.flatnonzero(fault.rows & is_valid)
+        if len(bad_rows):
+            is_valid[bad_rows] = False
+            value = raw.columns[fault.column][int(bad_rows[0])]
+            plain_value = value.as_py() if isinstance(value, pa.Scalar) else value
+            offered = columns["arms"][int(bad_rows[0])].as_py() if fault.column == "arm" else None
+            example = Example(source, int(raw.rows[bad_rows[0]]), fault.column, plain_value, offered)
+            rejected.append((fault.reason, len(bad_rows), example))
     if strict and rejected:
         reason, _, example = min(rejected, key=lambda rejection: rejection[2].row)
-        raise LogError(_message(reason, example))
-    report.doubt(of_names(raw.columns, columns, source, raw.rows))
+        raise LogError(_rejection_message(reason, example))
+    report.add_warnings(find_name_warnings(raw.columns, columns, source, raw.rows))
     report.read += len(raw.rows) + len(raw.malformed)
-    report.kept += int(kept.sum())
+    report.kept += int(is_valid.sum())
     for reason, count, example in rejected:
         report.reject(reason, count, example)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
     for name in raw.columns:
         if name not in columns:
-            batch = batch.append_column(name, _further(name, raw.columns[name]))
+            batch = batch.append_column(name, _extra_column(name, raw.columns[name]))
     chunk = Chunk(batch, source, raw.rows)
-    chunk = chunk if kept.all() else chunk.only(pa.array(kept))
-    report.doubt(of_rows({name: chunk.batch[name] for name in columns}, source, chunk.rows))
+    chunk = chunk if is_valid.all() else chunk.filter_rows(pa.array(is_valid))
+    report.add_warnings(find_row_warnings({name: chunk.batch[name] for name in columns}, source, chunk.rows))
     return chunk
 
 
-def _further(name: str, values: Any) -> Any:
+def _extra_column(name: str, values: Any) -> Any:
     """Return an additional column, outside the schema, as an array."""
-    if name.startswith(OWN):
+    if name.startswith(EXTRA):
         return pa.array(values) if isinstance(values, list) else values
-    return converted(values, pa.string() if name == SEGMENT else pa.float64())
+    return convert_values(values, pa.string() if name == SEGMENT else pa.float64())
 
 
-def _message(reason: str, example: Example) -> str:
+def _rejection_message(reason: str, example: Example) -> str:
     allowed = ALLOWED.get(example.column, "as many fields as the header, or one JSON object a line")
     return (
         f"{example.source}: row {example.row}: {example.column}: "
-        f"{_shortened(example.value)} is not allowed ({reason}); give {allowed}"
-        + ("" if example.offered is None else f"; here {_shortened(example.offered)}")
+        f"{_shorten(example.value)} is not allowed ({reason}); give {allowed}"
+        + ("" if example.offered is None else f"; here {_shorten(example.offered)}")
     )

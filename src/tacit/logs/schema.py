@@ -49,7 +49,7 @@ SEGMENT = "segment"
 """Additional column of batches for results per segment."""
 FEATURE = "feature "
 """Prefix of additional columns with features of the arm that a row shows."""
-OWN = "column "
+EXTRA = "column "
 """Prefix of additional columns taken unchanged from the log."""
 VERSION_KEY = b"tacit_log_version"
 REWARDS_KEY = b"tacit_rewards"
@@ -128,29 +128,31 @@ class EpochTimes:
         if pa.types.is_boolean(numbers.type):
             return pa.nulls(len(numbers), pa.timestamp("us", "UTC"))
         values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
-        known = ~np.asarray(numbers.is_null())
+        is_number = ~np.asarray(numbers.is_null())
         micros = np.zeros(len(values), np.int64)
-        found = np.zeros(len(values), np.bool_)
-        if self.unit is not None and known.any():
-            likely = [unit for unit in UNITS if _of_century(values[known], UNITS[unit]).all()]
-            if likely and self.unit not in likely:
-                doubt = f"time_unit: {self.unit!r} puts no time into this century; give {likely[0]!r}"
-                warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+        is_time = np.zeros(len(values), np.bool_)
+        if self.unit is not None and is_number.any():
+            plausible_units = [unit for unit in UNITS if _is_in_century(values[is_number], UNITS[unit]).all()]
+            if plausible_units and self.unit not in plausible_units:
+                message = (
+                    f"time_unit: {self.unit!r} puts no time into this century; give {plausible_units[0]!r}"
+                )
+                warnings.warn(message, AssumptionWarning, stacklevel=2)
         for unit in UNITS if self.unit is None else (self.unit,):
-            fits = known & self._fits(values, UNITS[unit])
+            fits = is_number & self._fits(values, UNITS[unit])
             if fits.any():
                 micros[fits] = _micros(values[fits], UNITS[unit])
-                found |= fits
+                is_time |= fits
                 self.counts[unit] = self.counts.get(unit, 0) + int(np.count_nonzero(fits))
-        return pa.array(micros, pa.timestamp("us", "UTC"), mask=~found)
+        return pa.array(micros, pa.timestamp("us", "UTC"), mask=~is_time)
 
     def _fits(self, values: Any, scale: int) -> Any:
         if self.unit is not None:
             return np.abs(values.astype(np.float64)) < float(FARTHEST * scale)
-        return _of_century(values, scale)
+        return _is_in_century(values, scale)
 
 
-def _of_century(values: Any, scale: int) -> Any:
+def _is_in_century(values: Any, scale: int) -> Any:
     """Return a mask of the numbers that are times from 2000 to 2099 in units of 1/scale seconds."""
     return (values >= EARLIEST * scale) & (values < LATEST * scale)
 

@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 
 from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
-from tacit.logs.data_warnings import SeenRows, of_names, of_rows
+from tacit.logs.data_warnings import RowHistory, find_name_warnings, find_row_warnings
 from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import NUMBERED, LogFile, LogReader, absent, reading
-from tacit.logs.rows import Chunk, LogReport, Raw, without_nothing
+from tacit.logs.reader import DECISION_ID, LogFile, LogReader, missing_columns_error, reading
+from tacit.logs.rows import Chunk, LogReport, RawRows, nulls_for_empty_texts
 from tacit.logs.schema import SCHEMA, SEGMENT
-from tacit.logs.sources import kept, opened
+from tacit.logs.sources import check_kept_rows, open_log
 
 TEXTS = ("placement", "key", "arm", "policy", "version", SEGMENT)
 FILLERS = {
@@ -38,7 +38,7 @@ FILLERS = {
 }
 
 
-def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
+def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     """Yield the valid rows of a log with at least the columns ``names``, ``arm`` and ``arms``.
 
     Text columns may be dictionary-encoded. Of a Parquet file, only the columns that are read are
@@ -55,95 +55,101 @@ def selected(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     LogError, InvalidValue
         As for reading the whole log; also if ``decision_id`` is needed and the log has none.
     """
-    log = opened(log)
+    log = open_log(log)
     if isinstance(log, KeyShard):
-        return log.of(selected(log.log, {*names, "placement", "key"}))
+        return log.filter_rows(select_columns(log.log, {*names, "placement", "key"}))
     groups: Sequence[tuple[int, int] | None] | None = None
     if isinstance(log, LogPart):
         log, groups = log.log, log.groups
-    if NUMBERED in names and log.numbered:
-        placed = all("position" in file.columns for file in log.files)
-        single = (
+    if DECISION_ID in names and log.numbered:
+        has_position = all("position" in file.columns for file in log.files)
+        hint = (
             ""
-            if placed
+            if has_position
             else " (and no position, either: say what column has it with columns={'position': ...}; of "
             "single arms give a policy that shows one, or always:ARM)"
         )
         raise LogError(
-            f"log: {NUMBERED}: there is none{single}, so nothing says which rows belong together; say what "
-            f"column to take with columns={{{NUMBERED!r}: ...}} (--column {NUMBERED}=...)"
+            f"log: {DECISION_ID}: there is none{hint}, so nothing says which rows belong together; say what "
+            f"column to take with columns={{{DECISION_ID!r}: ...}} (--column {DECISION_ID}=...)"
         )
-    if "reward" in names and log.unrewarded:
-        raise LogError(absent(str(log.files[0].path), {"reward": "reward"}, log.files[0].names))
+    if "reward" in names and log.lacks_rewards:
+        raise LogError(
+            missing_columns_error(str(log.files[0].path), {"reward": "reward"}, log.files[0].names)
+        )
     if all(file.format == "parquet" for file in log.files):
-        chunks = _parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
+        chunks = _select_parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
     else:
         chunks = log.chunks()
-    return kept(log, chunks) if groups is None else chunks
+    return check_kept_rows(log, chunks) if groups is None else chunks
 
 
-def _parquet(log: LogReader, groups: Sequence[tuple[int, int] | None], wanted: set[str]) -> Iterator[Chunk]:
+def _select_parquet(
+    log: LogReader, groups: Sequence[tuple[int, int] | None], names: set[str]
+) -> Iterator[Chunk]:
     log.report = report = LogReport(one_key=log.one_key, rewards=log.rewards)
-    seen = SeenRows()
-    wanted = wanted | set(log.made_of if "context" in wanted else ())
+    history = RowHistory()
+    names = names | set(log.context_columns if "context" in names else ())
     for file, span in zip(log.files, groups, strict=True):
-        columns = {name: column for name, column in file.columns.items() if name in wanted}
-        fixed = {name: log.constants[name] for name in wanted & set(log.constants) - set(columns)}
+        columns = {name: column for name, column in file.columns.items() if name in names}
+        constants = {name: log.constants[name] for name in names & set(log.constants) - set(columns)}
         with reading(file.path, "parquet"):
-            _look(seen, file, span, log.batch_rows)
-            yield from _file(log, file, span, columns, fixed)
-    report.doubt(seen.doubts())
-    report.rewards, report.lists = seen.said_of(report.rewards), seen.lists
+            _check_history(history, file, span, log.batch_rows)
+            yield from _select_file(log, file, span, columns, constants)
+    report.add_warnings(history.find_warnings())
+    report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
 
-def _look(seen: SeenRows, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
+def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
     """Add a file's first rows to the history for data warnings, with columns that were not selected."""
-    columns = {name: at for name, at in file.looked_into.items() if name == "placement" or not seen.full}
+    columns = {
+        name: at for name, at in file.history_columns.items() if name == "placement" or not history.is_full
+    }
     if not columns:
         return
     path: Any = file.path
-    with parquet_file(path) as found:
-        groups = range(*(span or (0, found.metadata.num_row_groups)))
-        first = 1 + sum(found.metadata.row_group(group).num_rows for group in range(groups.start))
-        for batch in found.iter_batches(size, row_groups=list(groups), columns=[*columns.values()]):
+    with parquet_file(path) as parquet:
+        groups = range(*(span or (0, parquet.metadata.num_row_groups)))
+        first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(groups.start))
+        for batch in parquet.iter_batches(size, row_groups=list(groups), columns=[*columns.values()]):
             arrays = {name: batch.column(column) for name, column in columns.items()}
-            seen.add(arrays, str(path), np.arange(first, first + len(batch)))
+            history.add(arrays, str(path), np.arange(first, first + len(batch)))
             first += len(batch)
-            if seen.full:
+            if history.is_full:
                 return
 
 
-def _file(
+def _select_file(
     log: LogReader,
     file: LogFile,
     span: tuple[int, int] | None,
     columns: dict[str, str],
-    fixed: dict[str, Any],
+    constants: dict[str, Any],
 ) -> Iterator[Chunk]:
     path: Any = file.path
     texts = [columns[name] for name in TEXTS if name in columns]
-    with parquet_file(path) as found:
-        nested = [leaf for leaf in _leaves(found) if leaf.startswith(f"{columns.get('arms')}.")]
-        start, stop = span or (0, found.metadata.num_row_groups)
-        first = 1 + sum(found.metadata.row_group(group).num_rows for group in range(start))
-    named = list(dict.fromkeys(columns.values()))
+    with parquet_file(path) as parquet:
+        nested = [leaf for leaf in _leaves(parquet) if leaf.startswith(f"{columns.get('arms')}.")]
+        start, stop = span or (0, parquet.metadata.num_row_groups)
+        first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
+    source_columns = list(dict.fromkeys(columns.values()))
     for group in range(start, stop):
-        for batch in _batches(path, group, log.batch_rows, named, texts + nested):
+        for batch in _batches(path, group, log.batch_rows, source_columns, texts + nested):
             arrays = {name: batch.column(column) for name, column in columns.items()}
             rows = np.arange(first, first + len(batch))
             first += len(batch)
-            if columns.keys() & set(log.made_of):
-                arrays = log.with_made(Raw(arrays, rows, [])).columns
-            if _sound(arrays, fixed):
-                log.report.doubt(of_names(arrays, arrays, str(path), rows))
-                log.report.doubt(of_rows(arrays, str(path), rows))
+            if columns.keys() & set(log.context_columns):
+                arrays = log.build_contexts(RawRows(arrays, rows, [])).columns
+            if _is_valid(arrays, constants):
+                log.report.add_warnings(find_name_warnings(arrays, arrays, str(path), rows))
+                log.report.add_warnings(find_row_warnings(arrays, str(path), rows))
                 log.report.read += len(batch)
                 log.report.kept += len(batch)
-                full = arrays | {name: _repeated(x, len(batch)) for name, x in fixed.items()}
-                yield Chunk(pa.RecordBatch.from_pydict(full), str(path), rows)
+                all_columns = arrays | {name: _repeat_value(x, len(batch)) for name, x in constants.items()}
+                yield Chunk(pa.RecordBatch.from_pydict(all_columns), str(path), rows)
             else:
-                raw = Raw(_filled(arrays, fixed, len(batch)), rows, [])
-                yield log.checked(raw, file, log.report)
+                raw = RawRows(_fill_columns(arrays, constants, len(batch)), rows, [])
+                yield log.check_rows(raw, file, log.report)
 
 
 def _leaves(file: Any) -> list[str]:
@@ -152,24 +158,24 @@ def _leaves(file: Any) -> list[str]:
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
     """Yield the batches of a row group; without dictionaries if Arrow cannot keep them."""
-    done = 0
+    rows_done = 0
     for texts in (encoded, []):
         with parquet_file(path, read_dictionary=texts) as file:
             try:
-                skip = done
+                skip = rows_done
                 for batch in file.iter_batches(size, row_groups=[group], columns=columns):
-                    rest = batch.slice(min(skip, len(batch)))
-                    skip -= len(batch) - len(rest)
-                    if len(rest):
-                        done += len(rest)
-                        yield rest
+                    remaining = batch.slice(min(skip, len(batch)))
+                    skip -= len(batch) - len(remaining)
+                    if len(remaining):
+                        rows_done += len(remaining)
+                        yield remaining
                 return
             except pa.ArrowNotImplementedError:
                 if not texts:
                     raise
 
 
-def _repeated(value: Any, rows: int) -> Any:
+def _repeat_value(value: Any, rows: int) -> Any:
     if pa.types.is_string(value.type):
         return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value]))
     if pa.types.is_list(value.type):
@@ -179,16 +185,18 @@ def _repeated(value: Any, rows: int) -> Any:
     return pa.repeat(value, rows)
 
 
-def _filled(arrays: dict[str, Any], fixed: dict[str, Any], rows: int) -> dict[str, Any]:
+def _fill_columns(arrays: dict[str, Any], constants: dict[str, Any], rows: int) -> dict[str, Any]:
     """Return all columns of the schema, with valid fillers for columns that were not read."""
-    full = {}
+    all_columns = {}
     for field in SCHEMA:
         if field.name in arrays:
-            full[field.name] = without_nothing(_plain(arrays[field.name]), field.type)
+            all_columns[field.name] = nulls_for_empty_texts(_plain(arrays[field.name]), field.type)
         else:
-            filler = fixed.get(field.name, FILLERS.get(field.name))
-            full[field.name] = pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
-    return full | {name: arrays[name] for name in arrays if name not in full}
+            filler = constants.get(field.name, FILLERS.get(field.name))
+            all_columns[field.name] = (
+                pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
+            )
+    return all_columns | {name: arrays[name] for name in arrays if name not in all_columns}
 
 
 def _plain(array: Any) -> Any:
@@ -197,7 +205,7 @@ def _plain(array: Any) -> Any:
     return array
 
 
-def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
+def _is_valid(arrays: dict[str, Any], constants: dict[str, Any]) -> bool:
     """True if a check of whole columns shows that every row is valid; False if rows need single checks."""
     for name, array in arrays.items():
         if name not in SCHEMA.names:
@@ -215,16 +223,16 @@ def _sound(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
         if array.null_count and not SCHEMA.field(name).nullable:
             return False
     return all(
-        array is None or _within(array, low, strict)
+        array is None or _is_in_range(array, low, strict)
         for array, low, strict in (
             (arrays.get("propensity"), 0.0, True),
             (arrays.get("position_propensity"), 0.0, True),
             (arrays.get("reward"), 0.0, False),
         )
-    ) and _sound_rest(arrays, fixed)
+    ) and _has_valid_arms(arrays, constants)
 
 
-def _within(array: Any, low: float, strict: bool) -> bool:
+def _is_in_range(array: Any, low: float, strict: bool) -> bool:
     values = array.drop_null().to_numpy(zero_copy_only=False)
     if not len(values):
         return True
@@ -233,31 +241,31 @@ def _within(array: Any, low: float, strict: bool) -> bool:
     return bool((least > low if strict else least >= low) and most <= 1.0)
 
 
-def _sound_rest(arrays: dict[str, Any], fixed: dict[str, Any]) -> bool:
+def _has_valid_arms(arrays: dict[str, Any], constants: dict[str, Any]) -> bool:
     if "context" in arrays:
         values = arrays["context"].flatten()
         if values.null_count or not np.isfinite(values.to_numpy()).all():
             return False
     if "position" in arrays and (pc.min(arrays["position"]).as_py() or 0) < 0:
         return False
-    offer = _one_offer(arrays["arms"]) if "arms" in arrays else fixed["arms"].as_py()
+    offer = _common_offer(arrays["arms"]) if "arms" in arrays else constants["arms"].as_py()
     if not offer or None in offer or len(set(offer)) < len(offer):
         return False
     arm = arrays.get("arm")
     if arm is None:
-        return fixed["arm"].as_py() in offer
-    shown = np.bincount(arm.indices.to_numpy(), minlength=len(arm.dictionary)) > 0
-    on_offer = pc.is_in(arm.dictionary, value_set=pa.array(offer)).to_numpy(zero_copy_only=False)
-    return bool(on_offer[shown].all())
+        return constants["arm"].as_py() in offer
+    is_shown = np.bincount(arm.indices.to_numpy(), minlength=len(arm.dictionary)) > 0
+    is_offered = pc.is_in(arm.dictionary, value_set=pa.array(offer)).to_numpy(zero_copy_only=False)
+    return bool(is_offered[is_shown].all())
 
 
-def _one_offer(arms: Any) -> list[Any] | None:
+def _common_offer(arms: Any) -> list[Any] | None:
     """Return the list that all rows have in common; None if they differ or that is expensive to tell."""
-    codes = list_codes(arms)
+    codes = common_list_codes(arms)
     return None if codes is None else arms[0].as_py()
 
 
-def list_codes(arms: Any) -> Any:
+def common_list_codes(arms: Any) -> Any:
     """Return the codes of the list that all rows have in common, as an array; None if they differ."""
     if pa.types.is_list_view(arms.type):
         return np.arange(len(arms[0])) if len(arms) else None

@@ -15,24 +15,33 @@ from typing import Any, TypedDict, Unpack
 import pyarrow as pa
 
 from tacit.core import checks
-from tacit.errors import AssumptionWarning, InvalidValue, LogError, options_of, suggesting, unexpected
+from tacit.errors import (
+    AssumptionWarning,
+    InvalidValue,
+    LogError,
+    option_error,
+    parameter_names,
+    with_suggestions,
+)
 from tacit.frames import is_frame
-from tacit.logs.data_warnings import NEARLY_ALL, SURELY
-from tacit.logs.formats import FolderLayout, each_once, files_of, is_url, suffixes_of
+from tacit.logs.data_warnings import MIN_ROWS, NEARLY_ALL
+from tacit.logs.formats import FolderLayout, collect_files, is_url, list_suffixes, refuse_duplicates
 from tacit.logs.items import ItemTable
 from tacit.logs.other_formats import DSJSON, OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, check_columns
-from tacit.logs.rows import Chunk, converted
+from tacit.logs.rows import Chunk, convert_values
 from tacit.logs.schema import ALLOWED
 from tacit.logs.ubi import UBI
 
 LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI, DSJSON)}
-SHOWN = "shown"
-NAMED = "give arms by name, arms=['film', 'song'] (--arms film,song), or 'shown' (--arms shown): all it shows"
+ALL_SHOWN = "shown"
+ARMS_HINT = (
+    "give arms by name, arms=['film', 'song'] (--arms film,song), or 'shown' (--arms shown): all it shows"
+)
 
 
-class Reading(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """Options of :func:`read_log`, for functions that open a log."""
 
     format: str | None
@@ -44,7 +53,7 @@ class Reading(TypedDict, total=False):
     items: Any
 
 
-@suggesting
+@with_suggestions
 def read_log(
     log: Any,
     *,
@@ -134,38 +143,38 @@ def read_log(
     >>> [batch["reward"].to_pylist() for batch in log]
     [[1.0, 0.0]]
     """
-    table = ItemTable.of(items)
-    arms = checks.listed(arms)
-    named = arms is None or arms == SHOWN or isinstance(arms, Iterable)
-    if not named or (isinstance(arms, str) and arms != SHOWN and str(arms)[:1] != "["):
-        raise InvalidValue("arms", arms, NAMED)
+    table = ItemTable.from_table(items)
+    arms = checks.as_list(arms)
+    is_arms_option = arms is None or arms == ALL_SHOWN or isinstance(arms, Iterable)
+    if not is_arms_option or (isinstance(arms, str) and arms != ALL_SHOWN and str(arms)[:1] != "["):
+        raise InvalidValue("arms", arms, ARMS_HINT)
     check_columns(columns or {})
     check_columns(constants or {}, field="constants")
-    if both := sorted(set(columns or {}).intersection(constants or {})):
-        raise InvalidValue("constants", both[0], "columns says it, too; leave one out")
-    fixed = dict(constants or {}) | ({} if arms is None or arms == SHOWN else {"arms": arms})
+    if duplicates := sorted(set(columns or {}).intersection(constants or {})):
+        raise InvalidValue("constants", duplicates[0], "columns says it, too; leave one out")
+    all_constants = dict(constants or {}) | ({} if arms is None or arms == ALL_SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
-    places = None if _in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
+    places = None if _is_in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
     if places is not None:
         if not places:
             raise InvalidValue("path", log, "give a file at least")
-        each_once(places)
-        layout = _layout_of(places[0], format)
+        refuse_duplicates(places)
+        layout = _detect_layout(places[0], format)
         if layout is not None:
             _check_layout(layout.name, arms, time_unit)
-            return _beside(layout.open(places, columns, constants=fixed, **options), table)
-    files: list[Any] = [Frame(log)] if places is None else files_of(places, suffixes_of(format))
+            return _set_items(layout.open(places, columns, constants=all_constants, **options), table)
+    files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
-    if arms == SHOWN:
-        known = LogReader(files, constants=fixed | {"arms": ["?"]}, **options)
-        fixed["arms"] = _shown(known)
-    reader = LogReader(files, constants=fixed, **options)
-    _refuse_column(arms, reader)
-    _say_unused(fixed, reader)
-    return _beside(reader, table)
+    if arms == ALL_SHOWN:
+        arm_reader = LogReader(files, constants=all_constants | {"arms": ["?"]}, **options)
+        all_constants["arms"] = _collect_arms(arm_reader)
+    reader = LogReader(files, constants=all_constants, **options)
+    _refuse_column_as_arms(arms, reader)
+    _warn_unused_constants(all_constants, reader)
+    return _set_items(reader, table)
 
 
-def _refuse_column(arms: Any, log: LogReader) -> None:
+def _refuse_column_as_arms(arms: Any, log: LogReader) -> None:
     """Refuse the option ``arms`` if it names a column of the log, which probably is meant."""
     single = isinstance(arms, list | tuple) and len(arms) == 1
     for file in log.files:
@@ -173,29 +182,35 @@ def _refuse_column(arms: Any, log: LogReader) -> None:
             remedy = (
                 f"it is a column, which goes into columns={{'arm': {arms[0]!r}}} (--column arm={arms[0]})"
             )
-            raise InvalidValue("arms", arms, f"{remedy}; {NAMED}")
-        if arms == SHOWN and file.columns.get("arm") != SHOWN in file.names and log.holds_lists(SHOWN):
+            raise InvalidValue("arms", arms, f"{remedy}; {ARMS_HINT}")
+        if (
+            arms == ALL_SHOWN
+            and file.columns.get("arm") != ALL_SHOWN in file.names
+            and log.holds_lists(ALL_SHOWN)
+        ):
             remedy = (
                 "a column is called so, too: take it with columns={'arms': 'shown'} (--column arms=shown), "
             )
             raise InvalidValue("arms", arms, f"{remedy}call it otherwise, or name the arms")
 
 
-def _say_unused(constants: Mapping[str, Any], log: LogReader) -> None:
+def _warn_unused_constants(constants: Mapping[str, Any], log: LogReader) -> None:
     """Warn of constants for columns that all files of a log have."""
     for name, value in constants.items():
         columns = [file.columns.get(name) for file in log.files]
         if columns and all(columns):
-            doubt = f"{name}: {value!r} is not used, as the log's column {columns[0]!r} says it; leave it out"
-            warnings.warn(doubt, AssumptionWarning, stacklevel=4)
+            message = (
+                f"{name}: {value!r} is not used, as the log's column {columns[0]!r} says it; leave it out"
+            )
+            warnings.warn(message, AssumptionWarning, stacklevel=4)
 
 
-def _beside(log: LogReader, items: ItemTable | None) -> LogReader:
+def _set_items(log: LogReader, items: ItemTable | None) -> LogReader:
     log.items = items
     return log
 
 
-def _in_memory(log: Any) -> bool:
+def _is_in_memory(log: Any) -> bool:
     if isinstance(log, str | Path):
         return False
     paths = isinstance(log, Sequence) and all(isinstance(place, str | Path) for place in log)
@@ -203,16 +218,16 @@ def _in_memory(log: Any) -> bool:
 
 
 def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
-    if arms == SHOWN:
+    if arms == ALL_SHOWN:
         raise InvalidValue("arms", arms, f"leave it out: a log of {name} says its arms")
     if time_unit is not None:
         raise InvalidValue("time_unit", time_unit, f"leave it out: a log of {name} says its times")
 
 
-def _shown(log: LogReader) -> list[str]:
+def _collect_arms(log: LogReader) -> list[str]:
     """Return the distinct arms that a log shows, in order of first appearance."""
-    if log.once:
-        raise InvalidValue("arms", SHOWN, "name the arms: the log is a stream, to be read only once")
+    if log.is_stream:
+        raise InvalidValue("arms", ALL_SHOWN, "name the arms: the log is a stream, to be read only once")
     arms: dict[str, None] = {}
     rows = malformed = 0
     for file in log.files:
@@ -220,21 +235,21 @@ def _shown(log: LogReader) -> list[str]:
         for raw in file.read([column], log.batch_rows) if column else ():
             assert column is not None
             rows, malformed = rows + len(raw.rows), malformed + len(raw.malformed)
-            texts = converted(raw.columns[column], pa.string()).unique().to_pylist()
+            texts = convert_values(raw.columns[column], pa.string()).unique().to_pylist()
             arms |= dict.fromkeys(text for text in texts if text is not None)
     if not arms:
         remedy = f"{malformed:,} rows have more or fewer fields than the header; mend them"
         if not malformed:
             remedy = "give their names" if rows else "it has no rows; give a log that has some"
         raise LogError(f"{log.files[0].path}: arms: it shows none; {remedy}")
-    if rows >= SURELY and len(arms) > NEARLY_ALL * rows:
-        doubt = f"arms: {len(arms):,} are shown in {rows:,} rows, nearly each of them once"
+    if rows >= MIN_ROWS and len(arms) > NEARLY_ALL * rows:
+        message = f"arms: {len(arms):,} are shown in {rows:,} rows, nearly each of them once"
         remedy = "if ids of rows are taken for arms, columns={'arm': ...} (--column arm=...)"
-        warnings.warn(f"{doubt}; {remedy}", AssumptionWarning, stacklevel=4)
+        warnings.warn(f"{message}; {remedy}", AssumptionWarning, stacklevel=4)
     return list(arms)
 
 
-def _layout_of(place: str | Path, name: str | None) -> FolderLayout | None:
+def _detect_layout(place: str | Path, name: str | None) -> FolderLayout | None:
     """Return the layout of a name, or the layout that a folder has; None for plain files."""
     if name is not None:
         return LAYOUTS.get(name)
@@ -243,7 +258,7 @@ def _layout_of(place: str | Path, name: str | None) -> FolderLayout | None:
     return next((form for form in LAYOUTS.values() if form.recognises(Path(place))), None)
 
 
-def opened(log: Any, **reading: Unpack[Reading]) -> Any:
+def open_log(log: Any, **options: Unpack[ReadOptions]) -> Any:
     """Open a log by :func:`read_log`; return an open log, or a part of one, unchanged.
 
     A log in memory is read strictly, unless ``strict=False`` is among the options.
@@ -253,29 +268,29 @@ def opened(log: Any, **reading: Unpack[Reading]) -> Any:
     InvalidValue
         If it is no log, or it is open and there are options.
     """
-    for name in reading:
-        if name not in Reading.__annotations__:
-            raise _unexpected(name)
+    for name in options:
+        if name not in ReadOptions.__annotations__:
+            raise _make_option_error(name)
     if isinstance(log, LogReader | LogPart | KeyShard):
-        for field, value in reading.items():
-            raise InvalidValue(field, value, "give it to read_log: this log is open already")
+        for option, value in options.items():
+            raise InvalidValue(option, value, "give it to read_log: this log is open already")
         return log
-    if _in_memory(log):
-        return read_log(log, **({"strict": True} | reading))  # type: ignore[arg-type]
-    return read_log(log, **reading)
+    if _is_in_memory(log):
+        return read_log(log, **({"strict": True} | options))  # type: ignore[arg-type]
+    return read_log(log, **options)
 
 
-def _unexpected(name: str) -> TypeError:
+def _make_option_error(name: str) -> TypeError:
     """Return the error that the public function, found on the call stack, has no such option."""
-    frame = called = inspect.currentframe()
+    frame = caller = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("tacit."):
-        called, frame = frame, frame.f_back
-    assert called is not None
-    takes = dict.fromkeys([*options_of(called.f_code), *Reading.__annotations__])
-    return unexpected(called.f_code.co_name, name, takes)
+        caller, frame = frame, frame.f_back
+    assert caller is not None
+    option_names = dict.fromkeys([*parameter_names(caller.f_code), *ReadOptions.__annotations__])
+    return option_error(caller.f_code.co_name, name, option_names)
 
 
-def say_unread(log: Any, policy: Any) -> None:
+def warn_unread_context(log: Any, policy: Any) -> None:
     """Warn that a log has contexts but the policy reads none.
 
     Parameters
@@ -294,7 +309,7 @@ def say_unread(log: Any, policy: Any) -> None:
         )
 
 
-def say_rejected(reader: Any, log: Any, *, apart: bool = False) -> tuple[str, ...]:
+def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple[str, ...]:
     """Warn of data warnings and rejected rows; return notes for the result.
 
     Rejected rows are summarised only if ``reader`` was opened for the caller, who has no access to its
@@ -303,10 +318,10 @@ def say_rejected(reader: Any, log: Any, *, apart: bool = False) -> tuple[str, ..
     report = getattr(reader, "log", reader).report  # a part has the report of its log
     lines = [report.summary()] if reader is not log and report.rejected else []
     for reason in ("reward-outside-range", "unparsable-reward"):
-        if wrong := report.examples.get(reason):
-            doubt = f"{wrong.source}: row {wrong.row}: {wrong}; give {ALLOWED['reward']}"
-            lines.append(f"{doubt}: such rows are left out, and the others may earn more or less")
-    for text in [*lines, *report.doubted(apart=apart)]:
+        if example := report.examples.get(reason):
+            message = f"{example.source}: row {example.row}: {example}; give {ALLOWED['reward']}"
+            lines.append(f"{message}: such rows are left out, and the others may earn more or less")
+    for text in [*lines, *report.doubted(apart=by_placement)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
     return tuple(report.notes()[: report.one_key + bool(report.rewards)])
 
@@ -328,11 +343,11 @@ def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
     LogError
         If it cannot be read, has an invalid row (in memory), has no row, or all rows are rejected.
     """
-    reader = opened(log)
-    return kept(reader, reader.chunks(), empty=empty)
+    reader = open_log(log)
+    return check_kept_rows(reader, reader.chunks(), empty=empty)
 
 
-def kept(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:
+def check_kept_rows(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:
     """Yield the rows of a whole log; raise LogError at the end if none was valid.
 
     ``empty`` allows a log without any row.

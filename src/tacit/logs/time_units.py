@@ -13,7 +13,7 @@ FARTHEST = 253_402_300_800
 """The end of the year 9999, in seconds since 1970."""
 
 
-def checked_unit(unit: str | None) -> str | None:
+def check_time_unit(unit: str | None) -> str | None:
     """Return ``unit`` if it is a unit of time or None.
 
     Raises

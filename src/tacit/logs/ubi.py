@@ -24,9 +24,9 @@ import numpy as np
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.logs import ubi_records
-from tacit.logs.formats import File, FolderLayout, files_of, format_of, parquet_file
-from tacit.logs.reader import BATCH_ROWS, LogFile, LogReader, completed, reading
-from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, Raw, checked
+from tacit.logs.formats import File, FolderLayout, collect_files, detect_format, parquet_file
+from tacit.logs.reader import BATCH_ROWS, LogFile, LogReader, complete_columns, reading
+from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, RawRows, check_rows
 from tacit.logs.schema import SCHEMA
 
 FORMAT = "ubi"
@@ -35,8 +35,8 @@ QUERIES = "ubi_queries"
 """Prefix of files with queries, by which a folder is recognised."""
 PLACEMENT = "ubi"
 """Placement of queries without an application."""
-RETURNED, SEEN = "returned", "examined"
-NESTED = ("query_attributes", "event_attributes")
+RETURNED, EXAMINED = "returned", "examined"
+ATTRIBUTE_FIELDS = ("query_attributes", "event_attributes")
 
 
 class RecordPlace(NamedTuple):
@@ -71,8 +71,8 @@ class UbiReport(LogReport):
         counts = (
             f"{self.queries} queries, {self.events} events: {self.clicks} clicks, {self.examined} examined"
         )
-        others = (f", {count} {action}" for action, count in sorted(self.others.items()))
-        return f"{counts}{''.join(others)}\n{super().summary()}"
+        other_counts = (f", {count} {action}" for action, count in sorted(self.others.items()))
+        return f"{counts}{''.join(other_counts)}\n{super().summary()}"
 
 
 class UbiReader(LogReader):
@@ -98,8 +98,8 @@ class UbiReader(LogReader):
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         super().__init__([], constants=constants, strict=strict, batch_rows=batch_rows)
-        if seen not in (RETURNED, SEEN):
-            raise InvalidValue("seen", seen, f"give {RETURNED!r} or {SEEN!r}")
+        if seen not in (RETURNED, EXAMINED):
+            raise InvalidValue("seen", seen, f"give {RETURNED!r} or {EXAMINED!r}")
         self.length = None if length is None else checks.integer("length", length, 1)
         self.seen = seen
         self._clicks = frozenset(checks.names("clicks", clicks))
@@ -107,7 +107,7 @@ class UbiReader(LogReader):
         self._places = list(files)
         # A query and its events may be in different files, so the log cannot be split.
         self.files = [LogFile(files[0], FORMAT, dict(zip(SCHEMA.names, SCHEMA.names, strict=True)))]
-        self._given = frozenset(constants or ())
+        self._constant_names = frozenset(constants or ())
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the batches, each with its file and the row numbers of its queries.
@@ -118,33 +118,33 @@ class UbiReader(LogReader):
             If a file cannot be read, or under ``strict`` at the first invalid record.
         """
         self.report = report = UbiReport()
-        came = self._came(report)
-        yield from self._rows(came, report)
-        for query, (_, place) in came.items():
+        events = self._collect_events(report)
+        yield from self._iter_rows(events, report)
+        for query, (_, place) in events.items():
             self._reject(report, "unknown-query", Example(*place, "query_id", query))
 
     # Events ----------------------------------------------------------------------------------
 
-    def _came(self, report: UbiReport) -> _Came:
+    def _collect_events(self, report: UbiReport) -> _EventsByQuery:
         """Return, per query, the rewards of objects with events; None for objects only seen."""
-        came: _Came = {}
+        events: _EventsByQuery = {}
         for place, record in self._records(report):
             if not ubi_records.is_event(record):
                 continue
-            event = self._read(report, place, ubi_records.event_of, record)
+            event = self._parse_record(report, place, ubi_records.parse_event, record)
             if event is None:
                 continue
             report.events += 1
             reward = self._reward(event, report)
             if reward is not None or event.action in self._examined:
-                objects, _ = came.setdefault(event.query, ({}, place))
+                objects, _ = events.setdefault(event.query, ({}, place))
                 object = _Object(event.objects, event.ordinal)
-                before = objects.get(object)
-                objects[object] = before if reward is None else max(before or 0.0, reward)
-        return came
+                earlier_reward = objects.get(object)
+                objects[object] = earlier_reward if reward is None else max(earlier_reward or 0.0, reward)
+        return events
 
     def _reward(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
-        reward = event.ours.get("reward")
+        reward = event.attributes.get("reward")
         if event.action in self._clicks:
             report.clicks += 1
             return 1.0
@@ -156,36 +156,36 @@ class UbiReader(LogReader):
 
     # Queries ---------------------------------------------------------------------------------
 
-    def _rows(self, came: _Came, report: UbiReport) -> Iterator[Chunk]:
+    def _iter_rows(self, events: _EventsByQuery, report: UbiReport) -> Iterator[Chunk]:
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         source = ""
-        known: set[str] = set()
+        query_ids: set[str] = set()
         for place, record in self._records(None):
             if ubi_records.is_event(record):
                 continue
             if rows and (len(rows) >= self.batch_rows or place.source != source):
-                yield self._checked(rows, numbers, source, report)
+                yield self._check_rows(rows, numbers, source, report)
                 rows, numbers = [], []
             source = place.source
-            query = self._read(report, place, ubi_records.query_of, record)
+            query = self._parse_record(report, place, ubi_records.parse_query, record)
             if query is None:
                 continue
-            if query.id in known:
+            if query.id in query_ids:
                 self._reject(report, "repeated-query", Example(*place, "query_id", query.id))
                 continue
-            known.add(query.id)
-            objects, _ = came.pop(query.id, ({}, None))
+            query_ids.add(query.id)
+            objects, _ = events.pop(query.id, ({}, None))
             report.queries += 1
             if query.hits is None:
                 field = "query_response_hit_ids"
                 self._reject(report, f"missing-{field}", Example(*place, field, None))
                 continue
-            new = self._shown(query, self._rewards(query, objects, place, report))
-            rows += new
-            numbers += [place.row] * len(new)
+            query_rows = self._query_rows(query, self._rewards(query, objects, place, report))
+            rows += query_rows
+            numbers += [place.row] * len(query_rows)
         if rows:
-            yield self._checked(rows, numbers, source, report)
+            yield self._check_rows(rows, numbers, source, report)
 
     def _rewards(
         self,
@@ -197,59 +197,69 @@ class UbiReader(LogReader):
         """Return the rewards of a query by position, for positions with events."""
         rewards: dict[int, float] = {}
         for object, reward in objects.items():
-            at = ubi_records.place_of(*object, query.hits or ())
-            if at is None:
-                shown = object.names[0] if object.names else object.ordinal
-                self._reject(report, "unknown-object", Example(*place, "event_attributes.object", shown))
+            position = ubi_records.find_position(*object, query.hits or ())
+            if position is None:
+                object_name = object.names[0] if object.names else object.ordinal
+                self._reject(
+                    report, "unknown-object", Example(*place, "event_attributes.object", object_name)
+                )
             else:
-                rewards[at] = max(rewards.get(at, 0.0), reward or 0.0)
+                rewards[position] = max(rewards.get(position, 0.0), reward or 0.0)
         return rewards
 
-    def _shown(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
+    def _query_rows(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
         """Return the rows of a query."""
         hits = (query.hits or ())[: self.length]
-        ours = query.ours
-        each, there = (ours.get(name) for name in ("propensities", "position_propensities"))
-        if not isinstance(each, list):
-            each = [ours.get("propensity")] if len(hits) == 1 else []
-        if not isinstance(there, list):
-            there = []
+        attributes = query.attributes
+        propensities, position_propensities = (
+            attributes.get(name) for name in ("propensities", "position_propensities")
+        )
+        if not isinstance(propensities, list):
+            propensities = [attributes.get("propensity")] if len(hits) == 1 else []
+        if not isinstance(position_propensities, list):
+            position_propensities = []
         return [
             {
                 "timestamp": query.time,
-                "decision_id": ours.get("decision_id", query.id),
-                "placement": ours.get("placement") or query.application or PLACEMENT,
+                "decision_id": attributes.get("decision_id", query.id),
+                "placement": attributes.get("placement") or query.application or PLACEMENT,
                 "key": query.text,
-                "arms": ours.get("arms", hits),
+                "arms": attributes.get("arms", hits),
                 "arm": hit,
-                "position": at,
-                "propensity": each[at] if at < len(each) else None,
-                "position_propensity": there[at] if at < len(there) else None,
-                "reward": rewards.get(at, 0.0),
-                "context": ours.get("context"),
-                "policy": ours.get("policy"),
-                "version": ours.get("version"),
+                "position": position,
+                "propensity": propensities[position] if position < len(propensities) else None,
+                "position_propensity": position_propensities[position]
+                if position < len(position_propensities)
+                else None,
+                "reward": rewards.get(position, 0.0),
+                "context": attributes.get("context"),
+                "policy": attributes.get("policy"),
+                "version": attributes.get("version"),
             }
-            for at, hit in enumerate(hits)
-            if self.seen == RETURNED or at in rewards
+            for position, hit in enumerate(hits)
+            if self.seen == RETURNED or position in rewards
         ]
 
-    def _checked(
+    def _check_rows(
         self, rows: list[dict[str, Any]], numbers: list[int], source: str, report: UbiReport
     ) -> Chunk:
-        names = {ours: name for ours, name in self.files[0].columns.items() if ours not in self._given}
+        names = {
+            column: name
+            for column, name in self.files[0].columns.items()
+            if column not in self._constant_names
+        }
         columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names.values()}
-        raw = completed(Raw(columns, np.array(numbers, np.int64), []), names, self.constants)
-        return checked(raw, source, report, strict=self.strict)
+        raw = complete_columns(RawRows(columns, np.array(numbers, np.int64), []), names, self.constants)
+        return check_rows(raw, source, report, strict=self.strict)
 
     # Records ---------------------------------------------------------------------------------
 
     def _records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
         """Yield every record; count malformed ones in the report, if there is one."""
         for path in self._places:
-            form = format_of(path)
+            form = detect_format(path)
             with reading(path, form):
-                records = _of_parquet(path) if form == "parquet" else ubi_records.records_in(path)
+                records = _iter_parquet(path) if form == "parquet" else ubi_records.read_records(path)
                 for row, record in records:
                     place = RecordPlace(str(path), row)
                     if isinstance(record, dict):
@@ -257,7 +267,7 @@ class UbiReader(LogReader):
                     elif report is not None:
                         self._reject(report, MALFORMED, Example(*place, "row", record))
 
-    def _read(self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]) -> Any:
+    def _parse_record(self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]) -> Any:
         try:
             return read(record)
         except InvalidValue as error:
@@ -278,26 +288,26 @@ class _Object(NamedTuple):
     ordinal: int | None
 
 
-_Came = dict[str, tuple[dict[_Object, float | None], RecordPlace]]
+_EventsByQuery = dict[str, tuple[dict[_Object, float | None], RecordPlace]]
 """Per query, the rewards of the objects with events, and the place of the first event record."""
 
 
-def _of_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
+def _iter_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
     row = 0
     with parquet_file(path) as file:
         for batch in file.iter_batches(BATCH_ROWS):
             for record in batch.to_pylist():
                 row += 1
-                yield row, {name: _plain(name, v) for name, v in record.items() if v is not None}
+                yield row, {name: _to_json_value(name, v) for name, v in record.items() if v is not None}
 
 
-def _plain(name: str, value: Any) -> Any:
+def _to_json_value(name: str, value: Any) -> Any:
     """Convert a value of Parquet to its JSON form; attributes may be JSON text."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, dict):
-        return {name: _plain(name, inner) for name, inner in value.items() if inner is not None}
-    if name in NESTED and isinstance(value, str):
+        return {name: _to_json_value(name, inner) for name, inner in value.items() if inner is not None}
+    if name in ATTRIBUTE_FIELDS and isinstance(value, str):
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
@@ -384,9 +394,9 @@ def read_ubi(
     [[{'key': 'toner', 'arm': 'a', 'reward': 0.0}, {'key': 'toner', 'arm': 'b', 'reward': 1.0}]]
     """
     places = [path] if isinstance(path, str | Path) else list(path)
-    files = files_of(places, SUFFIXES)
+    files = collect_files(places, SUFFIXES)
     for file in files:
-        if format_of(file) == "csv":
+        if detect_format(file) == "csv":
             raise InvalidValue("path", str(file), "give JSON lines, or Parquet")
     return UbiReader(
         files,
@@ -400,10 +410,10 @@ def read_ubi(
     )
 
 
-def _opened(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> UbiReader:
+def _open_ubi(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> UbiReader:
     if columns:
         raise InvalidValue("columns", columns, "leave them out: the fields of UBI are known")
     return read_ubi(places, **options)
 
 
-UBI = FolderLayout(FORMAT, is_ubi, _opened)
+UBI = FolderLayout(FORMAT, is_ubi, _open_ubi)

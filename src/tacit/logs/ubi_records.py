@@ -20,14 +20,14 @@ BULK = ("index", "create")
 """Keys of the action lines that precede each record of a bulk request."""
 
 
-def records_in(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def read_records(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Yield each record with its line number, also from bulk requests and search hits.
 
     A line that is no JSON object is yielded as text.
     """
-    from tacit.logs.formats import lines_of
+    from tacit.logs.formats import open_lines
 
-    with lines_of(path) as file:
+    with open_lines(path) as file:
         for row, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -52,7 +52,7 @@ def records_in(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
 # ----------
 # o19s/ubi, ``schema/1.3.0/query.request.schema.json`` and ``event.schema.json``.
 
-OURS = "tacit"
+TACIT_ATTRIBUTE = "tacit"
 """Attribute with the fields that tacit adds."""
 CLICK, IMPRESSION = "click", "impression"
 CLICKS = (CLICK,)
@@ -88,7 +88,7 @@ class UbiQuery(NamedTuple):
     hits: tuple[str, ...] | None
     time: str | None
     application: str | None
-    ours: Mapping[str, Any]
+    attributes: Mapping[str, Any]
 
 
 class UbiEvent(NamedTuple):
@@ -114,7 +114,7 @@ class UbiEvent(NamedTuple):
     objects: tuple[str, ...]
     ordinal: int | None
     time: str
-    ours: Mapping[str, Any]
+    attributes: Mapping[str, Any]
 
 
 def is_event(record: Mapping[str, Any]) -> bool:
@@ -122,7 +122,7 @@ def is_event(record: Mapping[str, Any]) -> bool:
     return record.get("action_name") is not None
 
 
-def query_of(record: Mapping[str, Any]) -> UbiQuery:
+def parse_query(record: Mapping[str, Any]) -> UbiQuery:
     """Return what a query record says.
 
     Raises
@@ -132,7 +132,7 @@ def query_of(record: Mapping[str, Any]) -> UbiQuery:
 
     Examples
     --------
-    >>> query = query_of(
+    >>> query = parse_query(
     ...     {"query_id": "1", "user_query": "toner", "query_response_hit_ids": ["a", "b"]}
     ... )
     >>> query.text, query.hits
@@ -144,16 +144,16 @@ def query_of(record: Mapping[str, Any]) -> UbiQuery:
             raise InvalidValue("query_response_hit_ids", hits, "give a list of text")
         hits = tuple(hits)
     return UbiQuery(
-        _text(record, "query_id", LONGEST_NAME),
-        _text(record, "user_query"),
+        _get_text(record, "query_id", LONGEST_NAME),
+        _get_text(record, "user_query"),
         hits,
-        None if record.get("timestamp") is None else _time(record),
-        _optional(record, "application", LONGEST_NAME),
-        _ours(record, "query_attributes"),
+        None if record.get("timestamp") is None else _get_time(record),
+        _get_optional_text(record, "application", LONGEST_NAME),
+        _get_attributes(record, "query_attributes"),
     )
 
 
-def event_of(record: Mapping[str, Any]) -> UbiEvent:
+def parse_event(record: Mapping[str, Any]) -> UbiEvent:
     """Return what an event record says.
 
     Raises
@@ -161,32 +161,34 @@ def event_of(record: Mapping[str, Any]) -> UbiEvent:
     InvalidValue
         If a field is missing or of another type than the schema says.
     """
-    attributes = _object(record, "event_attributes")
-    object = _object(attributes, "object", "event_attributes.")
-    position = _object(attributes, "position", "event_attributes.")
-    ids = [_id(object, field) for field in ("object_id", "internal_id")]
+    attributes = _get_object(record, "event_attributes")
+    object = _get_object(attributes, "object", "event_attributes.")
+    position = _get_object(attributes, "position", "event_attributes.")
+    ids = [_get_id(object, field) for field in ("object_id", "internal_id")]
     ordinal = position.get("ordinal")
     if ordinal is not None and (isinstance(ordinal, bool) or not isinstance(ordinal, int)):
         raise InvalidValue("event_attributes.position.ordinal", ordinal, "give a whole number")
     return UbiEvent(
-        _text(record, "action_name", LONGEST_NAME),
-        _text(record, "query_id", LONGEST_NAME),
+        _get_text(record, "action_name", LONGEST_NAME),
+        _get_text(record, "query_id", LONGEST_NAME),
         tuple(dict.fromkeys(id for id in ids if id is not None)),
         ordinal,
-        _time(record),
-        _ours(record, "event_attributes"),
+        _get_time(record),
+        _get_attributes(record, "event_attributes"),
     )
 
 
-def place_of(objects: tuple[str, ...], ordinal: int | None, hits: Sequence[str]) -> int | None:
+def find_position(objects: tuple[str, ...], ordinal: int | None, hits: Sequence[str]) -> int | None:
     """Return the position of an event's object among the hits, from 0; None if it is not there.
 
     An object is identified by its ids, or by its ordinal if the event has no ids.
 
     Examples
     --------
-    >>> place_of(("b",), 7, ["a", "b"]), place_of((), 1, ["a", "b"]), place_of(("c",), 1, ["a"])
-    (1, 0, None)
+    >>> find_position(("b",), 7, ["a", "b"]), find_position((), 1, ["a", "b"])
+    (1, 0)
+    >>> find_position(("c",), 1, ["a"]) is None
+    True
     """
     for name in objects:
         if name in hits:
@@ -196,55 +198,55 @@ def place_of(objects: tuple[str, ...], ordinal: int | None, hits: Sequence[str])
     return ordinal - 1
 
 
-def digest(record: Mapping[str, Any]) -> str:
+def digest_record(record: Mapping[str, Any]) -> str:
     """Return an id for a record, a hash of its content, because UBI events have no id.
 
     Examples
     --------
-    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1})
+    >>> digest_record({"a": 1, "b": 2}) == digest_record({"b": 2, "a": 1}) != digest_record({"a": 1})
     True
     """
     content = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
     return "ubi-" + hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def time_text(microseconds: int) -> str:
+def format_time(microseconds: int) -> str:
     """Format a time as UBI and OpenSearch read it.
 
     Examples
     --------
-    >>> time_text(1_542_140_439_000_000)
+    >>> format_time(1_542_140_439_000_000)
     '2018-11-13T20:20:39.000000Z'
     """
     return f"{EPOCH + timedelta(microseconds=microseconds):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-def _text(record: Mapping[str, Any], field: str, longest: int | None = None) -> str:
+def _get_text(record: Mapping[str, Any], field: str, max_length: int | None = None) -> str:
     value = record.get(field)
-    if not isinstance(value, str) or (longest is not None and len(value) > longest):
-        limit = "" if longest is None else f" of at most {longest} characters"
+    if not isinstance(value, str) or (max_length is not None and len(value) > max_length):
+        limit = "" if max_length is None else f" of at most {max_length} characters"
         raise InvalidValue(field, value, f"give text{limit}")
     return value
 
 
-def _optional(record: Mapping[str, Any], field: str, longest: int) -> str | None:
-    return None if record.get(field) is None else _text(record, field, longest)
+def _get_optional_text(record: Mapping[str, Any], field: str, max_length: int) -> str | None:
+    return None if record.get(field) is None else _get_text(record, field, max_length)
 
 
-def _object(record: Mapping[str, Any], field: str, within: str = "") -> Mapping[str, Any]:
+def _get_object(record: Mapping[str, Any], field: str, prefix: str = "") -> Mapping[str, Any]:
     value = record.get(field)
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidValue(within + field, value, "give an object")
+        raise InvalidValue(prefix + field, value, "give an object")
     return value
 
 
-def _ours(record: Mapping[str, Any], attributes: str) -> Mapping[str, Any]:
-    return _object(_object(record, attributes), OURS, f"{attributes}.")
+def _get_attributes(record: Mapping[str, Any], attributes: str) -> Mapping[str, Any]:
+    return _get_object(_get_object(record, attributes), TACIT_ATTRIBUTE, f"{attributes}.")
 
 
-def _id(object: Mapping[str, Any], field: str) -> str | None:
+def _get_id(object: Mapping[str, Any], field: str) -> str | None:
     value = object.get(field)
     if isinstance(value, bool) or not isinstance(value, str | int | None):
         pass
@@ -254,7 +256,7 @@ def _id(object: Mapping[str, Any], field: str) -> str | None:
     raise InvalidValue(f"event_attributes.object.{field}", value, remedy)
 
 
-def _time(record: Mapping[str, Any]) -> str:
+def _get_time(record: Mapping[str, Any]) -> str:
     """Return the timestamp; OpenSearch also takes milliseconds since 1970."""
     value = record.get("timestamp")
     try:
@@ -262,7 +264,7 @@ def _time(record: Mapping[str, Any]) -> str:
             datetime.fromisoformat(value)
             return value
         if isinstance(value, int) and not isinstance(value, bool):
-            return time_text(1000 * value)
+            return format_time(1000 * value)
     except (ValueError, OverflowError, OSError):
         pass
     raise InvalidValue("timestamp", value, "give a time in ISO 8601")

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.core import checks
-from tacit.errors import InvalidValue, LogError, suggesting, undoing
+from tacit.errors import InvalidValue, LogError, undo_on_error, with_suggestions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WRITTEN = {"decision_id", "placement", "arms", "arm", "policy", "version"}
+LOG_COLUMNS = {"decision_id", "placement", "arms", "arm", "policy", "version"}
 """Columns of every click log that tacit writes, by which an existing file is recognised as one."""
 
 
-@suggesting
+@with_suggestions
 def click_log(
     policy: Any,
     decisions: Sequence[Any],
@@ -84,32 +84,34 @@ def click_log(
     if policy.arms is None and (arms is None or len(arms) != len(decisions)):
         remedy = "a click log tells of arms by name; name those that were on offer, for each decision"
         raise InvalidValue("arms", arms, remedy)
-    when = [datetime.now(UTC)] * len(decisions) if times is None else times
-    for field, each in {"rewards": rewards, "times": when}.items():
-        if not hasattr(each, "__len__") or len(each) != len(decisions):
-            raise InvalidValue(field, each, f"give one for each of {len(decisions)} decisions")
-    if (odd := next((time for time in when if isinstance(time, str | int | float)), None)) is not None:
-        raise InvalidValue("times", odd, "give datetimes, such as datetime.now(UTC)")
+    decision_times = [datetime.now(UTC)] * len(decisions) if times is None else times
+    for field, values in {"rewards": rewards, "times": decision_times}.items():
+        if not hasattr(values, "__len__") or len(values) != len(decisions):
+            raise InvalidValue(field, values, f"give one for each of {len(decisions)} decisions")
+    if (
+        wrong_time := next((time for time in decision_times if isinstance(time, str | int | float)), None)
+    ) is not None:
+        raise InvalidValue("times", wrong_time, "give datetimes, such as datetime.now(UTC)")
     for i, reward in enumerate(rewards):
-        given = [reward] if reward is None or isinstance(reward, int | float) else list(reward)
-        if any(value is not None and (value < 0 or value > 1) for value in given):
+        reward_values = [reward] if reward is None or isinstance(reward, int | float) else list(reward)
+        if any(value is not None and (value < 0 or value > 1) for value in reward_values):
             raise InvalidValue(f"rewards[{i}]", reward, "give numbers in [0, 1]")
-    known: Any = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
-    named = [known] * len(decisions) if policy.arms is not None or arms is None else arms
+    policy_arms: Any = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    arm_lists = [policy_arms] * len(decisions) if policy.arms is not None or arms is None else arms
     rows: list[dict[str, Any]] = []
-    for decision, reward, time, every in zip(decisions, rewards, when, named, strict=True):
-        names = list(map(str, every))
+    for decision, reward, time, arm_list in zip(decisions, rewards, decision_times, arm_lists, strict=True):
+        names = list(map(str, arm_list))
         common = {
             "timestamp": time,
             "decision_id": str(decision.id),
             "placement": placement,
             "key": decision.key,
-            "arms": [names[slot] for slot in decision.offered.tolist()],
+            "arms": [names[arm_index] for arm_index in decision.offered.tolist()],
             "context": decision.context.tolist() or None,
             "policy": policy.label,
         }
-        shown = _list_rows(decision, reward) if policy.showing.listed else _row(decision, reward)
-        rows += [common | {"arm": names[slot], **rest} for slot, rest in shown]
+        arm_rows = _list_rows(decision, reward) if policy.showing.listed else _row(decision, reward)
+        rows += [common | {"arm": names[arm_index], **columns} for arm_index, columns in arm_rows]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -119,51 +121,59 @@ def _row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     prefixes = decision.prefix_propensities.tolist()
-    for k, slot in enumerate(decision.slots.tolist()):
-        if slot >= 0:
+    for position, arm_index in enumerate(decision.slots.tolist()):
+        if arm_index >= 0:
             yield (
-                slot,
+                arm_index,
                 {
-                    "position": k,
-                    "propensity": given_above(prefixes, k),
-                    "position_propensity": at_position(decision.position_propensities, k),
-                    "reward": None if rewards is None else rewards[k],
+                    "position": position,
+                    "propensity": conditional_propensity(prefixes, position),
+                    "position_propensity": propensity_at_position(decision.position_propensities, position),
+                    "reward": None if rewards is None else rewards[position],
                 },
             )
 
 
-def given_above(prefixes: Sequence[float], k: int) -> float | None:
+def conditional_propensity(prefix_propensities: Sequence[float], position: int) -> float | None:
     """Return the propensity of an arm given the arms above it in its list, from propensities of prefixes.
 
     Examples
     --------
-    >>> given_above([0.5, 0.25], 0), given_above([0.5, 0.25], 1), given_above([], 0)
-    (0.5, 0.5, None)
-    >>> given_above([0.0, 0.0], 1) is None
-    True
+    >>> conditional_propensity([0.5, 0.25], 0), conditional_propensity([0.5, 0.25], 1)
+    (0.5, 0.5)
+    >>> conditional_propensity([], 0), conditional_propensity([0.0, 0.0], 1)
+    (None, None)
     """
     # Rounding may make the propensity of a shown arm 0: then it is unknown.
-    if not len(prefixes) or prefixes[k] <= 0.0:
+    if not len(prefix_propensities) or prefix_propensities[position] <= 0.0:
         return None
     # Rounding may make the quotient larger than 1.
-    return min(1.0, float(prefixes[k]) / float(prefixes[k - 1])) if k else float(prefixes[0])
+    return (
+        min(1.0, float(prefix_propensities[position]) / float(prefix_propensities[position - 1]))
+        if position
+        else float(prefix_propensities[0])
+    )
 
 
-def at_position(places: Sequence[float], k: int) -> float | None:
+def propensity_at_position(propensities: Sequence[float], position: int) -> float | None:
     """Return the propensity of an arm at its position in a list, or None if unknown.
 
     Examples
     --------
-    >>> at_position([0.5, 0.75], 1), at_position([], 0)
+    >>> propensity_at_position([0.5, 0.75], 1), propensity_at_position([], 0)
     (0.75, None)
     """
-    return min(1.0, float(places[k])) if len(places) and places[k] > 0.0 else None
+    return (
+        min(1.0, float(propensities[position]))
+        if len(propensities) and propensities[position] > 0.0
+        else None
+    )
 
 
 # ---- Writing a file
 
 
-@suggesting
+@with_suggestions
 def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards: str = "") -> None:
     """Write a click log to one file, which replaces an existing one only when complete.
 
@@ -210,27 +220,27 @@ def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards:
     ...     [batch["arm"].to_pylist() for batch in read_log(path)]
     [['holiday']]
     """
-    from tacit.logs.formats import FORMATS, format_of
-    from tacit.logs.reader import file_at
+    from tacit.logs.formats import FORMATS, detect_format
+    from tacit.logs.reader import open_file
     from tacit.logs.sources import as_chunks
 
     path = checks.path(path)
-    chosen = FORMATS[format_of(path, format)]
-    if path.is_file() and path.stat().st_size and not WRITTEN.issubset(file_at(path, format).names):
+    file_format = FORMATS[detect_format(path, format)]
+    if path.is_file() and path.stat().st_size and not LOG_COLUMNS.issubset(open_file(path, format).names):
         raise InvalidValue("path", str(path), "it is there, and is no click log; give another, or delete it")
     batches = (chunk.batch for chunk in as_chunks(log, empty=True))
     try:
-        _replace(path, chosen.write, (batches, rewards))
+        _replace(path, file_format.write, (batches, rewards))
     except OSError as error:
         remedy = "give another place, or make its folder"
         raise LogError(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
-def _replace(path: Path, write: Any, given: tuple[Iterable[Any], str]) -> None:
+def _replace(path: Path, write: Any, arguments: tuple[Iterable[Any], str]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with undoing(os.unlink, temporary):
+    with undo_on_error(os.unlink, temporary):
         with os.fdopen(handle, "wb") as file:
-            write(file, *given)
+            write(file, *arguments)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -1,6 +1,6 @@
 """All policies, one family a file. A policy that is imported here is known by its name everywhere."""
 
-from tacit.core.dispatch import public as _public
+from tacit.core.dispatch import public_names as _public
 from tacit.policies import baselines as baselines
 from tacit.policies.actions import DuelPolicy as DuelPolicy
 from tacit.policies.actions import FeaturePolicy as FeaturePolicy
@@ -11,7 +11,7 @@ from tacit.policies.base import Counts as Counts
 from tacit.policies.base import Impression as Impression
 from tacit.policies.base import Outcome as Outcome
 from tacit.policies.base import Policy as Policy
-from tacit.policies.context import schema_of as schema_of
+from tacit.policies.context import infer_schema as infer_schema
 from tacit.policies.duels.beat_the_mean import BeatTheMean as BeatTheMean
 from tacit.policies.duels.beat_the_mean import BeatTheMeanPAC as BeatTheMeanPAC
 from tacit.policies.duels.beat_the_mean import sample_size as sample_size

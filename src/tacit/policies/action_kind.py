@@ -8,7 +8,7 @@ from tacit.errors import InvalidValue
 
 
 @dataclass(frozen=True)
-class Shows:
+class ActionKind:
     """The kind of action that a policy takes in a decision, and of the feedback for it.
 
     Attributes
@@ -38,14 +38,18 @@ class Shows:
     compared: bool = False
 
 
-SHOWS = {
-    each.name: each
-    for each in (Shows("arm", single=True), Shows("duel", compared=True), Shows("slate", listed=True))
+ACTION_KINDS = {
+    record.name: record
+    for record in (
+        ActionKind("arm", single=True),
+        ActionKind("duel", compared=True),
+        ActionKind("slate", listed=True),
+    )
 }
 """All kinds by name. A package whose policies show something else adds its record here."""
 
 
-def shows_of(name: str) -> Shows:
+def get_action_kind(name: str) -> ActionKind:
     """Return the kind of action with a name.
 
     Raises
@@ -58,6 +62,6 @@ def shows_of(name: str) -> Shows:
     >>> get_action_kind("slate").listed
     True
     """
-    if name not in SHOWS:
-        raise InvalidValue("shows", name, f"give one of {', '.join(SHOWS)}")
-    return SHOWS[name]
+    if name not in ACTION_KINDS:
+        raise InvalidValue("shows", name, f"give one of {', '.join(ACTION_KINDS)}")
+    return ACTION_KINDS[name]

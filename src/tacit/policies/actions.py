@@ -33,9 +33,9 @@ class DuelPolicy(Policy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        left, right = dispatch.choose(params, state, lane, impression, rng)
-        action[0] = left
-        action[1] = right
+        left_arm, right_arm = dispatch.choose(params, state, lane, impression, rng)
+        action[0] = left_arm
+        action[1] = right_arm
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
@@ -105,19 +105,19 @@ class FeaturePolicy(Policy, abstract=True):
 # ---- Policies that wrap another policy, which makes the choice or most of it
 
 
-def said_within(name: str, says: str) -> Any:
+def delegate_method(name: str, doc: str) -> Any:
     """Return a property that calls a method of the wrapped policy on its part of the state."""
 
-    def said(self: Any) -> Callable[..., Any]:
-        own = getattr(self.policy, name)
-        return lambda state, *given: own(state.policy, *given)
+    def bind_method(self: Any) -> Callable[..., Any]:
+        method = getattr(self.policy, name)
+        return lambda state, *args: method(state.policy, *args)
 
-    return property(said, doc=says)
+    return property(bind_method, doc=doc)
 
 
-def passed_on(name: str, says: str = "", part: str = "policy") -> Any:
+def delegate_property(name: str, doc: str = "", part: str = "policy") -> Any:
     """Return a property that reads an attribute of the policy in field ``part``."""
-    return property(lambda self: getattr(getattr(self, part), name), doc=says)
+    return property(lambda self: getattr(getattr(self, part), name), doc=doc)
 
 
 class Wrapper(Policy, abstract=True):
@@ -128,21 +128,21 @@ class Wrapper(Policy, abstract=True):
 
     policy: Any
 
-    posterior = said_within("posterior", "What the policy believes, where it says so.")
-    beliefs = said_within("beliefs", "What the policy believes of its arms, where it says so.")
-    reward_draws = said_within("reward_draws", "Draws of what it believes of features, likewise.")
-    beliefs_in = said_within("beliefs_in", "What it believes of its arms in many contexts, likewise.")
+    posterior = delegate_method("posterior", "What the policy believes, where it says so.")
+    beliefs = delegate_method("beliefs", "What the policy believes of its arms, where it says so.")
+    reward_draws = delegate_method("reward_draws", "Draws of what it believes of features, likewise.")
+    beliefs_in = delegate_method("beliefs_in", "What it believes of its arms in many contexts, likewise.")
 
-    reads = passed_on("reads")
-    learns_seen = passed_on("learns_seen")
-    arm_count = passed_on("arm_count")
-    schema = passed_on("schema")
-    context_dim = passed_on("context_dim")
-    feature_dims = passed_on("feature_dims")
-    action_width = passed_on("action_width")
-    feedback_width = passed_on("feedback_width")
+    reads = delegate_property("reads")
+    learns_seen = delegate_property("learns_seen")
+    arm_count = delegate_property("arm_count")
+    schema = delegate_property("schema")
+    context_dim = delegate_property("context_dim")
+    feature_dims = delegate_property("feature_dims")
+    action_width = delegate_property("action_width")
+    feedback_width = delegate_property("feedback_width")
 
-    def _take_over(self, *fields: str) -> None:
+    def _copy_fields(self, *fields: str) -> None:
         """Copy the values of some fields from the wrapped policy."""
         for name in fields:
             self._set(name, getattr(self.policy, name))

@@ -6,9 +6,9 @@ import warnings
 from typing import Any
 
 from tacit.core import checks
-from tacit.errors import AssumptionWarning, InvalidValue, suggesting
+from tacit.errors import AssumptionWarning, InvalidValue, with_suggestions
 from tacit.policies.base import Policy
-from tacit.policies.context import declared
+from tacit.policies.context import normalize_schema
 from tacit.policies.duels.random_horizon import HorizonDraw
 from tacit.policies.exploration_floor import MinimumDuelShares, MinimumShares
 from tacit.policies.features.click_mixture import ClickMixture
@@ -20,13 +20,13 @@ from tacit.policies.shifting.drift_mixture import DriftMixture
 from tacit.policies.stationary.thompson import Thompson
 
 SHOWS = ("arm", "duel", "slate")
-EMBEDDING = 32
+EMBEDDING_DIM = 32
 """More relevance features than this are taken for an embedding."""
-ANNOUNCED = 0.9
+ANNOUNCED_SHARE = 0.9
 """Prior share of changes that signals announce, before any change was found."""
 
 
-@suggesting
+@with_suggestions
 def auto(
     arms: Any = None,
     *,
@@ -119,8 +119,8 @@ def auto(
     'ItemListMix(relevance_dim=384, positions=10)'
     """
     by_features = bool(relevance_dim or examination_dim)
-    schema = () if context is None else declared("context", context)
-    said = {
+    schema = () if context is None else normalize_schema("context", context)
+    options = {
         "context_dim": context_dim,
         "context": schema,
         "signals_dim": signals_dim,
@@ -134,9 +134,9 @@ def auto(
         "at_least": at_least,
     }
     for field in ("sums", "own_order"):
-        checks.flag(field, said[field])
+        checks.flag(field, options[field])
     for field in ("context_dim", "signals_dim", "relevance_dim", "examination_dim"):
-        checks.integer(field, said[field], 0)
+        checks.integer(field, options[field], 0)
     if shows not in SHOWS:
         raise InvalidValue("shows", shows, f"give one of {', '.join(SHOWS)}")
     if positions is not None and shows != "slate":
@@ -146,47 +146,51 @@ def auto(
         arms, shows, bool(relevance_dim) if shows == "slate" else by_features and shows == "arm", schema
     )
     if shows == "duel":
-        _only(said, "a duel", ("at_least",))
-        draw = HorizonDraw(_given_arms(arms))
+        _check_options(options, "a duel", ("at_least",))
+        draw = HorizonDraw(_require_arms(arms))
         return MinimumDuelShares(draw, at_least=at_least) if at_least else draw
     if shows == "slate" and relevance_dim:
         reads: tuple[str, ...] = ("relevance_dim", "context_dim", "context", "per_key")
-        _only(said, "a slate of arms by their features", reads)
+        _check_options(options, "a slate of arms by their features", reads)
         return ItemListMix(relevance_dim, context_dim, positions=length, context=schema, per_key=per_key)
     if shows == "slate":
-        _only(said, "a slate", ("own_order", "at_least"))
+        _check_options(options, "a slate", ("own_order", "at_least"))
         mix = SafeListMix if own_order else ListMix
-        return mix(_given_arms(arms), positions=length, at_least=at_least or ())
+        return mix(_require_arms(arms), positions=length, at_least=at_least or ())
     if by_features:
         if not relevance_dim:
             raise InvalidValue("examination_dim", examination_dim, "give relevance_dim, too, at least 1")
         reads = ("relevance_dim", "examination_dim", "context_dim", "context", "per_key")
-        _only(said, "an arm by its features", reads)
-        if (relevance_dim > EMBEDDING or schema) and not examination_dim:
+        _check_options(options, "an arm by its features", reads)
+        if (relevance_dim > EMBEDDING_DIM or schema) and not examination_dim:
             return EmbeddingMixture(relevance_dim, context_dim, context=schema, per_key=per_key)
-        _only(said, "an arm by few features", ("relevance_dim", "examination_dim", "context_dim"))
+        _check_options(options, "an arm by few features", ("relevance_dim", "examination_dim", "context_dim"))
         return ClickMixture(relevance_dim, examination_dim, context_dim)
-    named = _named_arms(said, _given_arms(arms))
-    return MinimumShares(named, at_least=at_least) if at_least else named
+    policy = _recommend_named_arms(options, _require_arms(arms))
+    return MinimumShares(policy, at_least=at_least) if at_least else policy
 
 
-def _named_arms(said: dict[str, Any], arms: Any) -> Policy:
+def _recommend_named_arms(options: dict[str, Any], arms: Any) -> Policy:
     """Return the recommended policy that shows one arm and knows arms by name."""
-    priors, schema, signals_dim = said["priors"] or (), said["context"], said["signals_dim"]
-    if said["sums"]:
-        _only(said, "an arm by what sums say", ("sums", "priors", "at_least"))
+    priors, schema, signals_dim = options["priors"] or (), options["context"], options["signals_dim"]
+    if options["sums"]:
+        _check_options(options, "an arm by what sums say", ("sums", "priors", "at_least"))
         return Thompson(arms, priors=priors)
-    if said["context_dim"] or schema:
+    if options["context_dim"] or schema:
         reads = ("context_dim", "context", "signals_dim", "per_key", "priors", "at_least")
-        _only(said, "an arm by who is asking", reads)
-        numbers = said["context_dim"] + signals_dim if said["context_dim"] else 0
-        more: dict[str, Any] = {"context": schema, "signals_dim": signals_dim, "per_key": said["per_key"]}
-        return ContextMixture(arms, numbers, **more, priors=priors)
-    _only(said, "an arm by its name", ("signals_dim", "notice_within", "priors", "at_least"))
-    given: dict[str, Any] = {"context_dim": signals_dim, "notice_within": said["notice_within"]}
+        _check_options(options, "an arm by who is asking", reads)
+        numbers = options["context_dim"] + signals_dim if options["context_dim"] else 0
+        context_options: dict[str, Any] = {
+            "context": schema,
+            "signals_dim": signals_dim,
+            "per_key": options["per_key"],
+        }
+        return ContextMixture(arms, numbers, **context_options, priors=priors)
+    _check_options(options, "an arm by its name", ("signals_dim", "notice_within", "priors", "at_least"))
+    drift_options: dict[str, Any] = {"context_dim": signals_dim, "notice_within": options["notice_within"]}
     if signals_dim:
-        given["announced"] = ANNOUNCED
-    return DriftMixture(arms, **given, priors=priors)
+        drift_options["announced"] = ANNOUNCED_SHARE
+    return DriftMixture(arms, **drift_options, priors=priors)
 
 
 def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
@@ -194,7 +198,7 @@ def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
     if by_features and arms is not None:
         remedy = "leave it out: arms known by features are named at each decision: choose(arms=[...])"
         raise InvalidValue("arms", arms, remedy)
-    names = checks.listed(arms) if isinstance(checks.listed(arms), list | tuple) else ()
+    names = checks.as_list(arms) if isinstance(checks.as_list(arms), list | tuple) else ()
     doubt = "arms: a duel of one arm is no duel; give two" if shows == "duel" and len(names) == 1 else ""
     for name, holds in schema:
         if isinstance(holds, tuple) and set(holds) <= set(names):
@@ -203,7 +207,7 @@ def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
         warnings.warn(doubt, AssumptionWarning, stacklevel=3)
 
 
-def _given_arms(arms: Any) -> Any:
+def _require_arms(arms: Any) -> Any:
     if arms is None:
         raise InvalidValue(
             "arms",
@@ -214,9 +218,9 @@ def _given_arms(arms: Any) -> Any:
     return arms
 
 
-def _only(said: dict[str, Any], what: str, known: tuple[str, ...]) -> None:
+def _check_options(options: dict[str, Any], action: str, supported: tuple[str, ...]) -> None:
     """Raise if an option is set that the policy does not read, so that none is silently ignored."""
-    for field, value in said.items():
-        if value and field not in known:
-            takes = ", ".join(("arms", *known))
-            raise InvalidValue(field, value, f"leave it out: to show {what} takes {takes}")
+    for field, value in options.items():
+        if value and field not in supported:
+            takes = ", ".join(("arms", *supported))
+            raise InvalidValue(field, value, f"leave it out: to show {action} takes {takes}")

@@ -21,8 +21,8 @@ from tacit.core.part import Part
 from tacit.core.state_ranges import Count
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue
-from tacit.policies.action_kind import Shows, shows_of
-from tacit.policies.context import Declared
+from tacit.policies.action_kind import ActionKind, get_action_kind
+from tacit.policies.context import Schema
 
 NO_FEATURES = np.zeros((0, 0))
 
@@ -68,12 +68,12 @@ class Outcome(NamedTuple):
 
 
 @dispatch.kernel
-def outcome_of(
+def make_outcome(
     params: Any, impression: Impression, action: Ints, feedback: Floats, propensity: float
 ) -> Outcome:
     """Return the outcome of a decision from its row of arm indices and its row of feedback."""
-    shown = dispatch.shown_in(params, action)
-    return Outcome(impression, shown, dispatch.reward_in(params, feedback), propensity)
+    choice = dispatch.shown_in(params, action)
+    return Outcome(impression, choice, dispatch.reward_in(params, feedback), propensity)
 
 
 class Counts(NamedTuple):
@@ -114,14 +114,14 @@ class ArmBeliefs(NamedTuple):
     failures: Floats
 
     @classmethod
-    def of_counts(cls, plays: Floats, rewards: Floats) -> ArmBeliefs:
+    def from_counts(cls, plays: Floats, rewards: Floats) -> ArmBeliefs:
         """Return the beliefs that follow from counts, with a uniform prior."""
-        known = np.where(plays > 0, plays, np.nan)
+        positive_plays = np.where(plays > 0, plays, np.nan)
         clicks = np.clip(rewards, 0.0, plays)
-        return cls(plays.copy(), clicks / known, clicks + 1.0, plays - clicks + 1.0)
+        return cls(plays.copy(), clicks / positive_plays, clicks + 1.0, plays - clicks + 1.0)
 
     @classmethod
-    def of_posteriors(cls, plays: Floats, successes: Floats, failures: Floats) -> ArmBeliefs:
+    def from_posteriors(cls, plays: Floats, successes: Floats, failures: Floats) -> ArmBeliefs:
         """Return the beliefs of Beta posteriors, with their means."""
         return cls(plays, successes / (successes + failures), successes, failures)
 
@@ -276,7 +276,7 @@ class Policy(Part, abstract=True):
         return 0
 
     @property
-    def schema(self) -> Declared:
+    def schema(self) -> Schema:
         """Schema of contexts that are dicts; empty if contexts are numbers."""
         return ()
 
@@ -313,13 +313,13 @@ class Policy(Part, abstract=True):
     @property
     def label(self) -> str:
         """The name, with the hyperparameters that differ from their defaults, but without the arms."""
-        shown = [
-            _labelled(f.name, value)
+        settings = [
+            _format_setting(f.name, value)
             for f in fields(self)
             for value in [getattr(self, f.name)]
             if f.name != "arms" and value != f.default
         ]
-        return type(self).__name__ + (f"({', '.join(shown)})" if shown else "")
+        return type(self).__name__ + (f"({', '.join(settings)})" if settings else "")
 
     @property
     def reads(self) -> str:
@@ -334,10 +334,10 @@ class Policy(Part, abstract=True):
         'signals, 2 numbers given as context'
         """
         fields = ", ".join(name for name, _ in self.schema)
-        said = [f"a context of {fields or f'{self.context_dim} numbers'}"] if self.context_dim else []
+        inputs = [f"a context of {fields or f'{self.context_dim} numbers'}"] if self.context_dim else []
         for what, dim in zip(("relevance", "examination"), self.feature_dims, strict=True):
-            said += [f"{what} of each arm, {dim} numbers"] if dim else []
-        return "; ".join(said)
+            inputs += [f"{what} of each arm, {dim} numbers"] if dim else []
+        return "; ".join(inputs)
 
     @property
     def key_bytes(self) -> int:
@@ -354,8 +354,8 @@ class Policy(Part, abstract=True):
     def _repr_html_(self) -> str:
         arms = self.arms if isinstance(self.arms, int) else ", ".join(map(str, self.arms or ()))
         first, *lines = self.reason.splitlines()
-        said = [line.strip().partition("  ") for line in lines]
-        rows = [("arms", arms or "known by features"), *((word, text.strip()) for word, _, text in said)]
+        entries = [line.strip().partition("  ") for line in lines]
+        rows = [("arms", arms or "known by features"), *((word, text.strip()) for word, _, text in entries)]
         return html_table([{"": word, first: text} for word, text in rows])
 
     @property
@@ -456,9 +456,9 @@ class Policy(Part, abstract=True):
         )
 
     @property
-    def showing(self) -> Shows:
+    def showing(self) -> ActionKind:
         """The kind of action that the policy takes, as a record."""
-        return shows_of(self.shows)
+        return get_action_kind(self.shows)
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
@@ -480,7 +480,9 @@ class Policy(Part, abstract=True):
         This requires a kernel ``unlearn`` that belongs to the ``learn`` in use.
         """
         kind = type(self)
-        return hasattr(kind, "unlearn") and issubclass(_home(kind, "unlearn"), _home(kind, "learn"))
+        return hasattr(kind, "unlearn") and issubclass(
+            _defining_class(kind, "unlearn"), _defining_class(kind, "learn")
+        )
 
     @property
     def knows_propensity(self) -> bool:
@@ -522,18 +524,18 @@ class Policy(Part, abstract=True):
         return hasattr(self, "restart") and hasattr(self, "estimate")
 
 
-def _home(kind: type, method: str) -> type:
+def _defining_class(kind: type, method: str) -> type:
     """Return the class in which a method of ``kind`` is defined."""
     return next(base for base in kind.__mro__ if method in base.__dict__)
 
 
-def _labelled(name: str, value: Any) -> str:
+def _format_setting(name: str, value: Any) -> str:
     """Return a hyperparameter as text for a label."""
     if isinstance(value, Policy):
         return value.label
     if is_dataclass(value):
         return type(value).__name__
-    if value and isinstance(value, tuple) and all(isinstance(each, tuple) for each in value):
+    if value and isinstance(value, tuple) and all(isinstance(pair, tuple) for pair in value):
         # Values by arm are shown as a dict, as users write them.
-        value = {first: rest[0] if len(rest) == 1 else rest for first, *rest in value}
+        value = {arm: numbers[0] if len(numbers) == 1 else numbers for arm, *numbers in value}
     return f"{name}={value:g}" if type(value) in (int, float) else f"{name}={value}"

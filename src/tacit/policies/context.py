@@ -38,20 +38,22 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.frames import frame_batches, frame_names, is_frame
 
-Declared = tuple[tuple[str, str | tuple[str, ...]], ...]
+Schema = tuple[tuple[str, str | tuple[str, ...]], ...]
 """A schema as a policy stores it: the fields in their order, each with its type."""
 
 NUMBER, BOOLEAN, CATEGORY, SIGNAL = "number", "boolean", "category", "signal"
 HASHED = 16
 MOST_HASHED = 4096
 MOST_COLUMNS = 1024
-NEVER: Any = object()
+ABSENT: Any = object()
 """Placeholder for a field that a context does not have."""
-MOST_SEEN = 3
+MOST_EXAMPLES = 3
 """Number of values stored for each hash, so that reports show values and not only column numbers."""
-HOLDS = f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
+TYPES_HINT = (
+    f"say {NUMBER!r}, {BOOLEAN!r}, {CATEGORY!r}, 'category(COLUMNS)', {SIGNAL!r}, or a list of the values"
+)
 
-OF_A_LOG = {"arm", "arms", "reward", "propensity", "click", "clicked", "clicks", "decision_id", "key"}
+LOG_COLUMNS = {"arm", "arms", "reward", "propensity", "click", "clicked", "clicks", "decision_id", "key"}
 """Names of columns that no schema is inferred for: known only after a decision, or the key."""
 FINITE = f"a finite number (up to {checks.HUGE:g})"
 TEXT = "a string, or nothing where it is missing"
@@ -59,7 +61,7 @@ BARE = r"[A-Za-z0-9_-]+"
 _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
 
 
-def declared(field: str, given: Any) -> Declared:
+def normalize_schema(field: str, schema: Any) -> Schema:
     """Return a schema in its canonical form; an empty one for an empty schema.
 
     Parameters
@@ -79,38 +81,38 @@ def declared(field: str, given: Any) -> Declared:
     >>> normalize_schema("context", {"device": ["ios", "web"], "age": "number"})
     (('device', ('ios', 'web')), ('age', 'number'))
     """
-    if _is_rows(given):
-        given = schema_of(given)
-    if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or given == {}:
-        raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}")
+    if _is_rows(schema):
+        schema = infer_schema(schema)
+    if isinstance(schema, str) or not isinstance(schema, Mapping | Sequence) or schema == {}:
+        raise InvalidValue(field, schema, f"name each field and what it holds; {TYPES_HINT}")
     try:
-        pairs = [(name, holds) for name, holds in (given.items() if isinstance(given, Mapping) else given)]
+        pairs = [(name, holds) for name, holds in (schema.items() if isinstance(schema, Mapping) else schema)]
     except (TypeError, ValueError):
-        raise InvalidValue(field, given, f"name each field and what it holds; {HOLDS}") from None
+        raise InvalidValue(field, schema, f"name each field and what it holds; {TYPES_HINT}") from None
     if len({name for name, _ in pairs}) < len(pairs):
-        raise InvalidValue(field, given, "name each field once")
-    for name, holds in pairs if isinstance(given, Mapping) else ():
-        doubt = "what is known only with a decision, or after it;" if name in OF_A_LOG - {"key"} else ""
+        raise InvalidValue(field, schema, "name each field once")
+    for name, holds in pairs if isinstance(schema, Mapping) else ():
+        doubt = "what is known only with a decision, or after it;" if name in LOG_COLUMNS - {"key"} else ""
         if holds == NUMBER and ID.search(str(name)):
             doubt = f"an id, of which more is not more; say {CATEGORY!r} if many have the same, or"
         if doubt:
             warnings.warn(f"{field}.{name}: its name is of {doubt} leave it out", AssumptionWarning, 4)
-    fields = [(checks.name(field, name), _held(f"{field}.{name}", holds)) for name, holds in pairs]
-    known = tuple(sorted(fields, key=lambda pair: pair[1] == SIGNAL))
-    width = len(columns_of(known))
+    fields = [(checks.name(field, name), _normalize_type(f"{field}.{name}", holds)) for name, holds in pairs]
+    ordered = tuple(sorted(fields, key=lambda pair: pair[1] == SIGNAL))
+    width = len(list_columns(ordered))
     if width > MOST_COLUMNS:
         raise InvalidValue(field, f"{width} columns", f"declare at most {MOST_COLUMNS}; hash to fewer")
-    return known
+    return ordered
 
 
-def _held(field: str, holds: Any) -> str | tuple[str, ...]:
+def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
     """Return the type of a field in its canonical form."""
     if isinstance(holds, str):
-        if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _width(holds) <= MOST_HASHED:
-            raise InvalidValue(field, holds, HOLDS)
+        if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _hashed_width(holds) <= MOST_HASHED:
+            raise InvalidValue(field, holds, TYPES_HINT)
         return holds
     if not isinstance(holds, Sequence) or not holds:
-        raise InvalidValue(field, holds, HOLDS)
+        raise InvalidValue(field, holds, TYPES_HINT)
     if {True, False}.issuperset(holds):
         raise InvalidValue(field, holds, f"say {BOOLEAN!r}")
     values = tuple(checks.name(f"{field}[{i}]", value) for i, value in enumerate(holds))
@@ -119,7 +121,7 @@ def _held(field: str, holds: Any) -> str | tuple[str, ...]:
     return values
 
 
-def _width(holds: str) -> int:
+def _hashed_width(holds: str) -> int:
     """Return the number of columns that a category is hashed to; 0 if the type is no category."""
     if holds == CATEGORY:
         return HASHED
@@ -127,7 +129,7 @@ def _width(holds: str) -> int:
     return int(match[1]) if match else 0
 
 
-def flags_of(schema: Declared) -> Ints | None:
+def find_missing_flags(schema: Schema) -> Ints | None:
     """Return for each column the index of its field's ``missing`` column, or -1; None for an empty schema.
 
     Examples
@@ -135,16 +137,16 @@ def flags_of(schema: Declared) -> Ints | None:
     >>> find_missing_flags((("age", "number"), ("visits", "signal")))
     array([ 1, -1, -1])
     """
-    names = columns_of(schema)
-    found = [
+    names = list_columns(schema)
+    flags = [
         names.index(flag) if (flag := f"{name} missing") in names and flag != column else -1
-        for column, name in zip(names, fields_of(schema), strict=True)
+        for column, name in zip(names, list_column_fields(schema), strict=True)
     ]
-    return np.array(found, np.int64) if schema else None
+    return np.array(flags, np.int64) if schema else None
 
 
 @lru_cache(maxsize=256)
-def columns_of(schema: Declared) -> tuple[str, ...]:
+def list_columns(schema: Schema) -> tuple[str, ...]:
     """Return the names of the columns of a schema.
 
     Examples
@@ -159,12 +161,12 @@ def columns_of(schema: Declared) -> tuple[str, ...]:
         elif holds in (NUMBER, BOOLEAN, SIGNAL):
             names.append(name)
         else:
-            names += [f"{name}#{i}" for i in range(_width(holds))]
+            names += [f"{name}#{i}" for i in range(_hashed_width(holds))]
         names += [f"{name} missing"] if holds != SIGNAL else []
     return tuple(names)
 
 
-def fields_of(schema: Declared) -> tuple[str, ...]:
+def list_column_fields(schema: Schema) -> tuple[str, ...]:
     """Return for each column of a schema the name of its field.
 
     Examples
@@ -172,10 +174,10 @@ def fields_of(schema: Declared) -> tuple[str, ...]:
     >>> list_column_fields((("new", "boolean"), ("visits", "signal")))
     ('new', 'new', 'visits')
     """
-    return tuple(name for name, holds in schema for _ in columns_of(((name, holds),)))
+    return tuple(name for name, holds in schema for _ in list_columns(((name, holds),)))
 
 
-def signals_in(schema: Declared) -> int:
+def count_signals(schema: Schema) -> int:
     """Return the number of fields of a schema that are signals.
 
     Examples
@@ -188,12 +190,12 @@ def signals_in(schema: Declared) -> int:
 
 # ---- A schema that is inferred from rows
 
-FIRST = 1000
-MOST_VALUES, TIMES = 20, 5
+FIRST_ROWS = 1000
+MOST_VALUES, VALUE_REPEATS = 20, 5
 """Text of at most 20 distinct values, each seen 5 times on average, becomes a list of values."""
 MANY = 100
 """Rows from which on an ordered column is no coincidence."""
-NEW = 0.9
+NEW_SHARE = 0.9
 """A field with a larger share of distinct values identifies users."""
 SECONDS = 1e9, 2.2e9
 """Seconds from 1970 until 2001, and until 2039: the range of plausible timestamps."""
@@ -203,14 +205,14 @@ ID = re.compile(r"(^|_)(id|uid|uuid)$|[a-z]I[dD]$")
 CODE = re.compile(r"-1\.0|-9+\.0|9{3,}\.0")
 
 
-def _is_rows(given: Any) -> bool:
+def _is_rows(value: Any) -> bool:
     """True if a value is rows with names; a mapping is a schema, or a table by its columns."""
-    if isinstance(given, Mapping):
+    if isinstance(value, Mapping):
         return False
-    return is_frame(given) or (isinstance(given, Sequence) and bool(given) and all(map(_is_named, given)))
+    return is_frame(value) or (isinstance(value, Sequence) and bool(value) and all(map(_is_named, value)))
 
 
-def schema_of(rows: Any, first: int = FIRST) -> dict[str, str | list[str]]:
+def infer_schema(rows: Any, first: int = FIRST_ROWS) -> dict[str, str | list[str]]:
     """Return the schema that fits the first rows: the type of each field.
 
     The same rows give the same schema. Text of at most 20 distinct values, each seen five times on
@@ -235,83 +237,85 @@ def schema_of(rows: Any, first: int = FIRST) -> dict[str, str | list[str]]:
     >>> infer_schema(rows)
     {'device': ['ios', 'web'], 'age': 'number', 'new': 'boolean'}
     """
-    given: list[Mapping[str, Any]] = []
+    contexts: list[Mapping[str, Any]] = []
     if is_frame(rows):
         names = frame_names(rows)
         for batch in frame_batches(rows, names, first):
-            given += batch.slice(0, first - len(given)).to_pylist()
-            if len(given) >= first:
+            contexts += batch.slice(0, first - len(contexts)).to_pylist()
+            if len(contexts) >= first:
                 break
     elif _is_rows(rows):
-        given = list(map(_named, rows[:first]))
-    if not given:
+        contexts = list(map(_to_mapping, rows[:first]))
+    if not contexts:
         raise InvalidValue("context", rows, "give rows with names: a data frame, or dicts")
-    fields = dict.fromkeys(name for row in given for name in row)
-    if of_a_log := [name for name in fields if name in OF_A_LOG]:
+    fields = dict.fromkeys(name for row in contexts for name in row)
+    if log_columns := [name for name in fields if name in LOG_COLUMNS]:
         remedy = "columns of a log say nothing of who is asking; name those that do: frame[[...]]"
-        raise InvalidValue("context", of_a_log, remedy)
-    return {name: _suggested(f"context.{name}", [row.get(name) for row in given]) for name in fields}
+        raise InvalidValue("context", log_columns, remedy)
+    return {name: _infer_type(f"context.{name}", [row.get(name) for row in contexts]) for name in fields}
 
 
-def _suggested(field: str, values: Sequence[Any]) -> str | list[str]:
+def _infer_type(field: str, values: Sequence[Any]) -> str | list[str]:
     """Return the type of a field with these values."""
-    there = [value for value in values if not _is_missing(value)]
-    if not there:
+    present = [value for value in values if not _is_missing(value)]
+    if not present:
         remedy = f"it is missing in all of {len(values)} rows: say what it holds, or leave it out"
         raise InvalidValue(field, None, remedy)
     for holds, check in ((BOOLEAN, _is_flag), (NUMBER, _is_number), (CATEGORY, _is_text)):
-        if all(map(check, there)):
-            different = sorted(set(there)) if holds == CATEGORY else []
-            few = 0 < len(different) <= min(MOST_VALUES, len(there) // TIMES)
-            if doubt := _odd_texts(different, field) or _doubtful(holds, there):
+        if all(map(check, present)):
+            different = sorted(set(present)) if holds == CATEGORY else []
+            few = 0 < len(different) <= min(MOST_VALUES, len(present) // VALUE_REPEATS)
+            if doubt := _describe_numeric_texts(different, field) or _describe_doubt(holds, present):
                 warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=3)
             return list(map(str, different)) if few else holds
-    kind = next(check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(there[0]))
-    odd = next((value for value in there if not kind(value)), there[0])
+    kind = next(
+        check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(present[0])
+    )
+    odd = next((value for value in present if not kind(value)), present[0])
     raise InvalidValue(
         field, odd, "let all rows hold numbers, or text, or True and False; times are none of these"
     )
 
 
-def _doubtful(holds: Any, there: Sequence[Any]) -> str:
+def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
     """Return a warning about the present values of a field, or an empty text if there is none."""
-    texts = len(there) >= FIRST // 2 and isinstance(there[0], str)
-    if texts and len(set(there)) > NEW * len(there):
+    texts = len(present) >= FIRST_ROWS // 2 and isinstance(present[0], str)
+    if texts and len(set(present)) > NEW_SHARE * len(present):
         what = "nearly every value is another, as of an id, and says nothing of those who come next"
         return f"{what}; leave it out, or give what they have in common"
-    if len(there) < MANY:
+    if len(present) < MANY:
         return ""
-    if isinstance(holds, tuple) and set(holds).isdisjoint(there):
+    if isinstance(holds, tuple) and set(holds).isdisjoint(present):
         what = "none of the schema's values came, so all count as other"
-        return f"{what}; list those that come: {there[0]!r}, …"
+        return f"{what}; list those that come: {present[0]!r}, …"
     if holds != NUMBER:
         return ""
-    steps = list(pairwise(there))
+    steps = list(pairwise(present))
     rises = all(a < b for a, b in steps) or all(a > b for a, b in steps)
-    if rises and all(float(value).is_integer() for value in there):
+    if rises and all(float(value).is_integer() for value in present):
         return "it rises or falls from row to row, as an id or a time does; leave it out, or make text of it"
-    counts, least, most = Counter(there), min(there), max(there)
+    counts, least, most = Counter(present), min(present), max(present)
     timely = any(SECONDS[0] <= least / unit <= most / unit <= SECONDS[1] for unit in (1, 1e3, 1e6, 1e9))
     if timely and len(counts) > MOST_VALUES:
         return "all are times counted from 1970; give what matters of one: the hour, or how long ago it is"
-    code = _code_of_none(counts)
+    code = _find_missing_code(counts)
     return "" if code is None else f"{code:g} stands for no number, and counts as one; give None in its place"
 
 
-def _code_of_none(counts: Counter[Any]) -> Any:
+def _find_missing_code(counts: Counter[Any]) -> Any:
     """Return the number that codes a missing value, such as 999 or -1, or None if there is none."""
     for code in (min(counts), max(counts)):
-        others = {value: count for value, count in counts.items() if value != code}
-        often = counts[code] >= counts.total() / MANY and len(others) >= MOST_VALUES // 2
+        other_counts = {value: count for value, count in counts.items() if value != code}
+        often = counts[code] >= counts.total() / MANY and len(other_counts) >= MOST_VALUES // 2
         if often and CODE.fullmatch(str(float(code))):
-            low, high = min(others), max(others)
+            low, high = min(other_counts), max(other_counts)
             far = max(low - code, code - high) > high - low
-            if far or (code < 0 <= low and counts[code] > 2 * max(others.values())):
+            if far or (code < 0 <= low and counts[code] > 2 * max(other_counts.values())):
                 return code
     return None
 
 
-def _odd_texts(texts: Sequence[Any], field: str) -> str:
+def _describe_numeric_texts(texts: Sequence[Any], field: str) -> str:
     """Return a warning if distinct texts are numbers: all, all with the same unit, or all but some.
 
     No warning for codes: they are few, or mostly far from each other, as post codes are.
@@ -327,14 +331,14 @@ def _odd_texts(texts: Sequence[Any], field: str) -> str:
             return f"all are numbers in text, such as {texts[0]!r}, and count as a category; {remedy}"
     if len(texts) > MOST_VALUES and len(units) == 1 and not re.search("[0-9]", unit := units.pop()) and unit:
         return f"all are numbers with {unit!r} behind, and count as text, a category; give them without it"
-    others = [text for text in texts if not re.fullmatch(r"[+-]?[0-9]+([.,][0-9]+)?", str(text).strip())]
-    if 0 < len(others) <= len(texts) // 2:
-        doubt = f"{others[0]!r} is no number as most others are, so all count as text, a category"
+    non_numbers = [text for text in texts if not re.fullmatch(r"[+-]?[0-9]+([.,][0-9]+)?", str(text).strip())]
+    if 0 < len(non_numbers) <= len(texts) // 2:
+        doubt = f"{non_numbers[0]!r} is no number as most others are, so all count as text, a category"
         return f"{doubt}; give None in place of it if they are numbers"
     return ""
 
 
-def schema_text(schema: Declared) -> str:
+def schema_text(schema: Schema) -> str:
     """Return a schema as a line of TOML, for a configuration.
 
     Examples
@@ -358,8 +362,8 @@ def _is_flag(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    given: Any = value
-    return isinstance(value, Real) and not _is_flag(value) and bool(abs(given) <= checks.HUGE)
+    number: Any = value
+    return isinstance(value, Real) and not _is_flag(value) and bool(abs(number) <= checks.HUGE)
 
 
 def _is_text(value: Any) -> bool:
@@ -392,22 +396,22 @@ class Encoder:
         By column and sign, the first few values that were hashed to these.
     """
 
-    def __init__(self, schema: Declared) -> None:
+    def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self.width = len(columns_of(schema))
-        self.others: Counter[str] = Counter()
-        self.doubts: dict[str, str] = {}
-        self.seen: dict[tuple[int, float], list[str]] = {}
+        self.width = len(list_columns(schema))
+        self.undeclared_counts: Counter[str] = Counter()
+        self.data_warnings: dict[str, str] = {}
+        self.hashed_values: dict[tuple[int, float], list[str]] = {}
         self._contexts: list[tuple[Any, ...]] | None = []
         self.fields = tuple(name for name, _ in schema)
         self.listed = [name for name, holds in schema if isinstance(holds, tuple)]
-        self._first: dict[str, int] = {}
+        self._first_column: dict[str, int] = {}
         first = 0
         for name, holds in schema:
-            self._first[name] = first
-            first += len(columns_of(((name, holds),)))
+            self._first_column[name] = first
+            first += len(list_columns(((name, holds),)))
 
-    def row(self, given: Mapping[str, Any], field: str = "context") -> Floats:
+    def encode_row(self, context: Mapping[str, Any], field: str = "context") -> Floats:
         """Return the columns of one context.
 
         Parameters
@@ -431,30 +435,35 @@ class Encoder:
         ([0.0, 0.0, 1.0, 0.0, 0.0, 1.0], Counter({'device': 1}))
         """
         row = np.zeros(self.width)
-        for name in given:
-            if name not in self._first:
-                known = ", ".join(self._first)
-                raise InvalidValue(f"{field}.{name}", given[name], f"the schema has the fields {known}")
+        for name in context:
+            if name not in self._first_column:
+                field_names = ", ".join(self._first_column)
+                raise InvalidValue(
+                    f"{field}.{name}", context[name], f"the schema has the fields {field_names}"
+                )
         for name, holds in self._schema:
-            self._fill(row, name, holds, given.get(name), field)
+            self._fill(row, name, holds, context.get(name), field)
         if self._contexts is not None:
-            self._contexts.append(tuple([given.get(name, NEVER) for name in self.fields]))
-            if len(self._contexts) == FIRST:
-                self._look(self._contexts)
+            self._contexts.append(tuple([context.get(name, ABSENT) for name in self.fields]))
+            if len(self._contexts) == FIRST_ROWS:
+                self._check_contexts(self._contexts)
         return row
 
-    def _look(self, contexts: list[tuple[Any, ...]]) -> None:
+    def _check_contexts(self, contexts: list[tuple[Any, ...]]) -> None:
         """Warn about suspicious fields in the first contexts, and delete these contexts."""
         self._contexts = None
         for (name, holds), values in zip(self._schema, zip(*contexts, strict=True), strict=True):
-            doubt = _doubtful(holds, [v for v in values if v is not NEVER and not _is_missing(v)])
-            if values.count(NEVER) == FIRST:
-                doubt = f"none of the first {FIRST:,} contexts has it; send it, or leave it out of the schema"
-            if doubt and name not in self.doubts:
-                self.doubts[name] = f"context.{name}: {doubt}"
-                warnings.warn(self.doubts[name], AssumptionWarning, stacklevel=2)
+            doubt = _describe_doubt(holds, [v for v in values if v is not ABSENT and not _is_missing(v)])
+            if values.count(ABSENT) == FIRST_ROWS:
+                doubt = (
+                    f"none of the first {FIRST_ROWS:,} contexts has it; "
+                    "send it, or leave it out of the schema"
+                )
+            if doubt and name not in self.data_warnings:
+                self.data_warnings[name] = f"context.{name}: {doubt}"
+                warnings.warn(self.data_warnings[name], AssumptionWarning, stacklevel=2)
 
-    def doubt(self, given: Any) -> str | None:
+    def find_warning(self, context: Any) -> str | None:
         """Return a warning about one context that was encoded; None if there is none.
 
         Examples
@@ -464,14 +473,14 @@ class Encoder:
         >>> encoder.find_warning({"device": "ios"}), encoder.find_warning({"device": "iOS"})
         (None, "context.device: 'iOS' counts as other; send 'ios', as the schema has it, if that is meant")
         """
-        for name, values in self._schema if self.doubts and isinstance(given, Mapping) else ():
-            if not isinstance(values, tuple) or given.get(name) is None:
+        for name, values in self._schema if self.data_warnings and isinstance(context, Mapping) else ():
+            if not isinstance(values, tuple) or context.get(name) is None:
                 continue
-            if doubt := _doubt_case(f"context.{name}", given[name], values):
-                return doubt
+            if warning := _describe_near_match(f"context.{name}", context[name], values):
+                return warning
         return None
 
-    def rows(self, given: Any, field: str = "context") -> Any:
+    def encode_rows(self, contexts: Any, field: str = "context") -> Any:
         """Return the columns of many contexts; contexts that are numbers already are returned as they are.
 
         Parameters
@@ -480,62 +489,72 @@ class Encoder:
             A table, such as a data frame, has a column for each field.
         field : str, default "context"
         """
-        if isinstance(given, list) and len(given) == 1 and np.ndim(given[0]) == 2 and is_frame(given[0]):
-            given = given[0]
-        if isinstance(given, Mapping) and not all(map(np.ndim, given.values())):
-            raise InvalidValue(field, given, "give a dict for each impression, in a list")
-        if is_frame(given):
-            names = frame_names(given)
-            given = [row for batch in frame_batches(given, names) for row in batch.to_pylist()]
-        if not isinstance(given, Sequence) or not any(map(_is_named, given)):
-            return given
-        for i, each in enumerate(given):
-            if not _is_named(each):
-                raise InvalidValue(f"{field}[{i}]", each, "give a dict, as elsewhere; {} if nothing is known")
-        single = len(given) == 1
-        rows = [self.row(_named(each), field if single else f"{field}[{i}]") for i, each in enumerate(given)]
+        if (
+            isinstance(contexts, list)
+            and len(contexts) == 1
+            and np.ndim(contexts[0]) == 2
+            and is_frame(contexts[0])
+        ):
+            contexts = contexts[0]
+        if isinstance(contexts, Mapping) and not all(map(np.ndim, contexts.values())):
+            raise InvalidValue(field, contexts, "give a dict for each impression, in a list")
+        if is_frame(contexts):
+            names = frame_names(contexts)
+            contexts = [row for batch in frame_batches(contexts, names) for row in batch.to_pylist()]
+        if not isinstance(contexts, Sequence) or not any(map(_is_named, contexts)):
+            return contexts
+        for i, context in enumerate(contexts):
+            if not _is_named(context):
+                raise InvalidValue(
+                    f"{field}[{i}]", context, "give a dict, as elsewhere; {} if nothing is known"
+                )
+        single = len(contexts) == 1
+        rows = [
+            self.encode_row(_to_mapping(context), field if single else f"{field}[{i}]")
+            for i, context in enumerate(contexts)
+        ]
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
-        first, place = self._first[name], f"{field}.{name}"
+        first, path = self._first_column[name], f"{field}.{name}"
         if isinstance(holds, tuple):
             last = first + len(holds) + 1
         else:
-            last = first + (_width(holds) or 1)
+            last = first + (_hashed_width(holds) or 1)
         if holds == SIGNAL:
-            row[first] = _checked(place, value, _is_number, f"{FINITE}: a signal is never missing")
+            row[first] = _require(path, value, _is_number, f"{FINITE}: a signal is never missing")
         elif _is_missing(value):
             row[last] = 1.0
         elif isinstance(holds, tuple):
-            known = _checked(place, value, _is_text, TEXT)
-            if known in holds:
-                row[first + holds.index(known)] = 1.0
+            text = _require(path, value, _is_text, TEXT)
+            if text in holds:
+                row[first + holds.index(text)] = 1.0
             else:
                 row[last - 1] = 1.0
-                self.others[name] += 1
-                if name not in self.doubts and (doubt := _doubt_case(place, known, holds)):
-                    self.doubts[name] = doubt
+                self.undeclared_counts[name] += 1
+                if name not in self.data_warnings and (doubt := _describe_near_match(path, text, holds)):
+                    self.data_warnings[name] = doubt
                     warnings.warn(doubt, AssumptionWarning, stacklevel=2)
         elif holds == NUMBER:
-            row[first] = _checked(place, value, _is_number, f"{FINITE}, or nothing where it is missing")
+            row[first] = _require(path, value, _is_number, f"{FINITE}, or nothing where it is missing")
         elif holds == BOOLEAN:
-            row[first] = _checked(place, value, _is_flag, "True or False, or nothing where it is missing")
+            row[first] = _require(path, value, _is_flag, "True or False, or nothing where it is missing")
         else:
-            at, sign = _hashed(name, _checked(place, value, _is_text, TEXT), last - first)
-            row[first + at] = sign
-            seen = self.seen.setdefault((first + at, sign), [])
-            if len(seen) < MOST_SEEN and value not in seen:
-                seen.append(value)
+            offset, sign = _hash_value(name, _require(path, value, _is_text, TEXT), last - first)
+            row[first + offset] = sign
+            examples = self.hashed_values.setdefault((first + offset, sign), [])
+            if len(examples) < MOST_EXAMPLES and value not in examples:
+                examples.append(value)
 
 
-def _doubt_case(field: str, given: str, values: tuple[str, ...]) -> str:
+def _describe_near_match(field: str, text: str, values: tuple[str, ...]) -> str:
     """Return a warning if a value differs from a declared one only by capitals, blanks or Unicode form."""
-    meant = [value for value in values if _fold(value) == _fold(given)]
-    if not meant or given in values:
+    matches = [value for value in values if _fold(value) == _fold(text)]
+    if not matches or text in values:
         return ""
     # Forms of a character look the same, so their code points are shown.
-    composed = unicodedata.normalize("NFC", given) == unicodedata.normalize("NFC", meant[0])
-    got, declared_value = map(ascii if composed else repr, (given, meant[0]))
+    composed = unicodedata.normalize("NFC", text) == unicodedata.normalize("NFC", matches[0])
+    got, declared_value = map(ascii if composed else repr, (text, matches[0]))
     return f"{field}: {got} counts as other; send {declared_value}, as the schema has it, if that is meant"
 
 
@@ -549,19 +568,19 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "to_dict") and hasattr(value, "index"))
 
 
-def _named(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else value.dropna().to_dict()  # type: ignore[no-any-return]
 
 
-def _checked(field: str, value: Any, check: Callable[[Any], bool], what: str) -> Any:
+def _require(field: str, value: Any, check: Callable[[Any], bool], allowed: str) -> Any:
     """Return a value that passes a check, else raise an error that says which values are allowed."""
     if not check(value):
-        raise InvalidValue(field, value, f"give {what}")
+        raise InvalidValue(field, value, f"give {allowed}")
     return value
 
 
 @lru_cache(maxsize=65_536)
-def _hashed(name: str, value: str, width: int) -> tuple[int, float]:
+def _hash_value(name: str, value: str, width: int) -> tuple[int, float]:
     """Return the hashed column and the sign of a value.
 
     References
@@ -573,17 +592,17 @@ def _hashed(name: str, value: str, width: int) -> tuple[int, float]:
     return (number >> 1) % width, 1.0 if number & 1 else -1.0
 
 
-def context_width(context: Declared, context_dim: int) -> int:
+def resolve_context_dim(context: Schema, context_dim: int) -> int:
     """Return the length of a context: by its schema, or ``context_dim`` without a schema."""
     if not context:
         return context_dim
-    width = len(columns_of(context))
+    width = len(list_columns(context))
     if context_dim not in (0, width):
         raise InvalidValue("context_dim", context_dim, f"leave it out: context has {width} columns")
     return width
 
 
-def signals_within(context: Declared, context_dim: int, signals_dim: int) -> int:
+def resolve_signals_dim(context: Schema, context_dim: int, signals_dim: int) -> int:
     """Return how many of the last numbers of a context are signals: by its schema, or ``signals_dim``.
 
     Raises
@@ -591,11 +610,11 @@ def signals_within(context: Declared, context_dim: int, signals_dim: int) -> int
     InvalidValue
         If the schema has another number of signals, or the context has nothing but signals.
     """
-    found = signals_in(context) if context else signals_dim
-    if signals_dim not in (0, found):
-        remedy = f'leave it out, and say of each in context that it is a "signal": context has {found}'
+    signal_count = count_signals(context) if context else signals_dim
+    if signals_dim not in (0, signal_count):
+        remedy = f'leave it out, and say of each in context that it is a "signal": context has {signal_count}'
         raise InvalidValue("signals_dim", signals_dim, remedy)
-    if found >= context_dim:
+    if signal_count >= context_dim:
         remedy = "say who is asking as well; for signals alone, tacit.auto(arms=…, signals_dim=…)"
-        raise InvalidValue("context" if context else "signals_dim", context or found, remedy)
-    return found
+        raise InvalidValue("context" if context else "signals_dim", context or signal_count, remedy)
+    return signal_count

@@ -29,15 +29,15 @@ from tacit.core.dispatch import (
     refit,
     unlearn,
 )
-from tacit.core.part import Fraction, PositiveFraction, whole
-from tacit.core.seeds import derived
+from tacit.core.part import Fraction, PositiveFraction, int_range
+from tacit.core.seeds import derive_generator
 from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.policies.actions import Wrapper, passed_on
+from tacit.policies.actions import Wrapper, delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.duels.random_horizon import HorizonDraw
 from tacit.policies.features.linear import LogisticTS
-from tacit.policies.index import promised
+from tacit.policies.index import check_shares
 from tacit.policies.stationary.ucb import UCB1
 
 # ---- Exact propensities for policies that do not know theirs: a few candidates, one of which is shown
@@ -51,7 +51,7 @@ MODULUS, FACTOR = 2**31 - 1, 48271
 STEPS_OF_REWARDS = 2.0**20
 
 
-class Past(NamedTuple):
+class HistoryHash(NamedTuple):
     """A hash of the history of each lane.
 
     Attributes
@@ -64,12 +64,12 @@ class Past(NamedTuple):
 
 
 @kernel
-def go_on(past: Past, lane: int, met: int) -> None:
+def update_history(history: HistoryHash, lane: int, event: int) -> None:
     """Update the hash of a lane's history with an event."""
-    past.code[lane] = (past.code[lane] * FACTOR + met) % MODULUS
+    history.code[lane] = (history.code[lane] * FACTOR + event) % MODULUS
 
 
-def unlisted(field: str, policy: Any) -> Policy:
+def require_no_list(field: str, policy: Any) -> Policy:
     """Return a policy that shows one arm or two; raise for any other value."""
     if not isinstance(policy, Policy):
         raise InvalidValue(field, policy, "give a policy, such as UCB1(arms=5)")
@@ -114,7 +114,7 @@ class Candidates(Wrapper):
 
     class State(NamedTuple):
         policy: Any
-        past: Past
+        past: HistoryHash
 
     about: ClassVar[About] = About(
         source="ours",
@@ -125,49 +125,49 @@ class Candidates(Wrapper):
     )
 
     arms: Any = field(init=False, repr=False, compare=False)
-    policy: Annotated[Policy, unlisted]
-    draws: Annotated[int, whole(1, 10_000)] = 16
+    policy: Annotated[Policy, require_no_list]
+    draws: Annotated[int, int_range(1, 10_000)] = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._take_over("arms", "shows")
+        self._copy_fields("arms", "shows")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(LogisticTS.example(arms, dim))
 
     def init(self, lanes: int) -> State:
-        return self.State(self.policy.init(lanes), Past(np.zeros(lanes, np.int64)))
+        return self.State(self.policy.init(lanes), HistoryHash(np.zeros(lanes, np.int64)))
 
     @staticmethod
     def observe(params: Candidates, state: State, lane: int, impression: Impression) -> None:
-        go_on(state.past, lane, 1)
+        update_history(state.past, lane, 1)
         observe(params.policy, state.policy, lane, impression)
 
     @staticmethod
     def choose(params: Candidates, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
-        drawn = derived(state.past.code[lane], lane, int(rng.random() * params.draws))
-        return choose(params.policy, state.policy, lane, impression, drawn)
+        candidate_rng = derive_generator(state.past.code[lane], lane, int(rng.random() * params.draws))
+        return choose(params.policy, state.policy, lane, impression, candidate_rng)
 
     @staticmethod
     def decide(
         params: Candidates, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        drawn = derived(state.past.code[lane], lane, int(rng.random() * params.draws))
-        decide(params.policy, state.policy, lane, impression, drawn, action)
+        candidate_rng = derive_generator(state.past.code[lane], lane, int(rng.random() * params.draws))
+        decide(params.policy, state.policy, lane, impression, candidate_rng, action)
 
     @staticmethod
     def propensity(params: Candidates, state: State, lane: int, impression: Impression, shown: Any) -> float:
         same = 0
         for candidate in range(params.draws):
-            drawn = derived(state.past.code[lane], lane, candidate)
-            if choose(params.policy, state.policy, lane, impression, drawn) == shown:
+            candidate_rng = derive_generator(state.past.code[lane], lane, candidate)
+            if choose(params.policy, state.policy, lane, impression, candidate_rng) == shown:
                 same += 1
         return same / params.draws
 
     @staticmethod
     def learn(params: Candidates, state: State, lane: int, outcome: Outcome) -> None:
-        go_on(state.past, lane, 2 + int(outcome.reward * STEPS_OF_REWARDS))
+        update_history(state.past, lane, 2 + int(outcome.reward * STEPS_OF_REWARDS))
         learn(params.policy, state.policy, lane, outcome)
 
     @staticmethod
@@ -244,13 +244,13 @@ class ExplorationFloor(Wrapper):
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"draws": 0})
 
     arms: Any = field(init=False, repr=False, compare=False)
-    policy: Annotated[Policy, unlisted]
+    policy: Annotated[Policy, require_no_list]
     epsilon: PositiveFraction = 0.05
-    draws: Annotated[int, whole(0, 10_000)] = 16
+    draws: Annotated[int, int_range(0, 10_000)] = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._take_over("arms", "shows")
+        self._copy_fields("arms", "shows")
         self._set("randomized", self.knows_propensity)
         if type(self) is type(self.policy) is ExplorationFloor:
             warnings.warn(
@@ -278,15 +278,19 @@ class ExplorationFloor(Wrapper):
             return self.policy
         return Candidates(self.policy, self.draws)
 
-    knows_propensity = passed_on("knows_propensity", part="chooser")
-    forgets = passed_on("forgets", part="chooser")
-    sums = passed_on("sums", part="chooser")
-    posterior = passed_on("posterior", "What the policy believes, where it says so.", "chooser")
-    beliefs = passed_on("beliefs", "What the policy believes of its arms, where it says so.", "chooser")
-    reward_draws = passed_on("reward_draws", "Draws of what it believes of features, likewise.", "chooser")
-    beliefs_in = passed_on("beliefs_in", "What it believes in many contexts, likewise.", "chooser")
-    restarts = passed_on("restarts", "When the policy restarted, where it keeps a record.", "chooser")
-    diagnostics = passed_on("diagnostics", "What that record says of its assumptions.", "chooser")
+    knows_propensity = delegate_property("knows_propensity", part="chooser")
+    forgets = delegate_property("forgets", part="chooser")
+    sums = delegate_property("sums", part="chooser")
+    posterior = delegate_property("posterior", "What the policy believes, where it says so.", "chooser")
+    beliefs = delegate_property(
+        "beliefs", "What the policy believes of its arms, where it says so.", "chooser"
+    )
+    reward_draws = delegate_property(
+        "reward_draws", "Draws of what it believes of features, likewise.", "chooser"
+    )
+    beliefs_in = delegate_property("beliefs_in", "What it believes in many contexts, likewise.", "chooser")
+    restarts = delegate_property("restarts", "When the policy restarted, where it keeps a record.", "chooser")
+    diagnostics = delegate_property("diagnostics", "What that record says of its assumptions.", "chooser")
 
     @property
     def least_share(self) -> float:
@@ -412,7 +416,7 @@ class MinimumShares(ExplorationFloor):
         if self.policy.shows != self.promises or self.policy.arms is None:
             remedy = f"give a policy that shows one {self.promises}, of an arm known by its name"
             raise InvalidValue("policy", self.policy, remedy)
-        self._set("at_least", promised(self.at_least, self.policy.arms))
+        self._set("at_least", check_shares(self.at_least, self.policy.arms))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -420,9 +424,9 @@ class MinimumShares(ExplorationFloor):
 
     @cached_property
     def params(self) -> Any:
-        known = dict(self.at_least)
+        shares_by_arm = dict(self.at_least)
         names = range(self.arm_count) if isinstance(self.arms, int) else self.arms
-        shares = np.array([known.get(arm, 0.0) for arm in names])
+        shares = np.array([shares_by_arm.get(arm, 0.0) for arm in names])
         return self.Params(self.chooser.params, self.epsilon, self.action_width, shares)
 
     @property
@@ -432,17 +436,17 @@ class MinimumShares(ExplorationFloor):
 
     @property
     def least_share(self) -> float:
-        left: float = 1.0 - sum(share for _, share in self.at_least)
-        return left * super().least_share
+        remainder: float = 1.0 - sum(share for _, share in self.at_least)
+        return remainder * super().least_share
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
-        arms, reached, drawn = impression.arms, 0.0, rng.random()
+        arms, reached, draw = impression.arms, 0.0, rng.random()
         for arm in arms:
             reached += params.shares[arm]
-            if drawn < reached:
+            if draw < reached:
                 return arm
-        if drawn < reached + (1.0 - reached) * params.epsilon:
+        if draw < reached + (1.0 - reached) * params.epsilon:
             return arms[int(rng.random() * len(arms))]
         return choose(params.policy, state, lane, impression, rng)
 
@@ -454,12 +458,14 @@ class MinimumShares(ExplorationFloor):
         for arm in arms:
             reached += params.shares[arm]
         inner = propensity(params.policy, state, lane, impression, shown)
-        left = params.epsilon / len(arms) + (1.0 - params.epsilon) * inner
-        return params.shares[shown] + (1.0 - reached) * left
+        policy_share = params.epsilon / len(arms) + (1.0 - params.epsilon) * inner
+        return params.shares[shown] + (1.0 - reached) * policy_share
 
 
 @kernel
-def pair_chance(params: Any, state: Any, lane: int, impression: Impression, left: int, right: int) -> float:
+def pair_probability(
+    params: Any, state: Any, lane: int, impression: Impression, left: int, right: int
+) -> float:
     """Return the probability that an exploration floor over the policy shows two arms."""
     inner = propensity(params.policy, state, lane, impression, (left, right))
     return float(params.epsilon / len(impression.arms) ** 2 + (1.0 - params.epsilon) * inner)
@@ -520,7 +526,7 @@ class MinimumDuelShares(MinimumShares):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        arms, reached, drawn = impression.arms, 0.0, rng.random()
+        arms, reached, draw = impression.arms, 0.0, rng.random()
         if rng.random() < params.epsilon:
             for i in range(2):
                 action[i] = arms[int(rng.random() * len(arms))]
@@ -528,7 +534,7 @@ class MinimumDuelShares(MinimumShares):
             decide(params.policy, state, lane, impression, rng, action)
         for arm in arms:
             reached += params.shares[arm]
-            if drawn < reached:
+            if draw < reached:
                 if action[0] != arm and action[1] != arm:
                     action[int(rng.random() * 2)] = arm
                 return
@@ -536,17 +542,25 @@ class MinimumDuelShares(MinimumShares):
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
         arms, shares = impression.arms, params.shares
-        left, right = shown[0], shown[1]
-        met = shares[left] + (shares[right] if right != left else 0.0)
-        kept, found = 1.0 + met, 0.0
+        left_arm, right_arm = shown[0], shown[1]
+        pair_share = shares[left_arm] + (shares[right_arm] if right_arm != left_arm else 0.0)
+        unreserved, probability = 1.0 + pair_share, 0.0
         for arm in arms:
-            kept -= shares[arm]
-        found = kept * pair_chance(params, state, lane, impression, left, right)
-        if left != right and met > 0.0:
+            unreserved -= shares[arm]
+        probability = unreserved * pair_probability(params, state, lane, impression, left_arm, right_arm)
+        if left_arm != right_arm and pair_share > 0.0:
             # An arm with a share may have replaced any other arm of the pair.
             for arm in arms:
-                if arm != left:
-                    found += 0.5 * shares[left] * pair_chance(params, state, lane, impression, arm, right)
-                if arm != right:
-                    found += 0.5 * shares[right] * pair_chance(params, state, lane, impression, left, arm)
-        return found
+                if arm != left_arm:
+                    probability += (
+                        0.5
+                        * shares[left_arm]
+                        * pair_probability(params, state, lane, impression, arm, right_arm)
+                    )
+                if arm != right_arm:
+                    probability += (
+                        0.5
+                        * shares[right_arm]
+                        * pair_probability(params, state, lane, impression, left_arm, arm)
+                    )
+        return probability

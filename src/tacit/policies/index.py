@@ -21,16 +21,16 @@ from tacit.policies.base import ArmBeliefs, Counts, Impression, Outcome, Policy,
 
 # ---- Prior successes and failures of arms, and their minimum shares
 
-Known = tuple[tuple[int | str, float, float], ...]
+Priors = tuple[tuple[int | str, float, float], ...]
 """Arms with prior successes and failures, in the order of arm indices."""
 
 MOST = 1e6
-LATER = MappingProxyType({"later": True})
+ADDED_LATER = MappingProxyType({"later": True})
 """Metadata of fields added in later versions, such as ``priors``: a spec omits them at their default."""
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
 
 
-class TellsArms(Policy, abstract=True):
+class PriorsPolicy(Policy, abstract=True):
     """Base of the policies that take prior successes and failures of arms.
 
     A subclass has the field ``priors``.
@@ -41,25 +41,25 @@ class TellsArms(Policy, abstract=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.priors != ():
-            self._set("priors", checked(self.priors, self.arms))
+            self._set("priors", check_priors(self.priors, self.arms))
 
     def __repr__(self) -> str:
-        shown = (
+        settings = (
             f"{field.name}={getattr(self, field.name)!r}"
             for field in fields(self)
             if not field.metadata.get("later") or getattr(self, field.name) != field.default
         )
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(settings)})"
 
     @property
-    def known(self) -> Floats:
+    def prior_counts(self) -> Floats:
         """Prior successes and failures of each arm, of shape (arms, 2)."""
         names = range(self.arms) if isinstance(self.arms, int) else self.arms
-        known = {arm: (successes, failures) for arm, successes, failures in self.priors}
-        return np.array([known.get(arm, (0.0, 0.0)) for arm in names])
+        counts_by_arm = {arm: (successes, failures) for arm, successes, failures in self.priors}
+        return np.array([counts_by_arm.get(arm, (0.0, 0.0)) for arm in names])
 
 
-def checked(priors: Any, arms: int | tuple[str, ...]) -> Known:
+def check_priors(priors: Any, arms: int | tuple[str, ...]) -> Priors:
     """Return validated priors in the order of arm indices.
 
     Raises
@@ -67,18 +67,18 @@ def checked(priors: Any, arms: int | tuple[str, ...]) -> Known:
     InvalidValue
         If an arm does not exist, or its prior is no pair of numbers within [0, 1e6].
     """
-    known = {}
-    for arm, pair in _pairs(priors):
-        slot = slot_of("priors", arm, arms)
-        if slot in known:
+    priors_by_index = {}
+    for arm, pair in _parse_priors(priors):
+        arm_index = find_arm_index("priors", arm, arms)
+        if arm_index in priors_by_index:
             raise InvalidValue("priors", arm, "tell each arm once")
-        name = slot if isinstance(arms, int) else arms[slot]
-        place = f"priors.{arm}"
-        known[slot] = (name, *(checks.number(place, value, 0.0, MOST) for value in pair))
-    return tuple(known[slot] for slot in sorted(known))  # type: ignore[misc]
+        name = arm_index if isinstance(arms, int) else arms[arm_index]
+        path = f"priors.{arm}"
+        priors_by_index[arm_index] = (name, *(checks.number(path, value, 0.0, MOST) for value in pair))
+    return tuple(priors_by_index[arm_index] for arm_index in sorted(priors_by_index))  # type: ignore[misc]
 
 
-def _pairs(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
+def _parse_priors(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     pairs: list[tuple[Any, tuple[Any, ...]]]
     try:
         if isinstance(priors, Mapping):
@@ -93,7 +93,7 @@ def _pairs(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     return pairs
 
 
-def slot_of(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
+def find_arm_index(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
     """Return the index of an arm that a field names; numbered arms may be given as text.
 
     Raises
@@ -108,11 +108,11 @@ def slot_of(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
     return names.index(name)
 
 
-MOST_PROMISED = 0.5
+LARGEST_SHARE_SUM = 0.5
 """Largest sum of minimum shares."""
 
 
-def promised(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str, float], ...]:
+def check_shares(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str, float], ...]:
     """Return validated minimum shares in the order of arm indices.
 
     Raises
@@ -124,23 +124,26 @@ def promised(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str,
         pairs = [(arm, share) for arm, share in dict(shares).items()]
     except (TypeError, ValueError):
         raise InvalidValue("at_least", shares, 'give shares of arms, such as {"control": 0.1}') from None
-    found = {}
+    shares_by_index = {}
     for arm, share in pairs:
-        slot = slot_of("at_least", arm, arms)
-        name = slot if isinstance(arms, int) else arms[slot]
-        found[slot] = (name, checks.number(f"at_least.{arm}", share, 0.0, MOST_PROMISED, open_low=True))
-    total = sum(share for _, share in found.values())
-    if total > MOST_PROMISED:
-        remedy = f"let shares sum up to at most {MOST_PROMISED}: the rest is what learning has to give"
+        arm_index = find_arm_index("at_least", arm, arms)
+        name = arm_index if isinstance(arms, int) else arms[arm_index]
+        shares_by_index[arm_index] = (
+            name,
+            checks.number(f"at_least.{arm}", share, 0.0, LARGEST_SHARE_SUM, open_low=True),
+        )
+    total = sum(share for _, share in shares_by_index.values())
+    if total > LARGEST_SHARE_SUM:
+        remedy = f"let shares sum up to at most {LARGEST_SHARE_SUM}: the rest is what learning has to give"
         raise InvalidValue("at_least", f"{total:g} in all", remedy)
-    return tuple(found[slot] for slot in sorted(found))  # type: ignore[misc]
+    return tuple(shares_by_index[arm_index] for arm_index in sorted(shares_by_index))  # type: ignore[misc]
 
 
 # ---- Functions for policies that move the scores of all arms by one draw, z = |N(0, 1)|
 
 
 @kernel
-def mass(low: float, high: float) -> float:
+def interval_probability(low: float, high: float) -> float:
     """Return the probability that |z|, z being standard normal, is in an interval."""
     if high <= low:
         return 0.0
@@ -148,7 +151,7 @@ def mass(low: float, high: float) -> float:
 
 
 @kernel
-def latest_of(ties: float, tie: float) -> tuple[bool, float]:
+def break_tie(ties: float, tie: float) -> tuple[bool, float]:
     """Return whether the latest of several tied arms is taken, and what remains of a uniform draw.
 
     Called for each tied arm in turn, with the draw that remained before, it takes each with
@@ -160,7 +163,7 @@ def latest_of(ties: float, tie: float) -> tuple[bool, float]:
 
 
 @kernel
-def note_crossing(crossings: Floats, count: int, z: float, rises: bool) -> None:
+def insert_crossing(crossings: Floats, count: int, z: float, rises: bool) -> None:
     """Insert where another line crosses an arm's line, in order; negative if it falls below the arm's."""
     k = count
     while k > 0 and abs(crossings[k - 1]) > z:
@@ -170,20 +173,20 @@ def note_crossing(crossings: Floats, count: int, z: float, rises: bool) -> None:
 
 
 @kernel
-def mass_alone(crossings: Floats, count: int, low: float, above: int) -> float:
+def probability_alone(crossings: Floats, count: int, low: float, above: int) -> float:
     """Return the probability that \\|z\\| exceeds ``low`` and no line above the arm's is included.
 
     Each line is included with probability ½; ``above`` lines are above at ``low``. The crossings are
     reset to 0.
     """
-    found, reached = 0.0, math.erfc(low * math.sqrt(0.5))
+    probability, tail = 0.0, math.erfc(low * math.sqrt(0.5))
     for k in range(count):
-        left = math.erfc(abs(crossings[k]) * math.sqrt(0.5))
-        found += math.ldexp(reached - left, -above)
+        next_tail = math.erfc(abs(crossings[k]) * math.sqrt(0.5))
+        probability += math.ldexp(tail - next_tail, -above)
         above += 1 if crossings[k] > 0.0 else -1
-        reached = left
+        tail = next_tail
         crossings[k] = 0.0
-    return found + math.ldexp(reached, -above)
+    return probability + math.ldexp(tail, -above)
 
 
 # ---- Index policies: compute an index for each arm, play the highest
@@ -270,7 +273,7 @@ class RadiusPolicy(IndexPolicy, abstract=True):
         return radius_index(state, lane, arm, confidence)
 
 
-class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
+class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
     """Base of the index policies whose state is plays and rewards per arm.
 
     With the field ``priors``, each key begins with these plays and rewards.
@@ -279,8 +282,8 @@ class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
     def init(self, lanes: int) -> Counts:
         state = Counts.zeros(lanes, self.arm_count)
         if len(self.priors):
-            plays = self.known.sum(axis=1)
-            state.plays[:], state.rewards[:], state.rounds[:] = plays, self.known[:, 0], plays.sum()
+            plays = self.prior_counts.sum(axis=1)
+            state.plays[:], state.rewards[:], state.rounds[:] = plays, self.prior_counts[:, 0], plays.sum()
         return state
 
     @staticmethod
@@ -297,7 +300,7 @@ class CountingPolicy(TellsArms, IndexPolicy, abstract=True):
 
     def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
         """Return the beliefs about arms that follow from the counts."""
-        return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])
+        return ArmBeliefs.from_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
     def restart(params: Any, state: Counts, lane: int) -> None:
@@ -342,6 +345,6 @@ def envelope_share(lines: Floats, count: int, place: int) -> float:
             for i in range(count):
                 if lines[at, 0] == lines[i, 0] and lines[at, 1] == lines[i, 1]:
                     alike += 1.0
-            return mass(low, high) / alike
+            return interval_probability(low, high) / alike
         at, low = following, high
     return 0.0

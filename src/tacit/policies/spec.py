@@ -14,10 +14,10 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-from tacit.core.dispatch import canonical
-from tacit.core.part import GRAMMAR, matched, named_class, parsed_call, read_call
+from tacit.core.dispatch import canonical_name
+from tacit.core.part import GRAMMAR, find_class, match_arguments, parse_call, read_call
 from tacit.errors import AssumptionWarning, InvalidValue, TacitError
-from tacit.policies.action_kind import Shows, shows_of
+from tacit.policies.action_kind import ActionKind, get_action_kind
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
 
@@ -45,7 +45,7 @@ def policy_class(name: str) -> type[Policy]:
     >>> policy_class("epsilon-greedy").__name__
     'EpsilonGreedy'
     """
-    return named_class(name, registry, Policy, AUTO)
+    return find_class(name, registry, Policy, AUTO)
 
 
 def is_auto(spec: Any) -> bool:
@@ -57,10 +57,10 @@ def is_auto(spec: Any) -> bool:
     (True, True, False)
     """
     name = spec.get("name") if isinstance(spec, dict) else spec
-    return isinstance(name, str) and canonical(name.partition("(")[0].strip()) == AUTO
+    return isinstance(name, str) and canonical_name(name.partition("(")[0].strip()) == AUTO
 
 
-def what_shows(spec: str) -> Shows:
+def read_action_kind(spec: str) -> ActionKind:
     """Return the kind of action of the policy in a text.
 
     Examples
@@ -68,10 +68,10 @@ def what_shows(spec: str) -> Shows:
     >>> [read_action_kind(spec).name for spec in ("rmed1", "auto", "auto(shows='slate')")]
     ['duel', 'arm', 'slate']
     """
-    name, _, named = parsed_call(spec)
-    if canonical(name) == AUTO:
-        return shows_of(str(named.get("shows", Policy.shows)))
-    return shows_of(policy_class(name).shows)
+    name, _, named = parse_call(spec)
+    if canonical_name(name) == AUTO:
+        return get_action_kind(str(named.get("shows", Policy.shows)))
+    return get_action_kind(policy_class(name).shows)
 
 
 def policy_from_spec(
@@ -111,24 +111,24 @@ def policy_from_spec(
         return spec if arms is None else spec.with_arms(arms)
     remedy = f"{GRAMMAR}, or a table with the key name"
     name, positional, named = read_call("policy", spec, remedy, imports=imports)
-    if canonical(name) == AUTO:
-        return _recommended(positional, named, arms, setting)
+    if canonical_name(name) == AUTO:
+        return _recommend(positional, named, arms, setting)
     kind = policy_class(name)
-    given = _given(kind, positional, _dims(kind, positional, setting) | named, arms)
-    if "classifier" in given:
+    arguments = _match_arguments(kind, positional, _find_dims(kind, positional, setting) | named, arms)
+    if "classifier" in arguments:
         from tacit.classifiers.base import classifier_from_spec
 
-        given["classifier"] = classifier_from_spec(given["classifier"], imports=imports)
-    if "policy" in given:
-        over = given.get("arms", arms)
-        inner = given["policy"]
-        given["policy"] = policy_from_spec(inner, over, imports=imports, setting=setting)
+        arguments["classifier"] = classifier_from_spec(arguments["classifier"], imports=imports)
+    if "policy" in arguments:
+        over = arguments.get("arms", arms)
+        inner = arguments["policy"]
+        arguments["policy"] = policy_from_spec(inner, over, imports=imports, setting=setting)
     try:
-        return kind(**given)
+        return kind(**arguments)
     except ValueError as error:
         if isinstance(error, TacitError):
             raise
-        raise InvalidValue(kind.__name__, given, str(error)) from error
+        raise InvalidValue(kind.__name__, arguments, str(error)) from error
 
 
 def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
@@ -145,10 +145,10 @@ def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
     if isinstance(spec, dict):
         # The feedback rule belongs to the placement, and is stored next to its policy.
         spec = {name: value for name, value in spec.items() if name != "feedback_rule"}
-    return policy_from_spec(_as_stored(spec), imports=imports)
+    return policy_from_spec(_add_earlier_defaults(spec), imports=imports)
 
 
-def name_in(spec: Mapping[str, Any]) -> str:
+def format_policy_name(spec: Mapping[str, Any]) -> str:
     """Return the names of the policy in a spec table, and of the policy that it wraps.
 
     Examples
@@ -157,31 +157,31 @@ def name_in(spec: Mapping[str, Any]) -> str:
     'ExplorationFloor-UCB1'
     """
     inner = spec.get("policy")
-    return f"{spec['name']}-{name_in(inner)}" if isinstance(inner, dict) else str(spec["name"])
+    return f"{spec['name']}-{format_policy_name(inner)}" if isinstance(inner, dict) else str(spec["name"])
 
 
-def _as_stored(spec: Any) -> Any:
+def _add_earlier_defaults(spec: Any) -> Any:
     """Return a spec table completed with the defaults of earlier versions."""
     if not isinstance(spec, dict) or ":" in spec.get("name", ":"):
         return spec
     whole = dict(policy_class(spec["name"]).earlier) | spec
     if "policy" in spec:
-        whole["policy"] = _as_stored(spec["policy"])
+        whole["policy"] = _add_earlier_defaults(spec["policy"])
     return whole
 
 
-def _recommended(positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting) -> Policy:
+def _recommend(positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting) -> Policy:
     takes = list(signature(auto).parameters)
     surplus = [*positional, *(name for name in named if name not in takes)]
     if surplus:
         raise InvalidValue(AUTO, surplus[0], f"it takes, by name, {', '.join(takes)}")
-    given = {**setting, **named}
-    if given.get("relevance_dim") or given.get("examination_dim"):
+    options = {**setting, **named}
+    if options.get("relevance_dim") or options.get("examination_dim"):
         arms = None
-    return auto(**{"arms": arms, **given})
+    return auto(**{"arms": arms, **options})
 
 
-def _dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
+def _find_dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
     """Return the dimensions that a policy takes and the setting has, as arguments of the policy."""
     names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
     takes = [field.name for field in fields(kind) if field.init and field.name != "arms"]
@@ -199,29 +199,31 @@ def reads_features(spec: str) -> str | None:
     >>> reads_features("lin-ucb"), reads_features("thompson"), reads_features("auto")
     ('LinUCB', None, None)
     """
-    name, _, _ = parsed_call(spec)
-    if canonical(name) == AUTO:
+    name, _, _ = parse_call(spec)
+    if canonical_name(name) == AUTO:
         return None
     kind = policy_class(name)
     takes = {field.name for field in fields(kind)}
     return kind.__name__ if takes & {"dim", "relevance_dim", "examination_dim"} else None
 
 
-def _given(policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any) -> dict[str, Any]:
+def _match_arguments(
+    policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any
+) -> dict[str, Any]:
     """Return the arguments of a policy: those of a spec, and ``arms`` if the spec has none."""
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
-    taken = {field.name: field.default for field in fields(policy) if field.init}
-    order = [name for name in taken if name != "arms"]
-    given, first = matched(policy, order, positional, named), next(iter(positional), None)
-    if type(first) is int and first > 1 and "arms" in taken and isinstance(taken[order[0]], float):
+    defaults = {field.name: field.default for field in fields(policy) if field.init}
+    order = [name for name in defaults if name != "arms"]
+    arguments, first = match_arguments(policy, order, positional, named), next(iter(positional), None)
+    if type(first) is int and first > 1 and "arms" in defaults and isinstance(defaults[order[0]], float):
         what = f"{policy.__name__}: {first} is its {order[0]}, as arms are given elsewhere"
         warnings.warn(f"{what}; give {order[0]} by name, or leave it out", AssumptionWarning, stacklevel=3)
-    if "policy" not in given and "arms" in taken and given.setdefault("arms", arms) is None:
+    if "policy" not in arguments and "arms" in defaults and arguments.setdefault("arms", arms) is None:
         raise InvalidValue("arms", None, "say the number of arms or their names")
-    return given
+    return arguments
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return a hyperparameter as a number, a string or a table."""
     if isinstance(value, Policy):
         return policy_to_spec(value)
@@ -248,11 +250,11 @@ def policy_to_spec(policy: Policy) -> dict[str, Any]:
         value = getattr(policy, field.name)
         # Fields added in later versions are omitted at their default, so that older specs stay equal.
         if field.name != "arms" and not (field.metadata.get("later") and value == field.default):
-            spec[field.name] = _plain(value)
+            spec[field.name] = _to_plain(value)
     return spec
 
 
-def goes_on(configured: Policy, before: Policy) -> bool:
+def is_compatible(configured: Policy, before: Policy) -> bool:
     """Return whether the configured policy can continue with the state of the policy ``before``.
 
     The two are equal, or differ only where ``before`` has the default of an earlier version and the
@@ -271,7 +273,7 @@ def goes_on(configured: Policy, before: Policy) -> bool:
     for field in fields(configured):
         now, then = getattr(configured, field.name), getattr(before, field.name)
         if isinstance(now, Policy) and isinstance(then, Policy):
-            same = goes_on(now, then)
+            same = is_compatible(now, then)
         else:
             was_default = field.name in configured.earlier and then == configured.earlier[field.name]
             same = now == then or (was_default and now == field.default)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
-from tacit.policies.action_kind import Shows, shows_of
+from tacit.policies.action_kind import ActionKind, get_action_kind
 from tacit.policies.base import Policy
 
 
@@ -83,19 +83,19 @@ class Kind:
     by_features: bool = False
     takes_clicks: bool = False
     click_log: bool = False
-    living: bool = False
+    has_arm_lifecycle: bool = False
     controls: tuple[str, ...] = ()
     export: ExportTable | None = None
-    featured: Kind | None = None
+    features_kind: Kind | None = None
 
-    def fit_for(self, policy: Policy) -> Kind:
+    def select_variant(self, policy: Policy) -> Kind:
         """Return ``features_kind`` for a policy that reads features of arms, else this kind."""
-        return self.featured if self.featured is not None and any(policy.feature_dims) else self
+        return self.features_kind if self.features_kind is not None and any(policy.feature_dims) else self
 
     @property
-    def showing(self) -> Shows:
+    def showing(self) -> ActionKind:
         """Properties of the actions that policies show."""
-        return shows_of(self.shows)
+        return get_action_kind(self.shows)
 
 
 KINDS: dict[str, Kind | str] = {
@@ -110,7 +110,7 @@ Modules are imported when their kind is first used.
 """
 
 
-def kind_of(name: str) -> Kind:
+def get_kind(name: str) -> Kind:
     """Return the record of a kind.
 
     Raises
@@ -123,13 +123,13 @@ def kind_of(name: str) -> Kind:
     >>> get_kind("slates").path, get_kind("slates").takes_clicks
     ('slate', True)
     """
-    known = KINDS.get(name)
-    if known is None:
+    entry = KINDS.get(name)
+    if entry is None:
         raise InvalidValue("kind", name, f"give one of {', '.join(KINDS)}")
-    if isinstance(known, str):
-        module, _, called = known.partition(":")
-        known = KINDS[name] = getattr(import_module(module), called or "KIND")
-    return known
+    if isinstance(entry, str):
+        module, _, attribute = entry.partition(":")
+        entry = KINDS[name] = getattr(import_module(module), attribute or "KIND")
+    return entry
 
 
 def check_path(placement: Any, path: str) -> None:
@@ -140,8 +140,10 @@ def check_path(placement: Any, path: str) -> None:
     InvalidValue
         If it takes them at another path, which the error names.
     """
-    asked = placement.kind.path
-    if asked != path:
+    kind_path = placement.kind.path
+    if kind_path != path:
         raise InvalidValue(
-            "placement", placement.name, f"its kind, {placement.kind.name!r}, takes {asked!r}, not {path!r}"
+            "placement",
+            placement.name,
+            f"its kind, {placement.kind.name!r}, takes {kind_path!r}, not {path!r}",
         )

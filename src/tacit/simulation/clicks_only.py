@@ -25,26 +25,34 @@ from tacit.core.dispatch import (
     regret,
     shown_in,
 )
-from tacit.core.part import one_of
-from tacit.core.seeds import handed_back, taken_over
+from tacit.core.part import one_word
+from tacit.core.seeds import borrow_generator, return_generator
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.learning.delayed_feedback import (
     RELEASED,
     Delays,
-    OpenAnswers,
+    OpenFeedback,
     Queue,
+    compute_learning_age,
     enqueue,
     is_outgrown,
-    learning_age,
-    note_answer,
     pass_edges,
+    record_feedback,
     refit_delays,
     release,
 )
-from tacit.policies.action_kind import shows_of
-from tacit.policies.base import Impression, Policy, outcome_of
-from tacit.simulation.rounds import Curve, InFlight, Round, Run, depart, keep, record
+from tacit.policies.action_kind import get_action_kind
+from tacit.policies.base import Impression, Policy, make_outcome
+from tacit.simulation.rounds import (
+    Curve,
+    InFlight,
+    RoundBuffers,
+    Run,
+    record_round,
+    schedule_row,
+    store_impression,
+)
 
 TICKS = 1024
 """Ticks per round; delays are counted in ticks."""
@@ -54,12 +62,12 @@ STEPS = 1024
 Delay = float | Callable[[Floats], Any] | Sequence[Any]
 
 
-WIDEST = 2**24
+MAX_WINDOW = 2**24
 """Longest window in rounds, as each round is stored until its window closes."""
-FEEDBACKS = "at once", "clicks only"
+FEEDBACK_MODES = "at once", "clicks only"
 
 
-class ClicksOnly(NamedTuple):
+class ClickTiming(NamedTuple):
     """The feedback window and the distribution of click delays.
 
     Attributes
@@ -74,9 +82,9 @@ class ClicksOnly(NamedTuple):
     table: Floats
 
 
-def clicks_only(
+def read_click_timing(
     feedback: str, window: int | None, delay: Delay | None, environment: Environment
-) -> ClicksOnly | None:
+) -> ClickTiming | None:
     """Validate the options of ``simulate`` for delayed clicks; return the timing, or None for "at once".
 
     Raises
@@ -84,24 +92,26 @@ def clicks_only(
     InvalidValue
         If a parameter is out of its range, or does not fit the others.
     """
-    one_of(*FEEDBACKS)("feedback", feedback)
-    if feedback == FEEDBACKS[0]:
+    one_word(*FEEDBACK_MODES)("feedback", feedback)
+    if feedback == FEEDBACK_MODES[0]:
         for name, value in (("window", window), ("delay", delay)):
             if value is not None:
                 raise InvalidValue(name, value, "leave it out, or give feedback='clicks only' with it")
         return None
     if window is None:
         raise InvalidValue("window", window, "give after how many rounds no click counts as 0, such as 300")
-    window = checks.integer("window", window, 1, WIDEST)
+    window = checks.integer("window", window, 1, MAX_WINDOW)
     if environment.delays != (0, 0) or environment.batch != 1:
         remedy = "leave out its delay and batch: with feedback='clicks only' delays are given by delay"
         raise InvalidValue("environment", environment, remedy)
-    named = shows_of(environment.takes).single and environment.feature_dims == (0, 0)
+    has_fixed_arms = get_action_kind(environment.takes).single and environment.feature_dims == (0, 0)
     delays = 0.1 * window if delay is None else delay
-    return ClicksOnly(window, delay_table(delays, window, environment.arm_count if named else 1))
+    return ClickTiming(
+        window, make_delay_table(delays, window, environment.arm_count if has_fixed_arms else 1)
+    )
 
 
-def delay_table(delay: Delay, window: int, arms: int) -> Floats:
+def make_delay_table(delay: Delay, window: int, arms: int) -> Floats:
     """Return the quantiles of the delays of clicks, in ticks.
 
     Parameters
@@ -124,9 +134,9 @@ def delay_table(delay: Delay, window: int, arms: int) -> Floats:
     """
     if isinstance(delay, (list, tuple)):
         if len(delay) != arms:
-            each = f", or one for each of {arms}" if arms > 1 else ""
-            raise InvalidValue("delay", delay, f"give one for all{each}")
-        return np.concatenate([delay_table(each, window, arms) for each in delay])
+            item = f", or one for each of {arms}" if arms > 1 else ""
+            raise InvalidValue("delay", delay, f"give one for all{item}")
+        return np.concatenate([make_delay_table(item, window, arms) for item in delay])
     shares = (np.arange(STEPS + 1) + 0.5) / (STEPS + 2)
     if callable(delay):
         rounds = np.asarray(delay(shares), np.float64)
@@ -160,15 +170,15 @@ def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Flo
         flight.examination[row, :count],
     )
     action, propensity = flight.actions[row], flight.propensities[row]
-    learn(params, state, lane, outcome_of(params, impression, action, feedback, propensity))
+    learn(params, state, lane, make_outcome(params, impression, action, feedback, propensity))
 
 
 @kernel
 def shift_queue(queue: Queue) -> None:
     """Remove from the queue the decisions that every cursor has passed."""
     first = queue.cursor[0]
-    for each in queue.cursor:
-        first = min(first, each)
+    for cursor in queue.cursor:
+        first = min(first, cursor)
     for place in range(first, queue.size[0]):
         queue.start[place - first], queue.entry[place - first] = queue.start[place], queue.entry[place]
     for b in range(len(queue.cursor)):
@@ -204,13 +214,13 @@ WAITING, CLICKED, SILENT = range(3)
 
 @kernel
 def deliver_clicks(
-    params: Any, state: Any, flight: InFlight, answers: OpenAnswers, clicks: ClickStatus, due: int
+    params: Any, state: Any, flight: InFlight, open_feedback: OpenFeedback, clicks: ClickStatus, due: int
 ) -> None:
     """Record the clicks that are due; one on a decision learned already is an additional success."""
     row = flight.first[due]
     while row >= 0:
         feedback = flight.feedback[row]
-        note_answer(params, state, answers, row, clicks.took[row], feedback.max() or 1.0, True)
+        record_feedback(params, state, open_feedback, row, clicks.took[row], feedback.max() or 1.0, True)
         if clicks.status[row] == SILENT:
             learn_row(params, state, flight, row, feedback)
         else:
@@ -224,8 +234,8 @@ def learn_released(
     params: Any, state: Any, flight: InFlight, queue: Queue, clicks: ClickStatus, place: int, end: int
 ) -> None:
     """Learn the decisions from ``place`` to ``end`` of the queue, in their order."""
-    for each in range(place, end):
-        row = queue.entry[each]
+    for index in range(place, end):
+        row = queue.entry[index]
         is_silent = clicks.status[row] == WAITING
         if is_silent:
             clicks.status[row] = SILENT
@@ -256,21 +266,21 @@ def play_clicks_only(
     table: Floats,
     delays: Delays,
     queue: Queue,
-    answers: OpenAnswers,
+    open_feedback: OpenFeedback,
     clicks: ClickStatus,
 ) -> None:
     """Play the rounds from ``start`` to ``stop`` with delayed clicks and no other feedback."""
     impression, span = world.impression, len(flight.lanes)
     window = delays.edges[len(delays.edges) - 1]
-    policy_rng, users, chances = taken_over(rng), taken_over(env_rng), taken_over(delay_rng)
+    policy_rng, users, chances = borrow_generator(rng), borrow_generator(env_rng), borrow_generator(delay_rng)
     for round in range(start, stop):
         now, row = round * TICKS, round % span
-        deliver_clicks(params, state, flight, answers, clicks, row)
-        pass_edges(params, state, delays, queue, answers, now)
+        deliver_clicks(params, state, flight, open_feedback, clicks, row)
+        pass_edges(params, state, delays, queue, open_feedback, now)
         if is_outgrown(delays):
             refit_delays(delays)
         place = queue.cursor[RELEASED]
-        end = release(params, state, delays, queue, answers, now, learning_age(delays, now))
+        end = release(params, state, delays, queue, open_feedback, now, compute_learning_age(delays, now))
         learn_released(params, state, flight, queue, clicks, place, end)
         if queue.size[0] == len(queue.start):
             shift_queue(queue)
@@ -278,23 +288,23 @@ def play_clicks_only(
         observe(params, state, lane, impression)
         action, feedback = flight.actions[row], flight.feedback[row]
         decide(params, state, lane, impression, policy_rng, action)
-        shown = shown_in(params, action)
+        shown_arms = shown_in(params, action)
         flight.lanes[row], flight.epochs[row] = lane, epoch(params, state, lane)
-        flight.propensities[row] = learned_propensity(params, state, lane, impression, shown)
-        react(env, world, lane, shown, feedback)
+        flight.propensities[row] = learned_propensity(params, state, lane, impression, shown_arms)
+        react(env, world, lane, shown_arms, feedback)
         flight.counts[row] = len(impression.arms)
-        keep(flight, row, impression)
-        record(curve, round, regret(env, world, lane, shown), feedback)
+        store_impression(flight, row, impression)
+        record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
         if clicks.counted:
-            answers.lane[row], answers.arm[row] = lane, action[0] if clicks.single else -1
+            open_feedback.lane[row], open_feedback.arm[row] = lane, action[0] if clicks.single else -1
         clicks.status[row] = WAITING
-        enqueue(params, state, delays, queue, answers, row, now)
+        enqueue(params, state, delays, queue, open_feedback, row, now)
         clicks.took[row] = draw_delay(table, action[0], chances.random())
         if clicks.took[row] < window and is_click(feedback, clicks.silence):
-            depart(flight, row, (round + max((clicks.took[row] + TICKS - 1) // TICKS, 1)) % span)
-    handed_back(policy_rng, rng)
-    handed_back(users, env_rng)
-    handed_back(chances, delay_rng)
+            schedule_row(flight, row, (round + max((clicks.took[row] + TICKS - 1) // TICKS, 1)) % span)
+    return_generator(policy_rng, rng)
+    return_generator(users, env_rng)
+    return_generator(chances, delay_rng)
 
 
 class ClicksOnlyRun(Run):
@@ -314,17 +324,17 @@ class ClicksOnlyRun(Run):
         seed: int,
         number: int,
         checkpoints: Ints,
-        clicks: ClicksOnly,
+        clicks: ClickTiming,
     ) -> None:
         self.clicks = clicks
         super().__init__(policy, environment, horizon, seed, number, checkpoints)
 
-    def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    def select_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Return the loop that plays the rounds, and its arguments beyond the common ones."""
         policy, (window, table) = self.policy, self.clicks
-        span, named = window + 2, policy.arms is not None
-        single, duel = policy.showing.single and named, policy.showing.compared and named
-        now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
+        span, has_fixed_arms = window + 2, policy.arms is not None
+        single, duel = policy.showing.single and has_fixed_arms, policy.showing.compared and has_fixed_arms
+        now = RoundBuffers(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         silence = np.full(policy.feedback_width, 0.5 if policy.showing.compared else 0.0)
         took, status = np.zeros((2, span), np.int64)
         classes = policy.arm_count if single else 1
@@ -333,8 +343,8 @@ class ClicksOnlyRun(Run):
             delay_rng,
             # A copy, since Ray's arrays are read-only, which is another type to compiled code.
             np.array(table),
-            Delays.within(window * TICKS, classes),
+            Delays.create(window * TICKS, classes),
             Queue.empty(2 * span),
-            OpenAnswers.empty(span),
+            OpenFeedback.empty(span),
             ClickStatus(took, status, silence, single or duel, single),
         )

@@ -24,10 +24,10 @@ from tacit.core.dispatch import (
     regret,
     shown_in,
 )
-from tacit.core.run_mode import compiled
-from tacit.core.seeds import handed_back, taken_over
+from tacit.core.run_mode import compile_loop
+from tacit.core.seeds import borrow_generator, return_generator
 from tacit.environments.base import Environment
-from tacit.policies.base import Impression, Policy, outcome_of
+from tacit.policies.base import Impression, Policy, make_outcome
 
 
 class Curve(NamedTuple):
@@ -49,7 +49,7 @@ class Curve(NamedTuple):
     position: Ints
 
 
-class Round(NamedTuple):
+class RoundBuffers(NamedTuple):
     """Buffers for the action and the feedback of a round.
 
     Attributes
@@ -98,7 +98,7 @@ class InFlight(NamedTuple):
     next: Ints
 
     @classmethod
-    def empty(cls, span: int, now: Round, impression: Impression) -> InFlight:
+    def empty(cls, span: int, round_buffers: RoundBuffers, impression: Impression) -> InFlight:
         """Return an empty store for feedback that takes fewer than ``span`` rounds."""
 
         def like(array: Any) -> Any:
@@ -106,12 +106,12 @@ class InFlight(NamedTuple):
 
         lanes, epochs, counts, *lists = np.full((6, span), -1, np.int64)
         offered, *features = map(like, impression)
-        shown = like(now.action), like(now.feedback), np.zeros(span)
-        return cls(lanes, epochs, *shown, offered, counts, *features, *lists)
+        buffers = like(round_buffers.action), like(round_buffers.feedback), np.zeros(span)
+        return cls(lanes, epochs, *buffers, offered, counts, *features, *lists)
 
 
 @kernel
-def record(curve: Curve, round: int, regret: float, feedback: Floats) -> None:
+def record_round(curve: Curve, round: int, regret: float, feedback: Floats) -> None:
     """Add a round to the totals, and copy them at a checkpoint."""
     curve.total[0] += regret
     for i in range(len(feedback)):
@@ -133,23 +133,23 @@ def play(
     rng: Generator,
     env_rng: Generator,
     curve: Curve,
-    now: Round,
+    buffers: RoundBuffers,
 ) -> None:
     """Play the rounds from ``start`` to ``stop``; each is learned before the next begins."""
     impression = world.impression
-    action, feedback = now.action, now.feedback
-    own, users = taken_over(rng), taken_over(env_rng)
+    action, feedback = buffers.action, buffers.feedback
+    policy_rng, users = borrow_generator(rng), borrow_generator(env_rng)
     for round in range(start, stop):
         lane = arrive(env, world, round, users)
         observe(params, state, lane, impression)
-        decide(params, state, lane, impression, own, action)
-        shown = shown_in(params, action)
-        propensity = learned_propensity(params, state, lane, impression, shown)
-        react(env, world, lane, shown, feedback)
-        record(curve, round, regret(env, world, lane, shown), feedback)
-        learn(params, state, lane, outcome_of(params, impression, action, feedback, propensity))
-    handed_back(own, rng)
-    handed_back(users, env_rng)
+        decide(params, state, lane, impression, policy_rng, action)
+        shown_arms = shown_in(params, action)
+        propensity = learned_propensity(params, state, lane, impression, shown_arms)
+        react(env, world, lane, shown_arms, feedback)
+        record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
+        learn(params, state, lane, make_outcome(params, impression, action, feedback, propensity))
+    return_generator(policy_rng, rng)
+    return_generator(users, env_rng)
 
 
 @kernel
@@ -167,14 +167,14 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
             )
             action, feedback = flight.actions[row], flight.feedback[row]
             propensity = flight.propensities[row]
-            outcome = outcome_of(params, impression, action, feedback, propensity)
+            outcome = make_outcome(params, impression, action, feedback, propensity)
             learn(params, state, lane, outcome)
         row = flight.next[row]
     flight.first[due] = -1
 
 
 @kernel
-def keep(flight: InFlight, row: int, impression: Impression) -> None:
+def store_impression(flight: InFlight, row: int, impression: Impression) -> None:
     """Copy an impression to a row, by loops, since assignment to slices takes seconds to compile."""
     for a in range(len(impression.arms)):
         flight.offered[row, a] = impression.arms[a]
@@ -189,7 +189,7 @@ def keep(flight: InFlight, row: int, impression: Impression) -> None:
 
 
 @kernel
-def depart(flight: InFlight, row: int, due: int) -> None:
+def schedule_row(flight: InFlight, row: int, due: int) -> None:
     """Append a row to the list of its due round."""
     flight.next[row] = -1
     if flight.first[due] < 0:
@@ -218,28 +218,28 @@ def play_delayed(
     """Play the rounds from ``start`` to ``stop`` with delayed feedback in batches."""
     impression = world.impression
     span = len(flight.lanes)
-    own, users, delays = taken_over(rng), taken_over(env_rng), taken_over(delay_rng)
+    policy_rng, users, delays = borrow_generator(rng), borrow_generator(env_rng), borrow_generator(delay_rng)
     for round in range(start, stop):
         deliver(params, state, flight, round % span)
         lane = arrive(env, world, round, users)
         observe(params, state, lane, impression)
         row = round % span
         action, feedback = flight.actions[row], flight.feedback[row]
-        decide(params, state, lane, impression, own, action)
-        shown = shown_in(params, action)
+        decide(params, state, lane, impression, policy_rng, action)
+        shown_arms = shown_in(params, action)
         flight.lanes[row] = lane
-        flight.propensities[row] = learned_propensity(params, state, lane, impression, shown)
-        react(env, world, lane, shown, feedback)
+        flight.propensities[row] = learned_propensity(params, state, lane, impression, shown_arms)
+        react(env, world, lane, shown_arms, feedback)
         flight.epochs[row] = epoch(params, state, lane)
         flight.counts[row] = len(impression.arms)
-        keep(flight, row, impression)
-        record(curve, round, regret(env, world, lane, shown), feedback)
+        store_impression(flight, row, impression)
+        record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
         delay = least + int(delays.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
-        depart(flight, row, due % span)
-    handed_back(own, rng)
-    handed_back(users, env_rng)
-    handed_back(delays, delay_rng)
+        schedule_row(flight, row, due % span)
+    return_generator(policy_rng, rng)
+    return_generator(users, env_rng)
+    return_generator(delays, delay_rng)
 
 
 # ---- One run of a policy in an environment
@@ -294,13 +294,13 @@ class Run:
         self.curve = Curve(np.zeros(2), np.array(checkpoints), np.zeros((count, 2)), np.zeros(1, np.int64))
         self.round = 0
         self.env_rng = env_rng
-        driver, self.extra = self.choose_loop(run_stream(seed, number, DELAY_STREAM))
-        self.loop = compiled(driver, policy.params, environment.params)
+        driver, self.extra = self.select_loop(run_stream(seed, number, DELAY_STREAM))
+        self.loop = compile_loop(driver, policy.params, environment.params)
 
-    def choose_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    def select_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Return the loop that plays the rounds, and its arguments beyond the common ones."""
         policy, environment = self.policy, self.environment
-        now = Round(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
+        now = RoundBuffers(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
         if most == 0 and environment.batch == 1:
             return play, (now,)
@@ -310,8 +310,8 @@ class Run:
     def advance(self, rounds: int) -> int:
         """Play up to ``rounds`` more rounds of the horizon; return how many were played."""
         stop = min(self.round + rounds, self.horizon)
-        sides = self.policy.params, self.state, self.environment.params, self.world
-        self.loop(*sides, self.round, stop, self.rng, self.env_rng, self.curve, *self.extra)
+        arguments = self.policy.params, self.state, self.environment.params, self.world
+        self.loop(*arguments, self.round, stop, self.rng, self.env_rng, self.curve, *self.extra)
         played, self.round = stop - self.round, stop
         return played
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.core.parallel import spread
-from tacit.core.text import Column, Tabulated, laid_out
+from tacit.core.parallel import run_tasks
+from tacit.core.text import Column, Tabulated, format_table
 from tacit.environments.base import Environment, registry
-from tacit.errors import InvalidValue, suggesting
+from tacit.errors import InvalidValue, with_suggestions
 from tacit.policies.base import Policy
-from tacit.simulation.clicks_only import ClicksOnly, ClicksOnlyRun, Delay, clicks_only
+from tacit.simulation.clicks_only import ClicksOnlyRun, ClickTiming, Delay, read_click_timing
 from tacit.simulation.rounds import Run
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class SimulationResult(Tabulated):
         >>> print(result.summary().splitlines()[0])
         policy         regret  ± s.e.  reward/1000  runs
         """
-        return laid_out(self.rows(), COLUMNS)
+        return format_table(self.rows(), COLUMNS)
 
     def compare(self, first: str | int | Policy, second: str | int | Policy) -> Comparison:
         """Return the mean difference of two policies' final regrets with its standard error.
@@ -151,7 +151,7 @@ class SimulationResult(Tabulated):
         InvalidValue
             If an argument matches none of the simulated policies, or more than one.
         """
-        a, b = self._position(first), self._position(second)
+        a, b = self._find_policy(first), self._find_policy(second)
         difference = self.regret[a, :, -1] - self.regret[b, :, -1]
         return Comparison(
             self.names[a],
@@ -161,14 +161,14 @@ class SimulationResult(Tabulated):
             len(difference),
         )
 
-    def _position(self, which: str | int | Policy) -> int:
+    def _find_policy(self, which: str | int | Policy) -> int:
         if isinstance(which, int) and -len(self.names) <= which < len(self.names):
             return which
         text = which.label if isinstance(which, Policy) else str(which)
-        found = [i for i, name in enumerate(self.names) if text in (name, name.split("(")[0])]
-        if len(found) != 1:
+        matches = [i for i, name in enumerate(self.names) if text in (name, name.split("(")[0])]
+        if len(matches) != 1:
             raise InvalidValue("policy", which, f"name one of {', '.join(self.names)}")
-        return found[0]
+        return matches[0]
 
     def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
         """Draw the mean regret of each policy with a band of two standard errors.
@@ -190,11 +190,11 @@ class SimulationResult(Tabulated):
         MissingExtra
             If matplotlib is not installed.
         """
-        from tacit.plots import drawn, regret_curves
+        from tacit.plots import open_axes, regret_curves
 
         title = f"{type(self.environment).__name__}, {self.regret.shape[1]} runs, bands of ±2 standard errors"
         curves = dict(zip(self.names, self.regret, strict=True))
-        with drawn(path, ax) as axes:
+        with open_axes(path, ax) as axes:
             regret_curves(axes, curves, self.rounds, title)
         return axes
 
@@ -207,11 +207,11 @@ def standard_error(values: Floats) -> float:
 # ---- Simulation of policies over many runs
 
 
-ROUNDS_A_CALL = 2**18
-ROUNDS_A_UNIT = 2**20
+ROUNDS_PER_CALL = 2**18
+ROUNDS_PER_UNIT = 2**20
 
 
-@suggesting
+@with_suggestions
 def simulate(
     policies: Policy | Sequence[Policy],
     environment: Environment,
@@ -284,32 +284,32 @@ def simulate(
     >>> bool(late.regret[1, 0, -1] < 200)
     True
     """
-    chosen = _fitting(policies, environment)
+    policy_list = _check_policies(policies, environment)
     horizon = checks.integer("horizon", horizon, 1)
     runs = checks.integer("runs", runs, 1)
     seed = checks.integer("seed", seed, 0, 2**128)
     rounds = _checkpoint_rounds(checkpoints, horizon)
-    clicks = clicks_only(feedback, window, delay, environment)
-    environment.doubt(horizon)
-    for policy in chosen:
+    clicks = read_click_timing(feedback, window, delay, environment)
+    environment.warn_of_late_changes(horizon)
+    for policy in policy_list:
         # Compile once here, before several workers would compile at the same time.
         begin_run(policy, environment, horizon, seed, 0, rounds, clicks).advance(0)
-    size = max(1, ROUNDS_A_UNIT // horizon)
+    size = max(1, ROUNDS_PER_UNIT // horizon)
     units = [
         (policy, environment, horizon, seed, first, min(first + size, runs), rounds, clicks)
-        for policy in chosen
+        for policy in policy_list
         for first in range(0, runs, size)
     ]
-    parts = spread(
+    results = run_tasks(
         play_runs,
         units,
         [float((stop - first) * horizon) for _, _, _, _, first, stop, _, _ in units],
-        label=f"{len(chosen)} policies × {runs} runs",
+        label=f"{len(policy_list)} policies × {runs} runs",
         workers=workers,
     )
-    values = np.concatenate(parts).reshape(len(chosen), runs, len(rounds), 2)
+    values = np.concatenate(results).reshape(len(policy_list), runs, len(rounds), 2)
     return SimulationResult(
-        names=tuple(policy.label for policy in chosen),
+        names=tuple(policy.label for policy in policy_list),
         rounds=rounds,
         regret=np.ascontiguousarray(values[..., 0]),
         reward=np.ascontiguousarray(values[..., 1]),
@@ -326,7 +326,7 @@ def play_runs(
     first: int,
     stop: int,
     rounds: Ints,
-    clicks: ClicksOnly | None,
+    clicks: ClickTiming | None,
     report: Callable[[float], None],
 ) -> Floats:
     """Play the runs from ``first`` to ``stop``; return regret and reward at the checkpoints."""
@@ -334,7 +334,7 @@ def play_runs(
     for number in range(first, stop):
         run = begin_run(policy, environment, horizon, seed, number, rounds, clicks)
         while run.round < horizon:
-            report(run.advance(ROUNDS_A_CALL))
+            report(run.advance(ROUNDS_PER_CALL))
         values[number - first] = run.curve.values
     return values
 
@@ -346,7 +346,7 @@ def begin_run(
     seed: int,
     number: int,
     rounds: Ints,
-    clicks: ClicksOnly | None,
+    clicks: ClickTiming | None,
 ) -> Run:
     """Return a new run, before its first round."""
     if clicks is None:
@@ -354,24 +354,28 @@ def begin_run(
     return ClicksOnlyRun(policy, environment, horizon, seed, number, rounds, clicks)
 
 
-def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
+def _check_policies(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
     """Raise unless all policies fit the environment; return them as a list."""
     if not isinstance(environment, Environment):
         raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
-    given: Any = policies if isinstance(policies, Iterable) else [policies]
-    chosen = list(given)
-    if not chosen or not all(isinstance(policy, Policy) for policy in chosen):
-        inner = ", such as its .policy" if any(hasattr(each, "policy") for each in chosen) else ""
+    iterable: Any = policies if isinstance(policies, Iterable) else [policies]
+    policy_list = list(iterable)
+    if not policy_list or not all(isinstance(policy, Policy) for policy in policy_list):
+        inner = (
+            ", such as its .policy" if any(hasattr(candidate, "policy") for candidate in policy_list) else ""
+        )
         raise InvalidValue("policies", policies, f"give a policy or a list of them{inner}")
-    for policy in chosen:
+    for policy in policy_list:
         if policy.shows != environment.takes:
-            fitting = {each.__name__ for each in registry.values() if each.takes == policy.shows}
+            environments = {
+                candidate.__name__ for candidate in registry.values() if candidate.takes == policy.shows
+            }
             raise InvalidValue(
                 "policies",
                 policy,
                 f"{type(policy).__name__} shows: {policy.shows}; "
                 f"{type(environment).__name__} takes: {environment.takes}; give one that fits, "
-                f"or an environment that takes it: {', '.join(sorted(fitting))}",
+                f"or an environment that takes it: {', '.join(sorted(environments))}",
             )
         if policy.showing.listed and policy.action_width != environment.action_width:
             raise InvalidValue(
@@ -399,7 +403,7 @@ def _fitting(policies: Policy | Sequence[Policy], environment: Environment) -> l
                 f"the environment gives contexts of length {environment.context_dim} only; "
                 "take ShiftingArms(dim=…), or a policy that reads so many",
             )
-    return chosen
+    return policy_list
 
 
 def _checkpoint_rounds(checkpoints: int | Sequence[int], horizon: int) -> Ints:

@@ -1,6 +1,6 @@
 """Uplift: the difference in reward between a policy and a control, with intervals valid at any time."""
 
-from tacit.core.dispatch import public as _public
+from tacit.core.dispatch import public_names as _public
 from tacit.uplift.boundary import HoldoutSums as HoldoutSums
 from tacit.uplift.boundary import Interval as Interval
 from tacit.uplift.boundary import Lift as Lift
@@ -10,7 +10,7 @@ from tacit.uplift.boundary import duels_needed as duels_needed
 from tacit.uplift.boundary import searches_needed as searches_needed
 from tacit.uplift.holdout import dispersion as dispersion
 from tacit.uplift.holdout import holdout_lift as holdout_lift
-from tacit.uplift.metric_degradation import HarmSums as HarmSums
+from tacit.uplift.metric_degradation import DegradationSums as DegradationSums
 from tacit.uplift.paired import PairSums as PairSums
 from tacit.uplift.paired import chance_of_score as chance_of_score
 from tacit.uplift.paired import discoveries as discoveries
@@ -19,7 +19,7 @@ from tacit.uplift.propensity_lift import Scores as Scores
 from tacit.uplift.propensity_lift import ScoreSums as ScoreSums
 from tacit.uplift.propensity_lift import Winner as Winner
 from tacit.uplift.propensity_lift import winner as winner
-from tacit.uplift.sentences import guarded as guarded
+from tacit.uplift.sentences import guardrail_status as guardrail_status
 from tacit.uplift.sentences import lift_sentence as lift_sentence
 from tacit.uplift.traffic import ALARM as ALARM
 from tacit.uplift.traffic import FrequencySums as FrequencySums

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import AssumptionWarning, InvalidValue, suggesting
+from tacit.errors import AssumptionWarning, InvalidValue, with_suggestions
 
 # ---- Width of intervals that are valid at any time
 
@@ -63,14 +63,14 @@ def boundary(confidence: float = 0.95, comparisons: int = 1, *, planned: bool = 
     >>> boundary(planned=True)
     2.548
     """
-    known = [0.95] if planned else list(ANY_TIME)
-    if confidence not in known:
-        raise InvalidValue("confidence", confidence, f"give one of {known}")
+    allowed = [0.95] if planned else list(ANY_TIME)
+    if confidence not in allowed:
+        raise InvalidValue("confidence", confidence, f"give one of {allowed}")
     c = PLANNED if planned else ANY_TIME[confidence]
     return math.sqrt(c * c + 2 * math.log(checks.integer("comparisons", comparisons, 1)))
 
 
-def checked_share(share: float) -> float:
+def check_share(share: float) -> float:
     """Return the share of a control, if it is valid.
 
     Raises
@@ -139,7 +139,7 @@ def _finite(interval: Interval) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in fields}
 
 
-def claim_of(low: float, high: float) -> Claim:
+def claim_from_interval(low: float, high: float) -> Claim:
     """Return the claim that follows from the interval of a difference.
 
     Examples
@@ -229,23 +229,25 @@ class HoldoutSums(NamedTuple):
         """
         if (buckets is None) != (self.buckets is None):
             raise InvalidValue("buckets", buckets, "give them where sums are clustered, only there")
-        of, earned = np.asarray(groups), np.asarray(rewards, np.float64)
-        if not ((of == CONTROL) | (of == 1)).all():
+        group_codes, amounts = np.asarray(groups), np.asarray(rewards, np.float64)
+        if not ((group_codes == CONTROL) | (group_codes == 1)).all():
             raise InvalidValue("groups", groups, "give 0 for the control, 1 for the policy")
-        if of.shape != earned.shape or not math.isfinite(earned.sum()):
-            raise InvalidValue("rewards", rewards, f"give a finite number for each of {len(of)} decisions")
-        of = of.astype(np.int64, copy=False)
+        if group_codes.shape != amounts.shape or not math.isfinite(amounts.sum()):
+            raise InvalidValue(
+                "rewards", rewards, f"give a finite number for each of {len(group_codes)} decisions"
+            )
+        group_codes = group_codes.astype(np.int64, copy=False)
         # Unlike np.sum, np.add.at gives the same bits for any batch sizes.
-        np.add.at(self.counts, of, 1.0)
-        np.add.at(self.totals, of, earned)
-        np.add.at(self.squares, of, earned * earned)
+        np.add.at(self.counts, group_codes, 1.0)
+        np.add.at(self.totals, group_codes, amounts)
+        np.add.at(self.squares, group_codes, amounts * amounts)
         if self.buckets is not None:
             places: Ints = np.asarray(buckets, np.int64)
-            np.add.at(self.buckets[0], places, of == CONTROL)
+            np.add.at(self.buckets[0], places, group_codes == CONTROL)
             np.add.at(self.buckets[1], places, 1.0)
-            np.add.at(self.buckets[2], places, earned)
+            np.add.at(self.buckets[2], places, amounts)
 
-    def merged(self, other: HoldoutSums) -> HoldoutSums:
+    def merge(self, other: HoldoutSums) -> HoldoutSums:
         """Return the sums over the decisions of both.
 
         Raises
@@ -332,7 +334,7 @@ def decisions_needed(
     3300000.0
     """
     p, ratio = checks.positive("rate", rate), 1 + lift
-    h = checked_share(share)
+    h = check_share(share)
     if not 0 < ratio < math.inf or lift == 0:
         raise InvalidValue("lift", lift, "give a number above -1, and not 0")
     if p > largest:
@@ -347,7 +349,7 @@ def decisions_needed(
     return _per_variance(power) * dispersion * spread / math.log(ratio) ** 2
 
 
-@suggesting
+@with_suggestions
 def duels_needed(
     edge: float,
     ties: float = 0.0,

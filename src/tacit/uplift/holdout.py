@@ -26,28 +26,28 @@ from tacit.uplift.boundary import (
     Interval,
     Lift,
     boundary,
-    checked_share,
-    claim_of,
+    check_share,
+    claim_from_interval,
 )
 from tacit.uplift.traffic import independent_counts, share_evidence
 
-SURE = math.log(1e6)
+MIN_MISMATCH_EVIDENCE = math.log(1e6)
 """Log evidence at which the control's share is declared wrong."""
 
-ENOUGH = 5.0
+MIN_INFORMATION = 5.0
 """The least information, in expected rewards of a balanced holdout, for an interval."""
 
-WIDEST = 40.0
+MAX_LOG_RATIO = 40.0
 """Log ratios beyond this are treated as zero and infinity."""
 
 STEPS = 64
 
 
-Chapters = HoldoutSums | Sequence[HoldoutSums]
+Periods = HoldoutSums | Sequence[HoldoutSums]
 """Sums of one holdout, or of consecutive periods with different shares, units or controls."""
 
 
-class _Standard(NamedTuple):
+class _PooledPeriods(NamedTuple):
     """Periods pooled to one experiment: rates of each group, weighted by a period's decisions.
 
     The first axis of arrays is the period.
@@ -59,21 +59,21 @@ class _Standard(NamedTuple):
     r1: Floats
     weights: Floats
     dispersion: Floats
-    likeness: Floats
+    correlation_factor: Floats
     largest: float
 
     @classmethod
-    def of(cls, chapters: Chapters, largest: float) -> _Standard:
+    def pool(cls, periods: Periods, largest: float) -> _PooledPeriods:
         """Pool periods; a period without decisions has weight 0."""
-        each = _listed(chapters)
-        n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in each), strict=True))
+        period_list = _as_list(periods)
+        n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in period_list), strict=True))
         decisions = n.sum(axis=1)
         weights = decisions / np.maximum(decisions.sum(axis=0), 1)
-        met = (decisions > 0)[:, None]
-        n0, n1 = np.moveaxis(np.where(met, n, 1.0), 1, 0)
-        spread = np.stack([dispersion(sums, largest) for sums in each])
-        spread = np.where(met[:, 0], spread, 1.0)
-        likeness = _likeness(each, n0 / (n0 + n1), largest)
+        has_decisions = (decisions > 0)[:, None]
+        n0, n1 = np.moveaxis(np.where(has_decisions, n, 1.0), 1, 0)
+        spread = np.stack([dispersion(sums, largest) for sums in period_list])
+        spread = np.where(has_decisions[:, 0], spread, 1.0)
+        likeness = _unit_correlation_factor(period_list, n0 / (n0 + n1), largest)
         return cls(n0, n1, r[:, 0], r[:, 1], weights, spread, likeness, largest)
 
     @property
@@ -85,8 +85,8 @@ class _Standard(NamedTuple):
         """Return the mean reward of the control in each period, given a ratio."""
         return np.asarray((self.r0 + self.r1) / (ratio * self.n1 + self.n0))
 
-    def _mean(self, each: Floats) -> Floats:
-        return np.asarray((self.weights * each).sum(axis=0))
+    def _mean(self, values: Floats) -> Floats:
+        return np.asarray((self.weights * values).sum(axis=0))
 
     def difference(self, ratio: Floats) -> Floats:
         """Return the difference of mean rewards, given a ratio."""
@@ -109,38 +109,38 @@ class _Standard(NamedTuple):
         r0, r1 = n0 * rate0, n1 * rate1
         odds = log_ratio + np.log(n1 / n0)
         log_q, log_p = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
-        deviance = 2 * (_part(r1, r0 + r1, log_q) + _part(r0, r0 + r1, log_p))
+        deviance = 2 * (_deviance_term(r1, r0 + r1, log_q) + _deviance_term(r0, r0 + r1, log_p))
         vary0 = ratio * ratio * vary0
-        held = vary1 * (1 - mean1 / self.largest) + vary0 * (1 - mean0 / self.largest)
-        spread = held.sum(axis=0) / (vary0 + vary1).sum(axis=0)
-        return np.asarray(deviance - c * c * self.likeness * spread)
+        variances = vary1 * (1 - mean1 / self.largest) + vary0 * (1 - mean0 / self.largest)
+        spread = variances.sum(axis=0) / (vary0 + vary1).sum(axis=0)
+        return np.asarray(deviance - c * c * self.correlation_factor * spread)
 
 
-def _listed(chapters: Chapters) -> Sequence[HoldoutSums]:
-    return [chapters] if isinstance(chapters, HoldoutSums) else chapters
+def _as_list(periods: Periods) -> Sequence[HoldoutSums]:
+    return [periods] if isinstance(periods, HoldoutSums) else periods
 
 
-def _likeness(chapters: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
+def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
     """Return the variance over all periods relative to periods with independent units; at least 1.
 
     Units that stay in their group do so across periods: a unit in the control at a
     share of 5 % is also in it at 10 %.
     """
-    sticky = [i for i, sums in enumerate(chapters) if sums.buckets is not None]
+    sticky = [i for i, sums in enumerate(periods) if sums.buckets is not None]
     if len(sticky) < 2:
         return np.ones(shares.shape[1:])
     odds = np.sqrt(shares * (1 - shares))
-    alone = np.sum([_scatter(sums, largest) for sums in chapters] / odds**2, axis=0)
-    apart = {i: _between(chapters[i]) for i in sticky}
+    alone = np.sum([_sum_squares(sums, largest) for sums in periods] / odds**2, axis=0)
+    apart = {i: _bucket_excess(periods[i]) for i in sticky}
     crossed = np.zeros_like(alone)
     for i, j in combinations(sticky, 2):
         both = np.sum(apart[i] * apart[j], axis=0) * BUCKETS / (BUCKETS - 1)
-        coins = np.minimum(shares[i], shares[j]) - shares[i] * shares[j]
-        crossed += 2 * both * coins / (odds[i] * odds[j]) ** 2
+        covariance = np.minimum(shares[i], shares[j]) - shares[i] * shares[j]
+        crossed += 2 * both * covariance / (odds[i] * odds[j]) ** 2
     return np.asarray(1 + np.maximum(crossed, 0.0) / np.where(alone > 0, alone, 1.0))
 
 
-def _between(sums: HoldoutSums) -> Floats:
+def _bucket_excess(sums: HoldoutSums) -> Floats:
     """Return the rewards of each bucket minus their expectation, decisions times mean reward."""
     assert sums.buckets is not None
     _, decisions, rewards = sums.buckets
@@ -148,10 +148,10 @@ def _between(sums: HoldoutSums) -> Floats:
     return np.asarray(rewards - mean * decisions)
 
 
-def _part(rewards: Floats, of: Floats, log_share: Floats) -> Floats:
+def _deviance_term(rewards: Floats, total: Floats, log_share: Floats) -> Floats:
     """Return r·ln(r/(R·share)), 0 for r = 0."""
     positive = np.maximum(rewards, np.finfo(np.float64).tiny)
-    return np.asarray(rewards * (np.log(positive / of) - log_share))
+    return np.asarray(rewards * (np.log(positive / total) - log_share))
 
 
 def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
@@ -171,15 +171,15 @@ def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
     1.0
     """
     n, r = sums.counts.sum(axis=0), sums.totals.sum(axis=0)
-    return np.asarray(_scatter(sums, largest) / (r * (1 - r / n / largest)))
+    return np.asarray(_sum_squares(sums, largest) / (r * (1 - r / n / largest)))
 
 
-def _scatter(sums: HoldoutSums, largest: float) -> Floats:
+def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
     """Return the sum of squares of rewards about the mean, of both groups together."""
     (n0, n1), (r0, r1), (rr0, rr1) = sums.counts, sums.totals, sums.squares
     scatter = rr0 + rr1 - (r0 + r1) * ((r0 + r1) / np.maximum(n0 + n1, 1))
     if sums.buckets is not None:
-        between = np.sum(_between(sums) ** 2, axis=0)
+        between = np.sum(_bucket_excess(sums) ** 2, axis=0)
         scatter = np.maximum(scatter, BUCKETS / (BUCKETS - 1) * between)
     if math.isinf(largest):
         some0, some1 = np.where(r0 > 0, r0, 1.0), np.where(r1 > 0, r1, 1.0)
@@ -190,7 +190,7 @@ def _scatter(sums: HoldoutSums, largest: float) -> Floats:
     return np.asarray(np.maximum(scatter, 0.0))
 
 
-def enough(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
+def has_enough_data(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
     """True if there is enough traffic for an interval.
 
     Parameters
@@ -208,17 +208,17 @@ def enough(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
     >>> bool(has_enough_data(sums, share=0.5)), bool(has_enough_data(sums, share=0.05))
     (True, False)
     """
-    n, r, rr = (np.sum(each, axis=0) for each in sums[:3])
+    n, r, rr = (np.sum(array, axis=0) for array in sums[:3])
     with np.errstate(invalid="ignore", divide="ignore"):
         information = np.where(rr > 0, r * r / np.where(rr > 0, rr, 1.0), 0.0)
     if not math.isinf(largest):
         information = np.minimum(information, n - r / largest)
     # Equal rewards do not show their variance.
-    known = (sums.counts[CONTROL] > 0) & (sums.counts[POLICY] > 0) & (n * rr > r * r * (1 + 1e-9))
-    return np.asarray(known & (information * share * (1 - share) >= ENOUGH))
+    is_defined = (sums.counts[CONTROL] > 0) & (sums.counts[POLICY] > 0) & (n * rr > r * r * (1 + 1e-9))
+    return np.asarray(is_defined & (information * share * (1 - share) >= MIN_INFORMATION))
 
 
-def refuted(sums: Chapters, c: float, *, ratio: float = 1.0, largest: float = 1.0) -> Booleans:
+def is_refuted(sums: Periods, c: float, *, ratio: float = 1.0, largest: float = 1.0) -> Booleans:
     """True if the interval excludes a ratio.
 
     Parameters
@@ -231,10 +231,10 @@ def refuted(sums: Chapters, c: float, *, ratio: float = 1.0, largest: float = 1.
     largest : float, default 1
         The largest reward possible; infinite for revenue.
     """
-    return np.asarray(_Standard.of(sums, largest).excess(np.log(np.float64(ratio)), c) > 0)
+    return np.asarray(_PooledPeriods.pool(sums, largest).excess(np.log(np.float64(ratio)), c) > 0)
 
 
-def ratio_ends(sums: Chapters, c: float, *, largest: float = 1.0) -> tuple[Floats, Floats]:
+def ratio_ends(sums: Periods, c: float, *, largest: float = 1.0) -> tuple[Floats, Floats]:
     """Return the ends of the interval of ratios.
 
     Parameters
@@ -258,24 +258,24 @@ def ratio_ends(sums: Chapters, c: float, *, largest: float = 1.0) -> tuple[Float
     >>> round(float(low), 3), round(float(high), 3)
     (1.637, 2.473)
     """
-    pooled = _Standard.of(sums, largest)
+    pooled = _PooledPeriods.pool(sums, largest)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate0, rate1 = pooled.rates
         centre = np.log(rate1) - np.log(rate0)
-    centre = np.clip(centre, -WIDEST, WIDEST)
+    centre = np.clip(centre, -MAX_LOG_RATIO, MAX_LOG_RATIO)
     ends = []
-    for far in (-WIDEST, WIDEST):
+    for far in (-MAX_LOG_RATIO, MAX_LOG_RATIO):
         inside, outside = centre, np.full_like(centre, far)
         for _ in range(STEPS):
             between = (inside + outside) / 2
             out = pooled.excess(between, c) > 0
             inside, outside = np.where(out, inside, between), np.where(out, between, outside)
         open_end = 0.0 if far < 0 else np.inf
-        ends.append(np.where(np.abs(inside) > WIDEST - 1e-9, open_end, np.exp(inside)))
+        ends.append(np.where(np.abs(inside) > MAX_LOG_RATIO - 1e-9, open_end, np.exp(inside)))
     return ends[0], ends[1]
 
 
-def difference_at(sums: Chapters, ratio: Floats) -> Floats:
+def difference_from_ratio(sums: Periods, ratio: Floats) -> Floats:
     """Return the difference of mean rewards that corresponds to a ratio, given the rewards so far.
 
     The difference always has the sign of the log ratio, so that both verdicts agree.
@@ -288,11 +288,11 @@ def difference_at(sums: Chapters, ratio: Floats) -> Floats:
     >>> [round(float(difference_from_ratio(sums, ratio)), 3) for ratio in ratios]
     [-0.75, 0.0, 0.25, 0.75]
     """
-    return _Standard.of(sums, math.inf).difference(ratio)
+    return _PooledPeriods.pool(sums, math.inf).difference(ratio)
 
 
 def holdout_lift(
-    sums: Chapters,
+    sums: Periods,
     share: float | Sequence[float],
     *,
     confidence: float = 0.95,
@@ -349,27 +349,28 @@ def holdout_lift(
     >>> lift.claim, lift.ratio.estimate, round(lift.difference.low, 3)
     ('better', 2.0, 0.181)
     """
-    each = [sums] if isinstance(sums, HoldoutSums) else sums
+    periods = [sums] if isinstance(sums, HoldoutSums) else sums
     shares = [share] if isinstance(share, int | float) else share
-    for chapter in each if math.isfinite(largest) else ():
-        if (earned := chapter.totals.sum() / max(1.0, chapter.counts.sum())) > largest * (1 + 1e-9):
+    for period in periods if math.isfinite(largest) else ():
+        if (earned := period.totals.sum() / max(1.0, period.counts.sum())) > largest * (1 + 1e-9):
             remedy = f"the control and the policy earned {earned:.3g} a decision; give the largest reward"
             raise InvalidValue("largest", largest, remedy)
     # With several periods, the service reports mismatches itself.
-    for one in [sums] if isinstance(sums, HoldoutSums) else ():
-        if share_evidence(independent_counts(one), shares[0]) > SURE:
-            doubt = f"share: Do not trust this: the control has {one.counts[CONTROL] / one.counts.sum():.3g} "
+    for holdout in [sums] if isinstance(sums, HoldoutSums) else ():
+        if share_evidence(independent_counts(holdout), shares[0]) > MIN_MISMATCH_EVIDENCE:
+            control_share = holdout.counts[CONTROL] / holdout.counts.sum()
+            doubt = f"share: Do not trust this: the control has {control_share:.3g} "
             doubt += f"of the decisions, not {shares[0]:g}; give the share that was configured, and "
             warnings.warn(f"{doubt}groups that are 0 for the control", AssumptionWarning, stacklevel=2)
     c = boundary(confidence, comparisons, planned=planned)
-    known = zip(each, map(checked_share, shares), strict=True)
-    counted = [sums for sums, h in known if enough(sums, h, largest)]
-    if not counted:
+    with_shares = zip(periods, map(check_share, shares), strict=True)
+    usable = [sums for sums, h in with_shares if has_enough_data(sums, h, largest)]
+    if not usable:
         return Lift("early")
-    low, high = ratio_ends(counted, c, largest=largest)
+    low, high = ratio_ends(usable, c, largest=largest)
     with np.errstate(divide="ignore"):
-        mean0, mean1 = _Standard.of(counted, largest).rates
+        mean0, mean1 = _PooledPeriods.pool(usable, largest).rates
         ratio = Interval(float(mean1 / mean0), float(low), float(high))
-    ends = difference_at(counted, low), difference_at(counted, high)
+    ends = difference_from_ratio(usable, low), difference_from_ratio(usable, high)
     difference = Interval(float(mean1 - mean0), *map(float, ends))
-    return Lift(claim_of(difference.low, difference.high), ratio, difference)
+    return Lift(claim_from_interval(difference.low, difference.high), ratio, difference)

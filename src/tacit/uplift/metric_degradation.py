@@ -20,28 +20,28 @@ import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, boundary
-from tacit.uplift.propensity_lift import ENOUGH
+from tacit.uplift.propensity_lift import MIN_INFORMATION
 
 BLOCK = 64
 """Number of decisions between two updates of the arms' frequencies."""
-KEPT = 1 - 1 / 200
+DECAY = 1 - 1 / 200
 """Decay of a key's frequencies with each decision."""
 PRIOR = 0.5
 """Pseudo-count of each arm."""
 BUCKETS = 512
 """Number of buckets of keys; keys of one bucket share weights."""
-LEAST = 1e-4
+MIN_PROBABILITY = 1e-4
 """Least predicted probability of all arms but the last one shown, together."""
 N, TOTAL, SQUARE, WEIGHT, D, DD, GG = range(7)
 ARRAYS = "sums", "known", "fresh", "last"
 
 
-def buckets_of(keys: Sequence[str]) -> Ints:
+def hash_keys(keys: Sequence[str]) -> Ints:
     """Return the bucket of each key, for frequencies by key."""
     return np.array([zlib.crc32(key.encode()) % BUCKETS for key in keys], np.int64)
 
 
-class HarmSums:
+class DegradationSums:
     """Sums of a metric for each arm against the baseline, updated in constant time.
 
     Parameters
@@ -83,11 +83,11 @@ class HarmSums:
         self.last = np.zeros((2, BUCKETS))
         self.seen = 0
 
-    def reach(self, arms: int) -> None:
+    def grow(self, arms: int) -> None:
         """Grow the arrays to this number of arms."""
         new = ((0, 0), (0, arms - self.sums.shape[1]))
         self.sums, self.known, self.fresh = (
-            np.pad(each, new) for each in (self.sums, self.known, self.fresh)
+            np.pad(array, new) for array in (self.sums, self.known, self.fresh)
         )
 
     def add(
@@ -120,61 +120,65 @@ class HarmSums:
         places: Ints = np.zeros_like(arms) if buckets is None else buckets
         x = np.asarray(amounts, np.float64)
         q = np.maximum(np.asarray(propensities, np.float64), LEAST_PROPENSITY)
-        last = self._last(arms, q, places)
+        last = self._update_last(arms, q, places)
         start = 0
         while start < len(arms):
             block = slice(start, start + BLOCK - self.seen % BLOCK)
-            likely = self._likely(places[block], last[:, block])
-            self._add(arms[block], x[block, None], q[block, None], offered[block], baseline, likely)
+            predicted = self._predict_propensities(places[block], last[:, block])
+            self._add_block(arms[block], x[block, None], q[block, None], offered[block], baseline, predicted)
             np.add.at(self.fresh, (places[block], arms[block]), 1.0)
             self.seen += len(arms[block])
             start = block.stop
             if self.seen % BLOCK == 0:
-                self.known = self.known * KEPT ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
+                self.known = self.known * DECAY ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
                 self.fresh = np.zeros_like(self.fresh)
 
-    def _last(self, arms: Ints, q: Floats, places: Ints) -> Floats:
+    def _update_last(self, arms: Ints, q: Floats, places: Ints) -> Floats:
         """Return the last arm shown before each decision in its bucket, and its propensity.
 
         Also updates ``last``.
         """
         order = np.argsort(places, kind="stable")
-        sorted_places, own = places[order], np.array([arms, q])[:, order]
-        before = np.hstack([np.zeros((2, 1)), own[:, :-1]])
+        sorted_places, current = places[order], np.array([arms, q])[:, order]
+        before = np.hstack([np.zeros((2, 1)), current[:, :-1]])
         first = np.diff(sorted_places, prepend=-1) != 0
         before[:, first] = self.last[:, sorted_places[first]]
         ends = np.diff(sorted_places, append=-1) != 0
-        self.last[:, sorted_places[ends]] = own[:, ends]
-        found = np.empty_like(before)
-        found[:, order] = before
-        return found
+        self.last[:, sorted_places[ends]] = current[:, ends]
+        previous = np.empty_like(before)
+        previous[:, order] = before
+        return previous
 
-    def _likely(self, places: Ints, last: Floats) -> Floats:
+    def _predict_propensities(self, places: Ints, last: Floats) -> Floats:
         """Predict each arm's propensity from data before the decision."""
-        lately = self.known[places] + PRIOR
-        rows, shown = np.arange(len(places)), last[0].astype(np.int64)
-        known = last[1] > 0
-        others = lately.sum(axis=1) - lately[rows, shown]
-        likely = lately / lately.sum(axis=1, keepdims=True)
-        rest = np.maximum(1.0 - last[1], LEAST) / np.where(others > 0, others, 1.0)
-        likely[known] = (lately * rest[:, None])[known]
-        likely[rows[known], shown[known]] = last[1, known]
-        return np.asarray(likely, np.float64)
+        frequencies = self.known[places] + PRIOR
+        rows, last_arms = np.arange(len(places)), last[0].astype(np.int64)
+        has_last = last[1] > 0
+        other_counts = frequencies.sum(axis=1) - frequencies[rows, last_arms]
+        predicted = frequencies / frequencies.sum(axis=1, keepdims=True)
+        other_share = np.maximum(1.0 - last[1], MIN_PROBABILITY) / np.where(
+            other_counts > 0, other_counts, 1.0
+        )
+        predicted[has_last] = (frequencies * other_share[:, None])[has_last]
+        predicted[rows[has_last], last_arms[has_last]] = last[1, has_last]
+        return np.asarray(predicted, np.float64)
 
-    def _add(self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats) -> None:
+    def _add_block(
+        self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats
+    ) -> None:
         """Add the scores of a block of decisions, given the predicted propensities ``p``."""
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
         weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))
-        before = _running(self.sums[:D], both, both * x, both * x * x, weight)
+        before = _running_sums(self.sums[:D], both, both * x, both * x * x, weight)
         mean = before[TOTAL, :-1] / np.maximum(before[N, :-1], 1)
         sign = (np.arange(both.shape[1]) == arms[:, None]) * 1.0 - (arms == baseline)[:, None]
         coef = sign * weight / q
         score = coef * (x - mean)
-        after = _running(self.sums[D:], score, score * score, coef * coef)
+        after = _running_sums(self.sums[D:], score, score * score, coef * coef)
         self.sums[:D], self.sums[D:] = before[:, -1], after[:, -1]
 
-    def harms(
+    def find_degradations(
         self,
         margin: float,
         better: Literal["more", "less"],
@@ -200,10 +204,10 @@ class HarmSums:
             From each such arm to its metric minus the baseline's, per decision.
         """
         n, total, square, weight, d, dd, gg = self.sums
-        known = (weight > 0) & (gg > 0) & (square > 0)
-        n, weight = np.maximum(n, 1), np.where(known, weight, 1.0)
+        is_defined = (weight > 0) & (gg > 0) & (square > 0)
+        n, weight = np.maximum(n, 1), np.where(is_defined, weight, 1.0)
         # The information, as a number of amounts in an unweighted comparison.
-        enough = known & (total**2 * weight**2 >= ENOUGH * n * square * gg)
+        enough = is_defined & (total**2 * weight**2 >= MIN_INFORMATION * n * square * gg)
         variance = np.maximum(square / n - (total / n) ** 2, 0.0)
         spread = np.sqrt(np.maximum(np.maximum(dd - d * d / n, 0.0), variance * gg))
         radius = np.array([boundary(confidence, m) for m in comparisons]) * spread / weight
@@ -215,30 +219,30 @@ class HarmSums:
             for arm in np.flatnonzero(worse).tolist()
         }
 
-    def saved(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the sums as JSON data."""
         return {name: getattr(self, name).tolist() for name in ARRAYS} | {"seen": self.seen}
 
     @classmethod
-    def restored(cls, saved: dict[str, Any]) -> HarmSums:
+    def from_dict(cls, saved: dict[str, Any]) -> DegradationSums:
         """Return the sums from the JSON data of :meth:`as_dict`."""
-        made = cls(len(saved["sums"][0]))
+        sums = cls(len(saved["sums"][0]))
         for name in ARRAYS:
-            setattr(made, name, np.array(saved[name], np.float64))
-        made.seen = saved["seen"]
-        return made
+            setattr(sums, name, np.array(saved[name], np.float64))
+        sums.seen = saved["seen"]
+        return sums
 
 
-def _running(before: Floats, *rows: npt.ArrayLike) -> Floats:
+def _running_sums(before: Floats, *rows: npt.ArrayLike) -> Floats:
     """Return running sums of rows, so that the bits do not depend on batch sizes."""
-    each = np.empty((len(rows), len(np.asarray(rows[0])) + 1, before.shape[1]))
-    each[:, 0] = before
-    for sums, row in zip(each, rows, strict=True):
+    running = np.empty((len(rows), len(np.asarray(rows[0])) + 1, before.shape[1]))
+    running[:, 0] = before
+    for sums, row in zip(running, rows, strict=True):
         sums[1:] = row
-    return np.asarray(np.add.accumulate(each, axis=1))
+    return np.asarray(np.add.accumulate(running, axis=1))
 
 
-def comparisons_of(arms: int, begun: int) -> list[int]:
+def count_comparisons(arms: int, initial: int) -> list[int]:
     """Return the number of comparisons for each arm's interval, so that all hold simultaneously.
 
     Each of K initial arms has a K-th of the error, so the K − 1 arms besides the baseline have (K − 1)/K;
@@ -256,4 +260,4 @@ def comparisons_of(arms: int, begun: int) -> list[int]:
     >>> count_comparisons(5, initial=3)
     [3, 3, 3, 12, 20]
     """
-    return [begun if arm < begun else arm * (arm + 1) for arm in range(arms)]
+    return [initial if arm < initial else arm * (arm + 1) for arm in range(arms)]

@@ -18,16 +18,16 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.uplift.boundary import ANY_TIME, BUCKETS, Interval, Lift, boundary, claim_of
+from tacit.uplift.boundary import ANY_TIME, BUCKETS, Interval, Lift, boundary, claim_from_interval
 
-DECIDED = 20.0
+MIN_DECIDED = 20.0
 """The least sum of squared differences, in units of their mean size, for an interval."""
 
-UNITS = 8.0
+MIN_BUCKETS = 8.0
 """The least effective number of buckets of units with a difference, for an interval."""
 
 
-def bucket_of(unit: str) -> int:
+def hash_unit(unit: str) -> int:
     """Return the bucket, from 0 to 127, of a unit: a user, a session or a search.
 
     Examples
@@ -79,18 +79,18 @@ class PairSums(NamedTuple):
             The unit of each search: the user, the session, or the search itself.
         """
         d = np.asarray(differences, np.float64)
-        places: Ints = np.array([bucket_of(unit) for unit in units], np.int64)
+        places: Ints = np.array([hash_unit(unit) for unit in units], np.int64)
         # Unlike np.sum, np.add.at gives the same bits for any batch sizes.
         for row, amount in enumerate((np.ones_like(d), d, np.abs(d), d * d)):
             np.add.at(self.sums, np.full(len(d), row), amount)
         np.add.at(self.buckets[0], places, 1.0)
         np.add.at(self.buckets[1], places, d)
 
-    def merged(self, other: PairSums) -> PairSums:
+    def merge(self, other: PairSums) -> PairSums:
         """Return the sums over the searches of both."""
         return PairSums(self.sums + other.sums, self.buckets + other.buckets)
 
-    def turned(self) -> PairSums:
+    def swap_sides(self) -> PairSums:
         """Return the sums with left and right exchanged."""
         sums, buckets = self.sums.copy(), self.buckets.copy()
         sums[1], buckets[1] = -sums[1], -buckets[1]
@@ -107,7 +107,7 @@ class PairSums(NamedTuple):
         return np.asarray(self.sums[1] / np.maximum(self.sums[0], 1.0))
 
     @property
-    def _apart(self) -> tuple[Floats, Floats]:
+    def _squares(self) -> tuple[Floats, Floats]:
         """Sums of squares about the mean: of searches, and between buckets."""
         within = self.sums[3] - self.sums[1] * self.mean
         between = np.sum((self.buckets[1] - self.mean * self.buckets[0]) ** 2, axis=0)
@@ -116,7 +116,7 @@ class PairSums(NamedTuple):
     @property
     def error(self) -> Floats:
         """The standard error of the mean difference; 0 without any search."""
-        return np.asarray(np.sqrt(np.maximum(*self._apart)) / np.maximum(self.sums[0], 1.0))
+        return np.asarray(np.sqrt(np.maximum(*self._squares)) / np.maximum(self.sums[0], 1.0))
 
     @property
     def dispersion(self) -> Floats:
@@ -124,24 +124,24 @@ class PairSums(NamedTuple):
 
         Searches of a user are correlated, so they are less informative than searches of as many users.
         """
-        within, between = self._apart
+        within, between = self._squares
         return np.asarray(np.maximum(between / np.where(within > 0, within, 1.0), 1.0))
 
     @property
-    def enough(self) -> Booleans:
+    def has_enough_data(self) -> Booleans:
         """True if there are enough clicks and units for an interval."""
         _, _, size, square = self.sums
         squares = self.buckets[1] ** 2
         spread = squares.sum(axis=0) ** 2 / np.maximum((squares**2).sum(axis=0), 1e-300)
         decided = size * size / np.maximum(square, 1e-300)
-        return np.asarray((square > 0) & (decided >= DECIDED) & (spread >= UNITS))
+        return np.asarray((square > 0) & (decided >= MIN_DECIDED) & (spread >= MIN_BUCKETS))
 
     @property
     def score(self) -> Floats:
         """The mean difference over its standard error; 0 without enough data."""
         error = self.error
-        known = self.enough & (error > 0)
-        return np.asarray(np.where(known, self.mean / np.where(known, error, 1.0), 0.0))
+        is_known = self.has_enough_data & (error > 0)
+        return np.asarray(np.where(is_known, self.mean / np.where(is_known, error, 1.0), 0.0))
 
 
 def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -> Lift:
@@ -178,11 +178,11 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
     ('better', 0.25, 0.12)
     """
     c = boundary(confidence, comparisons)
-    if not sums.enough:
+    if not sums.has_enough_data:
         return Lift("early")
     mean, radius = float(sums.mean), c * float(sums.error)
     low, high = mean - radius, mean + radius
-    return Lift(claim_of(low, high), None, Interval(mean, low, high))
+    return Lift(claim_from_interval(low, high), None, Interval(mean, low, high))
 
 
 def chance_of_score(score: float) -> float:
@@ -228,6 +228,6 @@ def discoveries(chances: Sequence[float], share: float = 0.05) -> list[bool]:
     p = np.array([checks.number("chances", chance, 0.0, 1.0) for chance in chances])
     order = np.argsort(p, kind="stable")
     passing = np.flatnonzero(p[order] <= share * np.arange(1, len(p) + 1) / max(len(p), 1))
-    found = np.zeros(len(p), np.bool_)
-    found[order[: passing[-1] + 1 if len(passing) else 0]] = True
-    return [bool(each) for each in found]
+    is_different = np.zeros(len(p), np.bool_)
+    is_different[order[: passing[-1] + 1 if len(passing) else 0]] = True
+    return [bool(value) for value in is_different]

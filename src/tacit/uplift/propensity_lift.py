@@ -15,16 +15,16 @@ import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.errors import InvalidValue
-from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, Lift, boundary, claim_of
+from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, Lift, boundary, claim_from_interval
 
 ROWS = np.arange(5)[:, None]
-ENOUGH = 10.0
+MIN_INFORMATION = 10.0
 """The least information, in rewards over the mean square of coef, for an interval."""
 
-UNEVEN = 0.01
+TOLERANCE = 0.01
 """Relative tolerance of equal probabilities: a third may be written as 0.33."""
 
-CHANCE = 4.0
+MAX_DEVIATION = 4.0
 """Standard errors by which a mean may deviate from its expectation, at any time."""
 
 
@@ -52,19 +52,19 @@ class Scores(NamedTuple):
     g: Any = 0.0
 
     @property
-    def enough(self) -> Booleans:
+    def has_enough_data(self) -> Booleans:
         """True if there is enough traffic for an interval."""
         square, gg = (np.where(self.square > 0, self.square, 1.0), np.where(self.gg > 0, self.gg, 1.0))
         information = self.total * self.total / square * self.n / gg
-        return np.asarray((self.square > 0) & (self.gg > 0) & (information >= ENOUGH))
+        return np.asarray((self.square > 0) & (self.gg > 0) & (information >= MIN_INFORMATION))
 
     @property
-    def even(self) -> bool:
+    def is_even(self) -> bool:
         """True if policy and control have the same propensities, so that there is nothing to compare."""
-        return bool(self.n and self.gg <= UNEVEN * UNEVEN * self.n)
+        return bool(self.n and self.gg <= TOLERANCE * TOLERANCE * self.n)
 
     @property
-    def covered(self) -> bool:
+    def is_covered(self) -> bool:
         """True if every arm of the control could be shown: the mean of coef is 0 within error.
 
         If an arm on offer is practically never shown in some decisions, its weight is missing from the
@@ -73,9 +73,11 @@ class Scores(NamedTuple):
         if not self.n:
             return True
         mean = self.g / self.n
-        return bool(mean <= UNEVEN + CHANCE * np.sqrt(max(self.gg / self.n - mean * mean, 0.0) / self.n))
+        return bool(
+            mean <= TOLERANCE + MAX_DEVIATION * np.sqrt(max(self.gg / self.n - mean * mean, 0.0) / self.n)
+        )
 
-    def ends(self, c: float) -> tuple[Floats, Floats]:
+    def interval(self, c: float) -> tuple[Floats, Floats]:
         """Return the ends of the interval of the difference, of half-width ``c`` standard errors.
 
         The variance is at least that of scores whose rewards are independent of the arms shown:
@@ -83,8 +85,8 @@ class Scores(NamedTuple):
         """
         n = np.maximum(self.n, 1)
         variance = np.maximum(self.square / n - (self.total / n) ** 2, 0.0)
-        realised = np.maximum(self.dd - self.d * self.d / n, 0.0)
-        radius = c * np.sqrt(np.maximum(realised, variance * self.gg)) / n
+        empirical = np.maximum(self.dd - self.d * self.d / n, 0.0)
+        radius = c * np.sqrt(np.maximum(empirical, variance * self.gg)) / n
         return np.asarray(self.d / n - radius), np.asarray(self.d / n + radius)
 
     def lift(self, confidence: float = 0.95, comparisons: int = 1) -> Lift:
@@ -106,11 +108,11 @@ class Scores(NamedTuple):
             If the confidence is not one of these.
         """
         c = boundary(confidence, comparisons)
-        if not self.enough or self.even:
+        if not self.has_enough_data or self.is_even:
             return Lift("early")
-        low, high = map(float, self.ends(c))
+        low, high = map(float, self.interval(c))
         difference = Interval(float(self.d / self.n), low, high)
-        return Lift(claim_of(low, high), None, difference)
+        return Lift(claim_from_interval(low, high), None, difference)
 
 
 class ScoreSums(NamedTuple):
@@ -184,34 +186,36 @@ class ScoreSums(NamedTuple):
         if not ((q > 0) & (q <= 1)).all():
             raise InvalidValue("propensities", propensities, "give probabilities in (0, 1]")
         q = np.maximum(q, LEAST_PROPENSITY)
-        own = (q if policy is None else np.asarray(policy, np.float64)) / q
+        policy_weight = (q if policy is None else np.asarray(policy, np.float64)) / q
         count = self.arms.shape[1] if offered is None else np.asarray(offered, np.float64)
-        apart = r - self._means_before(r)
-        _add(self.policy, own, apart)
-        _add(self.uniform, own - 1 / (count * q), apart)
-        score = apart / q
-        kept = np.array([score, score * score, 1 / (q * q), own * apart * score, own / q])
-        np.add.at(self.arms, (ROWS, arms), kept)
+        deviation = r - self._means_before(r)
+        _add_scores(self.policy, policy_weight, deviation)
+        _add_scores(self.uniform, policy_weight - 1 / (count * q), deviation)
+        score = deviation / q
+        additions = np.array(
+            [score, score * score, 1 / (q * q), policy_weight * deviation * score, policy_weight / q]
+        )
+        np.add.at(self.arms, (ROWS, arms), additions)
 
     def _means_before(self, rewards: Floats) -> Floats:
         """Return the mean reward before each decision; add all decisions to ``overall``."""
         ones = np.ones_like(rewards)
-        running = _running(self.overall, ones, rewards, rewards * rewards)
+        running = _running_sums(self.overall, ones, rewards, rewards * rewards)
         self.overall[:] = running[:, -1]
         return np.asarray(running[1, :-1] / np.maximum(running[0, :-1], 1))
 
-    def over_uniform(self) -> Scores:
+    def compare_with_uniform(self) -> Scores:
         """Return the comparison of the policy with uniform choice."""
         return self._scores(self.uniform)
 
-    def over(self, arm: int) -> Scores:
+    def compare_with_arm(self, arm: int) -> Scores:
         """Return the comparison of the policy with one arm, which must always have been on offer."""
         d, dd, gg, products, coefs = self.arms[:, arm]
-        own = self.policy
-        compared = own[0] - d, own[1] + dd - 2 * products, own[2] + gg - 2 * coefs
+        policy_sums = self.policy
+        compared = policy_sums[0] - d, policy_sums[1] + dd - 2 * products, policy_sums[2] + gg - 2 * coefs
         return self._scores(compared)
 
-    def between(self, arm: int, other: int) -> Scores:
+    def compare_arms(self, arm: int, other: int) -> Scores:
         """Return the comparison of two arms, which must always have been on offer."""
         (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
         return self._scores((d - d2, dd + dd2, gg + gg2))
@@ -219,7 +223,7 @@ class ScoreSums(NamedTuple):
     def _scores(self, compared: Iterable[Any]) -> Scores:
         return Scores(*self.overall, *compared)
 
-    def merged(self, other: ScoreSums) -> ScoreSums:
+    def merge(self, other: ScoreSums) -> ScoreSums:
         """Return the sums over the decisions of both."""
         return ScoreSums(*(a + b for a, b in zip(self, other, strict=True)))
 
@@ -230,24 +234,24 @@ class ScoreSums(NamedTuple):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ScoreSums:
         """Return the sums from the JSON data of :meth:`as_dict`."""
-        made = cls(*(np.array(data[name], np.float64) for name in cls._fields))
+        sums = cls(*(np.array(data[name], np.float64) for name in cls._fields))
         # Data from the first 0.3 release lacks the sum of coef.
-        return made._replace(uniform=np.append(made.uniform, np.zeros(4 - len(made.uniform))))
+        return sums._replace(uniform=np.append(sums.uniform, np.zeros(4 - len(sums.uniform))))
 
 
-def _add(sums: Floats, coef: Floats, apart: Floats) -> None:
+def _add_scores(sums: Floats, coef: Floats, deviation: Floats) -> None:
     """Add the scores of decisions, coef times deviation from the mean, to sums."""
-    score = coef * apart
+    score = coef * deviation
     columns = score, score * score, coef * coef, coef
-    sums[:] = _running(sums, *columns[: len(sums)])[:, -1]
+    sums[:] = _running_sums(sums, *columns[: len(sums)])[:, -1]
 
 
-def _running(before: Floats, *columns: Floats) -> Floats:
+def _running_sums(before: Floats, *columns: Floats) -> Floats:
     """Return running sums of columns, left to right, so that the bits do not depend on batch sizes."""
-    each = np.empty((len(columns), len(columns[0]) + 1))
-    each[:, 0] = before
-    each[:, 1:] = columns
-    return np.asarray(np.add.accumulate(each, axis=1))
+    running = np.empty((len(columns), len(columns[0]) + 1))
+    running[:, 0] = before
+    running[:, 1:] = columns
+    return np.asarray(np.add.accumulate(running, axis=1))
 
 
 class Winner(NamedTuple):
@@ -312,9 +316,9 @@ def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None
         return None
     c = boundary(confidence, len(compared) - 1)
     leader = int(max(compared, key=lambda arm: sums.arms[0, arm]))
-    pairs = {arm: sums.between(leader, arm) for arm in compared if arm != leader}
-    if not all(pair.enough for pair in pairs.values()):
+    pairs = {arm: sums.compare_arms(leader, arm) for arm in compared if arm != leader}
+    if not all(pair.has_enough_data for pair in pairs.values()):
         return None
-    behind = {arm: Interval(float(p.d / p.n), *map(float, p.ends(c))) for arm, p in pairs.items()}
+    behind = {arm: Interval(float(p.d / p.n), *map(float, p.interval(c))) for arm, p in pairs.items()}
     declared = all(interval.low > 0 for interval in behind.values())
     return Winner(leader, declared, [behind.get(arm, Interval(0.0, 0.0, 0.0)) for arm in compared])

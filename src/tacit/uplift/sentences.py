@@ -19,7 +19,7 @@ from tacit.uplift.boundary import Interval, Lift
 Safety = Literal["early", "harm", "safe", "unknown"]
 
 
-def guarded(
+def guardrail_status(
     lift: Lift, margin: float = 0.0, *, better: Literal["more", "less"] = "more", span: float = 1.0
 ) -> Safety:
     """Return whether a guardrail metric got worse than the control's.
@@ -69,8 +69,8 @@ def guarded(
     _, low, high = interval
     if high < even if better == "more" else low > even:
         return "harm"
-    kept = low >= even - allowed if better == "more" else high <= even + allowed
-    return "safe" if kept else "unknown"
+    is_safe = low >= even - allowed if better == "more" else high <= even + allowed
+    return "safe" if is_safe else "unknown"
 
 
 # ---- Sentences on a lift, for the page, the HTTP API and the command line
@@ -143,7 +143,9 @@ def planner_sentence(days: float, shown: float = 0.1) -> str:
     """
     if days <= 0:
         return f"A lift of {percent(shown)} would have shown by now (4 times in 5)."
-    return f"At today's traffic a lift of {percent(shown)} would show in {_when(days)} (4 times in 5)."
+    return (
+        f"At today's traffic a lift of {percent(shown)} would show in {_duration_text(days)} (4 times in 5)."
+    )
 
 
 def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, share: float = 0.1) -> str:
@@ -166,7 +168,7 @@ def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, shar
     With a holdout of 10 % a lift of 10 % would show after 331,000 decisions, in about 12 days
     (4 times in 5).
     """
-    when = "" if days is None else f", in {_when(days)}"
+    when = "" if days is None else f", in {_duration_text(days)}"
     count = f"{float(f'{decisions:.3g}'):,.0f}"
     return (
         f"With a holdout of {percent(share)} a lift of {percent(shown)} would show after {count} "
@@ -174,11 +176,11 @@ def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, shar
     )
 
 
-def _when(days: float) -> str:
+def _duration_text(days: float) -> str:
     """Return a number of days in words."""
     if days < 1:
         return "less than a day"
-    return "about a day" if days < 1.5 else f"about {_rounded(days)} days"
+    return "about a day" if days < 1.5 else f"about {_round_number(days)} days"
 
 
 def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
@@ -205,7 +207,7 @@ def day(moment: datetime, now: datetime) -> str:
     return f"{moment.day} {moment:%B}{year}"
 
 
-def counted_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
+def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
     """Return a sentence on the time of a lift's computation, its decisions, and the pending ones.
 
     Examples
@@ -218,10 +220,10 @@ def counted_sentence(now: datetime, decisions: int, pending: int = 0, closes: da
     20 decisions do not count yet, as windows are open until 12:05:00 (UTC).
     """
     text = f"As of {day(now, now)} {now:%H:%M:%S} (UTC), over {decisions:,} decisions."
-    return f"{text} {open_sentence(pending, now, closes)}" if pending else text
+    return f"{text} {pending_sentence(pending, now, closes)}" if pending else text
 
 
-def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
+def pending_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
     """Return a sentence on the number of pending decisions, and the time at which their windows close."""
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
@@ -229,7 +231,7 @@ def open_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
     return f"{decisions} not count yet, as windows are open until {_clock(closes, now)}."
 
 
-def unclosed_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
+def no_decision_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
     """Return a sentence for a lift without closed decisions.
 
     Examples
@@ -273,7 +275,7 @@ def mismatch_sentence(what: str, share: float, expected: float) -> str:
     return f"Do not trust this: the control {verb} {amount} {what} than its share."
 
 
-def left_out_sentence(shards: int) -> str:
+def missing_shards_sentence(shards: int) -> str:
     """Return a sentence on shards that are not included yet.
 
     Examples
@@ -285,7 +287,7 @@ def left_out_sentence(shards: int) -> str:
     return f"This leaves out {which} not begun with this holdout yet."
 
 
-def corrected_sentence(rewards: int) -> str:
+def late_rewards_sentence(rewards: int) -> str:
     """Return a sentence on rewards that arrived after their windows and so are not included.
 
     Examples
@@ -394,11 +396,11 @@ def difference_sentence(lift: Lift) -> str:
     estimate, low, high = lift.difference
     word = "more" if estimate >= 0 else "less"
     ends = (low, high) if estimate >= 0 else (-high, -low)
-    between = " to ".join(_rounded(end).replace("-", "\N{MINUS SIGN}") for end in ends)
-    return f" The policy has {_rounded(abs(estimate))} {word} per decision than the control ({between})."
+    between = " to ".join(_round_number(end).replace("-", "\N{MINUS SIGN}") for end in ends)
+    return f" The policy has {_round_number(abs(estimate))} {word} per decision than the control ({between})."
 
 
-def harm_sentence(
+def degradation_sentence(
     metric: str, arm: int | str | None, against: int | str | None, harm: tuple[float, float, float]
 ) -> str:
     """Return a sentence on a significant degradation of a metric.
@@ -418,7 +420,7 @@ def harm_sentence(
     >>> harm_sentence("margin", None, None, (-1.25, -2.0, -0.5))
     'Proved: with the policy there is 1.2 less of margin per decision than with the control (0.5 to 2).'
     """
-    sizes = [f"{_rounded(abs(end))}" for end in (harm if harm[0] >= 0 else (harm[0], harm[2], harm[1]))]
+    sizes = [f"{_round_number(abs(end))}" for end in (harm if harm[0] >= 0 else (harm[0], harm[2], harm[1]))]
     more = "more" if harm[0] >= 0 else "less"
     who, whom = ("the policy", "the control") if arm is None else (arm, against)
     return (
@@ -435,7 +437,7 @@ def percent(share: float) -> str:
     >>> percent(0.2), percent(0.0123), percent(0.00456), percent(1.234), percent(12.0)
     ('20 %', '1.2 %', '0.46 %', '123 %', '1200 %')
     """
-    return f"{_rounded(100 * share)} %"
+    return f"{_round_number(100 * share)} %"
 
 
 def per_decision(amount: float) -> str:
@@ -446,10 +448,10 @@ def per_decision(amount: float) -> str:
     >>> per_decision(0.0123)
     '0.012 per decision'
     """
-    return f"{_rounded(amount)}{PER_DECISION}"
+    return f"{_round_number(amount)}{PER_DECISION}"
 
 
-def _rounded(x: float) -> str:
+def _round_number(x: float) -> str:
     """Return a number with two significant digits, or all digits before the point."""
     if abs(x) >= 9.95:
         return f"{x:.0f}"

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.arrays import Floats, Ints
-from tacit.uplift.boundary import BUCKETS, LEAST_PROPENSITY, HoldoutSums, checked_share
+from tacit.uplift.boundary import BUCKETS, LEAST_PROPENSITY, HoldoutSums, check_share
 
 ALARM = math.log(100.0)
 """Logarithm of the evidence at which there is an alarm."""
 
-WEIGHT = 1e4
+PRIOR_WEIGHT = 1e4
 """κ: the concentration of the Dirichlet prior over other shares, in decisions."""
 
 RATES = 2.0 ** (-np.arange(12) / 2)
@@ -50,11 +50,11 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
     >>> share_evidence([1000, 9000], 0.1) < 0, share_evidence([700, 9300], 0.1) > ALARM
     (True, True)
     """
-    share = checked_share(share)
+    share = check_share(share)
     n = float(sum(counts))
-    evidence = math.lgamma(WEIGHT) - math.lgamma(WEIGHT + n)
+    evidence = math.lgamma(PRIOR_WEIGHT) - math.lgamma(PRIOR_WEIGHT + n)
     for count, theta in zip(counts, (share, 1 - share), strict=True):
-        weight = WEIGHT * theta
+        weight = PRIOR_WEIGHT * theta
         evidence += math.lgamma(weight + count) - math.lgamma(weight) - count * math.log(theta)
     return evidence
 
@@ -72,9 +72,9 @@ def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
     control, policy = map(float, sums.counts)
     if sums.buckets is None or control + policy == 0:
         return control, policy
-    own, decisions, _ = sums.buckets
+    control_decisions, decisions, _ = sums.buckets
     share = control / (control + policy)
-    between = BUCKETS / (BUCKETS - 1) * float(np.sum((own - share * decisions) ** 2))
+    between = BUCKETS / (BUCKETS - 1) * float(np.sum((control_decisions - share * decisions) ** 2))
     effect = max(1.0, between / max((control + policy) * share * (1 - share), 1.0))
     return control / effect, policy / effect
 
@@ -133,7 +133,7 @@ class PropensitySums(NamedTuple):
         top = float(exponents.max())
         return top + math.log(float(np.mean(np.exp(exponents - top))))
 
-    def merged(self, other: PropensitySums) -> PropensitySums:
+    def merge(self, other: PropensitySums) -> PropensitySums:
         """Return the sums over the decisions of both."""
         return PropensitySums(self.sums + other.sums)
 
@@ -218,6 +218,6 @@ class FrequencySums(NamedTuple):
         top = float(exponents.max())
         return top + math.log(float(np.mean(np.exp(exponents - top))))
 
-    def merged(self, other: FrequencySums) -> FrequencySums:
+    def merge(self, other: FrequencySums) -> FrequencySums:
         """Return the sums over the decisions of both."""
         return FrequencySums(*(a + b for a, b in zip(self, other, strict=True)))

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 UNTIL = "2026-05-03T18:00:00+00:00"
-SUCH = {"such": f"a time in ISO 8601, such as {UNTIL}"}
+TIME_NOTE = {"such": f"a time in ISO 8601, such as {UNTIL}"}
 Time = Annotated[str, Meta(description="In ISO 8601.", examples=["2026-05-03T12:00:00+00:00"])]
 Mode = Literal["online", "frozen", "shadow", "control"]
 
@@ -120,7 +120,7 @@ class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     arms: Annotated[Sequence[int | str], Meta(min_length=1)]
-    until: Annotated[str, Meta(examples=[UNTIL], extra_json_schema={"format": "date-time"}, extra=SUCH)]
+    until: Annotated[str, Meta(examples=[UNTIL], extra_json_schema={"format": "date-time"}, extra=TIME_NOTE)]
 
 
 class Pinned(msgspec.Struct, frozen=True):
@@ -184,7 +184,7 @@ class HoldoutOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["uniform", "baseline"] | ArmShown, Meta(examples=["uniform", "baseline", {"arm": "a"}])
     ] = "uniform"
     unit: Literal["decision", "session", "user"] = "decision"
-    look: Annotated[str, Meta(extra=SUCH)] | None = None
+    look: Annotated[str, Meta(extra=TIME_NOTE)] | None = None
 
 
 class EndHoldout(msgspec.Struct, frozen=True):

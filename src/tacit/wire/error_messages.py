@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 import msgspec.structs
 
-from tacit.core.text import number_of
+from tacit.core.text import convert_duration
 from tacit.errors import InvalidValue, TacitError
 
 _PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]+)`$", re.DOTALL)
@@ -37,13 +37,19 @@ NAMES = {
     "object": "a table of names and values",
 }
 MOST_LISTED, SURELY = 9, 0.8
-MEANT = {"arms": "rankers", "rankers": "arms", "positions": "length", "length": "positions", "query": "key"}
-MEANT |= dict.fromkeys(("variations", "variants", "options", "actions"), "arms")
+SYNONYMS = {
+    "arms": "rankers",
+    "rankers": "arms",
+    "positions": "length",
+    "length": "positions",
+    "query": "key",
+}
+SYNONYMS |= dict.fromkeys(("variations", "variants", "options", "actions"), "arms")
 """Fields by the names that other kinds of placements, or other libraries, use for them."""
 RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
-def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
+def locate_error(error: msgspec.ValidationError) -> tuple[str, str]:
     """Return the dotted path of the invalid field and msgspec's message about it.
 
     Examples
@@ -53,14 +59,14 @@ def complaint(error: msgspec.ValidationError) -> tuple[str, str]:
     >>> locate_error(msgspec.ValidationError("Object missing required field `key`"))
     ('key', 'Object missing required field `key`')
     """
-    what, path = _placed(error)
-    named = _FIELD.search(what)
-    parts = [path.removeprefix("."), named["name"] if named else ""]
+    what, path = _split_path(error)
+    field_match = _FIELD.search(what)
+    parts = [path.removeprefix("."), field_match["name"] if field_match else ""]
     return ".".join(part for part in parts if part) or "body", what
 
 
-def refusal(
-    error: msgspec.ValidationError, given: Any, kind: Any, within: str = "", secret: Sequence[str] = ()
+def explain_error(
+    error: msgspec.ValidationError, content: Any, kind: Any, within: str = "", secret: Sequence[str] = ()
 ) -> TacitError:
     """Return an error that names the field, the value, and the allowed values.
 
@@ -91,62 +97,68 @@ def refusal(
     >>> refused({"scope": []})
     scope: Object contains unknown field `scope`; did you mean scopes? there is sha256, scopes, placements
     """
-    what, path = _placed(error)
-    path, value, kind = _followed(path, given, kind)
-    unit, shape = _note(kind, "unit"), _note(kind, "such")
+    what, path = _split_path(error)
+    path, value, kind = _follow_path(path, content, kind)
+    unit, shape = _find_note(kind, "unit"), _find_note(kind, "such")
     hidden = path in secret
     path = ".".join(part for part in (within, path) if part)
     if named := _FIELD.search(what):
         name = named["name"]
-        wrong = what + known_fields(name, kind) if "unknown" in what else _lacking(_inner(kind, name))
+        wrong = (
+            what + suggest_fields(name, kind)
+            if "unknown" in what
+            else _describe_missing(_find_inner_type(kind, name))
+        )
         return TacitError(f"{f'{path}.{name}' if path else name}: {wrong}")
     expected = _EXPECTED.match(what)
-    choices = [choice for alternative in _alternatives(kind) for choice in _choices(alternative)]
+    choices = [choice for alternative in _list_alternatives(kind) for choice in _list_choices(alternative)]
     if expected is not None and not choices:
-        number = number_of(value, unit) if unit else ""
+        number = convert_duration(value, unit) if unit else ""
         words = (
             shape
             if shape and "array" not in what
-            else _words(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
+            else _describe_expected(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
         )
-        names = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
+        names = [field.encode_name for member in _list_alternatives(kind) for field in _list_fields(member)]
         table = "a table of" if path else "an object with"
         if 0 < len(names) < 10:
             words = words.replace(NAMES["object"], f"{table} {', '.join(names)}")
-        such = "" if hidden or not path else _such(value, kind)
-        return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}{such}")
+        example = "" if hidden or not path else _suggest_wrapped(value, kind)
+        return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}{example}")
     if choices:
-        tables = [field.encode_name for each in _alternatives(kind) for field in _fields(each)]
+        tables = [field.encode_name for member in _list_alternatives(kind) for field in _list_fields(member)]
         table = f", or a table of {' or '.join(tables)}" if tables else ""
         return InvalidValue(
-            path or "body", value, f"give one of {', '.join(map(str, choices))}{table}{_such(value, kind)}"
+            path or "body",
+            value,
+            f"give one of {', '.join(map(str, choices))}{table}{_suggest_wrapped(value, kind)}",
         )
     return TacitError(f"{path or 'body'}: {what}")
 
 
-def _placed(error: msgspec.ValidationError) -> tuple[str, str]:
+def _split_path(error: msgspec.ValidationError) -> tuple[str, str]:
     """Return the message of an error without the path, and the path; the outermost value's path is empty."""
-    placed = _PLACE.match(str(error))
-    return (placed["what"], placed["path"].removeprefix("$")) if placed else (str(error), "")
+    place_match = _PLACE.match(str(error))
+    return (place_match["what"], place_match["path"].removeprefix("$")) if place_match else (str(error), "")
 
 
-def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
+def _follow_path(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
     """Return the path with the key in place of msgspec's ``...``, the value there, and its type."""
-    followed = ""
+    full_path = ""
     for name, index in _STEP.findall(path):
-        kind = _inner(kind, name)
+        kind = _find_inner_type(kind, name)
         if not isinstance(value, Mapping | list):
             return path.removeprefix("."), value, kind
         if index == "...":
-            name = next((key for key in value if not _fits(value[key], kind)), index)
+            name = next((key for key in value if not _is_valid(value[key], kind)), index)
         if isinstance(value, Mapping):
-            value, followed = value.get(name), f"{followed}.{name}"
+            value, full_path = value.get(name), f"{full_path}.{name}"
         else:
-            value, followed = value[int(index)], f"{followed}[{index}]"
-    return followed.removeprefix("."), value, kind
+            value, full_path = value[int(index)], f"{full_path}[{index}]"
+    return full_path.removeprefix("."), value, kind
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _is_valid(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -154,63 +166,71 @@ def _fits(value: Any, kind: Any) -> bool:
     return True
 
 
-def _such(value: Any, kind: Any) -> str:
+def _suggest_wrapped(value: Any, kind: Any) -> str:
     """Return an example that wraps the value in the table or list that is expected, if it fits there."""
-    for each in _alternatives(kind):
-        first, names = next(iter(_fields(each)), None), get_origin(each) in (dict, Mapping)
-        if first is not None and _fits(value, first.type):
-            return f", such as {{ {first.encode_name} = {_literal(value)} }}"
-        if names and _inner(each, "") is not Any and _fits(value, _inner(each, "")):
-            return f", such as {{ NAME = {_literal(value)} }}"
-        if get_origin(each) in (list, tuple) and isinstance(value, str) and _fits(value, _inner(each, "")):
-            return f", such as {_literal([part.strip() for part in value.split(',')])}"
+    for member in _list_alternatives(kind):
+        first, names = next(iter(_list_fields(member)), None), get_origin(member) in (dict, Mapping)
+        if first is not None and _is_valid(value, first.type):
+            return f", such as {{ {first.encode_name} = {_encode_literal(value)} }}"
+        if (
+            names
+            and _find_inner_type(member, "") is not Any
+            and _is_valid(value, _find_inner_type(member, ""))
+        ):
+            return f", such as {{ NAME = {_encode_literal(value)} }}"
+        if (
+            get_origin(member) in (list, tuple)
+            and isinstance(value, str)
+            and _is_valid(value, _find_inner_type(member, ""))
+        ):
+            return f", such as {_encode_literal([part.strip() for part in value.split(',')])}"
     return ""
 
 
-def _literal(value: Any) -> str:
+def _encode_literal(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _inner(kind: Any, name: str) -> Any:
+def _find_inner_type(kind: Any, name: str) -> Any:
     """Return the type of a field, of the values of a mapping, or of the items of a list."""
-    for alternative in _alternatives(kind):
-        if field := next((field for field in _fields(alternative) if field.encode_name == name), None):
+    for alternative in _list_alternatives(kind):
+        if field := next((field for field in _list_fields(alternative) if field.encode_name == name), None):
             return field.type
         if get_origin(alternative) in (dict, Mapping, list, tuple):
             return get_args(alternative)[1 if get_origin(alternative) in (dict, Mapping) else 0]
     return Any
 
 
-def _alternatives(kind: Any) -> Iterator[Any]:
+def _list_alternatives(kind: Any) -> Iterator[Any]:
     """Yield the members of a union, or the type itself, without annotations."""
     if get_origin(kind) is Annotated:
-        yield from _alternatives(get_args(kind)[0])
-    elif get_origin(kind) in (None, dict, Mapping, list, tuple, Literal) or _fields(kind):
+        yield from _list_alternatives(get_args(kind)[0])
+    elif get_origin(kind) in (None, dict, Mapping, list, tuple, Literal) or _list_fields(kind):
         yield kind
     else:
         for alternative in get_args(kind):
-            yield from _alternatives(alternative)
+            yield from _list_alternatives(alternative)
 
 
-def _note(kind: Any, name: str) -> str:
+def _find_note(kind: Any, name: str) -> str:
     """Return a note of a type's annotation by its name, such as a number's unit; empty if there is none."""
     notes = [note for part in (kind, *get_args(kind)) for note in getattr(part, "__metadata__", ())]
     return next((note.extra[name] for note in notes if name in (note.extra or ())), "")
 
 
-def _lacking(kind: Any) -> str:
+def _describe_missing(kind: Any) -> str:
     """Return the message for a missing value, which says what to give."""
-    if shape := _note(kind, "such"):
+    if shape := _find_note(kind, "such"):
         return f"it is missing; give {shape}"
     try:
         msgspec.convert(HIDDEN, kind)
     except msgspec.ValidationError as error:
         if expected := _EXPECTED.match(str(error)):
-            return f"it is missing; give {_words(expected)}"
+            return f"it is missing; give {_describe_expected(expected)}"
     return "it is missing; give it"
 
 
-def no_json(error: Exception, content: bytes) -> str:
+def explain_invalid_json(error: Exception, content: bytes) -> str:
     """Return why and at which byte a text is not JSON.
 
     Examples
@@ -231,32 +251,36 @@ def no_json(error: Exception, content: bytes) -> str:
     return f"it ends at byte {len(content)} with a bracket or quote still open"
 
 
-def _choices(kind: Any) -> tuple[Any, ...]:
+def _list_choices(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
-def _fields(kind: Any) -> tuple[Any, ...]:
+def _list_fields(kind: Any) -> tuple[Any, ...]:
     struct = get_origin(kind) or kind
     if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
         return msgspec.structs.fields(kind)
     return ()
 
 
-def known_fields(name: str, kind: Any) -> str:
+def suggest_fields(name: str, kind: Any) -> str:
     """Return the end of the message for an unknown field: the field probably meant, and all fields."""
-    known = [field.encode_name for alternative in _alternatives(kind) for field in _fields(alternative)]
-    if name in ("decisions", "feedback") and "decision_id" in known:
+    names = [
+        field.encode_name for alternative in _list_alternatives(kind) for field in _list_fields(alternative)
+    ]
+    if name in ("decisions", "feedback") and "decision_id" in names:
         return "; send many at once to this path with /batch behind it"
-    if name == "policy" and known == ["arm"]:
+    if name == "policy" and names == ["arm"]:
         return "; a control's own policy is set in the configuration, and taken over at SIGHUP"
-    near = [each for each in known if each == MEANT.get(name)] or get_close_matches(name, known, 1)
+    near = [known_name for known_name in names if known_name == SYNONYMS.get(name)] or get_close_matches(
+        name, names, 1
+    )
     hint = f"did you mean {near[0]}? " if near else ""
     # If there are many fields, a suggestion that is nearly certain is enough.
-    sure = len(known) > MOST_LISTED and get_close_matches(name, near, 1, SURELY)
-    return f"; {hint}{'' if sure else 'there is ' + ', '.join(known)}".rstrip() if known else ""
+    sure = len(names) > MOST_LISTED and get_close_matches(name, near, 1, SURELY)
+    return f"; {hint}{'' if sure else 'there is ' + ', '.join(names)}".rstrip() if names else ""
 
 
-def _words(expected: re.Match[str], unit: str = "") -> str:
+def _describe_expected(expected: re.Match[str], unit: str = "") -> str:
     names, ranges = expected["types"].split(" | "), expected["range"]
     types = " or ".join(NAMES.get(name, f"`{name}`") for name in names if name != "null")
     if "length" not in ranges:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tacit.core.text import Column, Tabulated, laid_out
-from tacit.wire.control import SUCH, Time
+from tacit.core.text import Column, Tabulated, format_table
+from tacit.wire.control import TIME_NOTE, Time
 
 
 class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
@@ -44,12 +44,12 @@ class LiftOf(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"})
             Meta(
                 description="Only decisions from then on, in ISO 8601; about, as sums are kept over 128 "
                 "slices of time. Of holdouts whose units are decisions.",
-                extra=SUCH,
+                extra=TIME_NOTE,
             ),
         ]
         | None
     ) = None
-    end: Annotated[str, Meta(description="Only decisions before then.", extra=SUCH)] | None = None
+    end: Annotated[str, Meta(description="Only decisions before then.", extra=TIME_NOTE)] | None = None
     shown: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 100})] | None = None
     share: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 0.5})] | None = None
     rate: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})] | None = None
@@ -547,11 +547,11 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
 
     def summary(self) -> str:
         """Return the verdict and a table with the arm that each segment is shown most."""
-        rows, seen = [], set()
+        rows, segments = [], set()
         for row in self.records():
-            if (who := (row["field"], row["who"])) not in seen:
+            if (who := (row["field"], row["who"])) not in segments:
                 rows.append(row)
-                seen.add(who)
+                segments.add(who)
         if not rows:
             return self.verdict
         columns = [Column("who is asking", "{field}: {who}"), Column("decisions", "{decisions:,}"),
@@ -559,4 +559,4 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
                    Column(f"{self.rewards} of an average one", "{mean:.4g}"),
                    Column("95 %", "[{low:.4g}, {high:.4g}]"), Column("this adds", "{adds:+.2f}")]  # fmt: skip
         adds = "this adds: to the log-odds of a reward, beside an average user; +0.7 doubles the odds"
-        return f"{self.verdict}\n{laid_out(rows, columns)}\n{adds}"
+        return f"{self.verdict}\n{format_table(rows, columns)}\n{adds}"

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from tacit.core.text import said_in
+from tacit.core.text import parse_docstring
 from tacit.wire import control, decisions, lift, lists, site
 from tacit.wire.decisions import ManyDecisions, ManyFeedback
 
@@ -50,24 +50,26 @@ class Verb(NamedTuple, Generic[A]):
     problems: tuple[int, ...] = ()
 
 
-def schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+def make_schemas(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
     """Return the JSON schemas of types, and of structures by name, with descriptions from docstrings."""
     reference = "#/components/schemas/{name}"
-    found, schemas = msgspec.json.schema_components(kinds, ref_template=reference)
+    references, schemas = msgspec.json.schema_components(kinds, ref_template=reference)
     for schema in schemas.values():
-        text, said = said_in(schema.get("description"))
+        text, descriptions = parse_docstring(schema.get("description"))
         # Only the first paragraph: fields have descriptions of their own.
         schema["description"] = text.partition("\n\n")[0]
         for name, field in schema.get("properties", {}).items():
-            if said.get(name):
-                begun = re.sub(r"(^|\. )None\b", r"\1Null", said[name])
-                field.setdefault("description", re.sub(r"\bNone\b", "null", begun))
-    return found, schemas
+            if descriptions.get(name):
+                description = re.sub(r"(^|\. )None\b", r"\1Null", descriptions[name])
+                field.setdefault("description", re.sub(r"\bNone\b", "null", description))
+    return references, schemas
 
 
-def of_many(verb: Verb[Any], summary: str, together: Any, problems: tuple[int, ...] = ()) -> Verb[Any]:
+def make_batch_verb(
+    verb: Verb[Any], summary: str, batch_type: Any, problems: tuple[int, ...] = ()
+) -> Verb[Any]:
     """Return the verb for many requests of a verb in one body, with the answers in one body."""
-    kinds = together[verb.request], together[verb.answer]
+    kinds = batch_type[verb.request], batch_type[verb.answer]
     path = f"{verb.path}/batch"
     return Verb(f"{verb.name}Many", summary, "POST", path, *kinds, verb.scope, problems)
 
@@ -79,17 +81,17 @@ DECIDE = Verb(
     "decide", "Choose an arm for one impression",
     "POST", "decide", decisions.Impression, decisions.Decided, "decide", (409,),
 )
-DECIDE_MANY = of_many(DECIDE, "Choose for many impressions, all or none", ManyDecisions, (409,))
+DECIDE_MANY = make_batch_verb(DECIDE, "Choose for many impressions, all or none", ManyDecisions, (409,))
 SLATE = Verb(
     "slate", "Choose which arms to list",
     "POST", "slate", decisions.Impression, lists.Listed, "decide", (409,),
 )
-SLATE_MANY = of_many(SLATE, "Do so for many impressions, all or none", ManyDecisions, (409,))
+SLATE_MANY = make_batch_verb(SLATE, "Do so for many impressions, all or none", ManyDecisions, (409,))
 DUEL = Verb(
     "duel", "Interleave two of the rankers' lists",
     "POST", "duel", lists.Search, lists.Dueled, "decide", (409,),
 )
-DUEL_MANY = of_many(DUEL, "Do so for many searches, all or none", ManyDecisions, (409,))
+DUEL_MANY = make_batch_verb(DUEL, "Do so for many searches, all or none", ManyDecisions, (409,))
 
 # ---- Feedback
 
@@ -97,17 +99,19 @@ FEEDBACK = Verb(
     "feedback", "Say what came back for a decision",
     "POST", "feedback", decisions.Feedback, decisions.Recorded, "feedback", (409,),
 )
-FEEDBACK_MANY = of_many(FEEDBACK, "Say what came back for many decisions", ManyFeedback)
+FEEDBACK_MANY = make_batch_verb(FEEDBACK, "Say what came back for many decisions", ManyFeedback)
 CLICKS = Verb(
     "clicks", "Say what was clicked in a list",
     "POST", "clicks", lists.Clicks, decisions.Recorded, "feedback", (409,),
 )
-CLICKS_MANY = of_many(CLICKS, "Say what was clicked in many lists", ManyFeedback)
+CLICKS_MANY = make_batch_verb(CLICKS, "Say what was clicked in many lists", ManyFeedback)
 EXAMINED = Verb(
     "examined", "Say that what was shown was looked at",
     "POST", "examined", decisions.Event, decisions.Recorded, "feedback", (409,),
 )
-EXAMINED_MANY = of_many(EXAMINED, "Say of many decisions that what was shown was looked at", ManyFeedback)
+EXAMINED_MANY = make_batch_verb(
+    EXAMINED, "Say of many decisions that what was shown was looked at", ManyFeedback,
+)
 ACTIVATE = Verb(
     "activate", "Let a deferred decision count from now on",
     "POST", "activate", decisions.Event, decisions.Recorded, "feedback", (409,),
@@ -119,7 +123,7 @@ LEARNER = Verb(
     "learner", "Return what was learned, as a file that a learner is loaded from",
     "GET", "learner", control.LearnerOf, bytes, "read", (422,),
 )
-LENT = Verb(
+REPLICAS = Verb(
     "lent", "Say in which parts what was learned is lent, and how far each of them is",
     "GET", "lent", control.Nothing, control.LentParts, "read", (422,),
 )

@@ -26,7 +26,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.extending import lower_builtin, lower_getattr_generic, register_model, unbox
 
 from tacit.core import dispatch
-from tacit.core.code_key import reached
+from tacit.core.code_key import find_functions
 from tacit.core.compilation import notice
 
 # ---- Detecting whether a loop creates arrays, before it is compiled: then it must count references
@@ -34,11 +34,11 @@ from tacit.core.compilation import notice
 # Without this, every loop would first be compiled without counting, and everything up to the first array
 # that it creates would be compiled twice: a quarter of the time of ``Thompson``'s first decision.
 
-MAKERS = {"arange", "array", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
+ARRAY_FUNCTIONS = {"arange", "array", "empty", "empty_like", "full", "ones", "zeros", "zeros_like"}
 """Functions of NumPy with which kernels create arrays."""
 
 
-def makes_arrays(
+def creates_arrays(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> bool:
     """True if a loop certainly creates arrays, provided that no argument is None, which prunes branches.
@@ -52,22 +52,22 @@ def makes_arrays(
     generics : functions
         The functions that are resolved by the type of ``Params``.
     """
-    functions = list(reached(loop, parts, generics))
+    functions = list(find_functions(loop, parts, generics))
     # It calls propensity for few parts only, depending on types.
     if dispatch.learned_propensity in functions:
         return False
     kernels = {getattr(part, generic.__name__, None) for part in parts for generic in generics}
     compiled = kernels.union(dispatch.helpers, [loop])  # numba has its own implementation of others
-    return any(function in compiled and _makes_an_array(function) for function in functions)
+    return any(function in compiled and _creates_an_array(function) for function in functions)
 
 
-def _makes_an_array(function: FunctionType) -> bool:
+def _creates_an_array(function: FunctionType) -> bool:
     """True if a function uses ``np.empty`` or another of the :data:`ARRAY_FUNCTIONS`."""
-    if MAKERS.isdisjoint(function.__code__.co_names):
+    if ARRAY_FUNCTIONS.isdisjoint(function.__code__.co_names):
         return False
     of_numpy = False
     for step in dis.get_instructions(function):
-        if of_numpy and step.argval in MAKERS:
+        if of_numpy and step.argval in ARRAY_FUNCTIONS:
             return True
         of_numpy = step.opname == "LOAD_GLOBAL" and function.__globals__.get(step.argval) is np
     return False
@@ -76,8 +76,8 @@ def _makes_an_array(function: FunctionType) -> bool:
 # ---- How kernels are compiled: linked into the loops that call them, and optimised there
 #
 # numba optimises every function on its own and generates its machine code, before linking it into
-# its callers, which are optimised again as a whole: most of the time of a compilation. This is unnecessary for
-# kernels, which are only called in loops.
+# its callers, which are optimised again as a whole: most of the time of a compilation. This is unnecessary
+# for kernels, which are only called in loops.
 
 
 class _NoCode:
@@ -150,11 +150,11 @@ FIELDS = "state_address", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_
 """The first fields of NumPy's ``bitgen_t``, with numba's names."""
 
 
-def _lent(typ: Any, generator: Any, c: Any) -> NativeValue:
+def _unbox_generator(typ: Any, generator: Any, c: Any) -> NativeValue:
     """Return numba's record of a generator without a reference; the caller holds the generator."""
     builder, api = c.builder, c.pyapi
     failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
-    lent = cgutils.create_struct_proxy(typ)(c.context, builder)
+    record = cgutils.create_struct_proxy(typ)(c.context, builder)
     bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(c.context, builder)
     with ExitStack() as stack:
         source = api.object_getattr_string(generator, "bit_generator")
@@ -165,9 +165,9 @@ def _lent(typ: Any, generator: Any, c: Any) -> NativeValue:
         with cgutils.early_exit_if_null(builder, stack, capsule):
             pass
         kind = ir.FunctionType(CHARACTERS, [api.pyobj, CHARACTERS])
-        opened = cgutils.get_or_insert_function(builder.module, kind, "PyCapsule_GetPointer")
+        get_pointer = cgutils.get_or_insert_function(builder.module, kind, "PyCapsule_GetPointer")
         name = c.context.insert_const_string(builder.module, "BitGenerator")
-        address = builder.call(opened, [capsule, name])
+        address = builder.call(get_pointer, [capsule, name])
         api.decref(capsule)
         with cgutils.early_exit_if_null(builder, stack, address):
             pass
@@ -176,11 +176,11 @@ def _lent(typ: Any, generator: Any, c: Any) -> NativeValue:
             setattr(bits, field, builder.load(builder.gep(words, [ADDRESS(i)])))
         bits.state = bits.state_address
         bits.parent = source
-        lent.bit_generator = bits._getvalue()
-        lent.parent = generator
-        lent.meminfo = cgutils.voidptr_t(None)
+        record.bit_generator = bits._getvalue()
+        record.parent = generator
+        record.meminfo = cgutils.voidptr_t(None)
         builder.store(cgutils.false_bit, failed)
-    return NativeValue(lent._getvalue(), is_error=builder.load(failed))  # type: ignore[no-untyped-call]
+    return NativeValue(record._getvalue(), is_error=builder.load(failed))  # type: ignore[no-untyped-call]
 
 
 class LoopCompiler(Compiler):
@@ -190,13 +190,13 @@ class LoopCompiler(Compiler):
         """Compile a loop."""
         import numba.core.boxing  # noqa: F401  registers numba's own unboxing, which is restored below
 
-        known = _unboxers.functions
-        before = known[types.NumPyRandomGeneratorType]
-        known[types.NumPyRandomGeneratorType] = _lent
+        unboxers = _unboxers.functions
+        numba_unboxer = unboxers[types.NumPyRandomGeneratorType]
+        unboxers[types.NumPyRandomGeneratorType] = _unbox_generator
         try:
             return super().compile_extra(func)  # type: ignore[no-untyped-call]
         finally:
-            known[types.NumPyRandomGeneratorType] = before
+            unboxers[types.NumPyRandomGeneratorType] = numba_unboxer
 
 
 # ---- Passing named tuples by address in a loop that counts references
@@ -205,60 +205,60 @@ class LoopCompiler(Compiler):
 # third of the compiled code.
 
 
-class Held(types.NamedTuple):
+class AddressedTuple(types.NamedTuple):
     """The type of a named tuple that is passed by address."""
 
     def __init__(self, whole: Any) -> None:
-        super().__init__(map(held, whole.types), whole.instance_class)  # type: ignore[no-untyped-call]
+        super().__init__(map(address_type, whole.types), whole.instance_class)  # type: ignore[no-untyped-call]
         self.whole = whole
 
 
-def held(kind: Any) -> Any:
+def address_type(kind: Any) -> Any:
     """Return the type by which a loop that counts references passes values of this type."""
-    return Held(kind) if type(kind) is types.NamedTuple else kind
+    return AddressedTuple(kind) if type(kind) is types.NamedTuple else kind
 
 
-@register_model(Held)
+@register_model(AddressedTuple)
 class _Address(PrimitiveModel):
     """Data model of an address in compiled code."""
 
-    def __init__(self, manager: Any, kind: Held) -> None:
+    def __init__(self, manager: Any, kind: AddressedTuple) -> None:
         super().__init__(manager, kind, CHARACTERS)  # type: ignore[no-untyped-call]
-        self.there = manager.lookup(kind.whole).get_value_type()
+        self.tuple_type = manager.lookup(kind.whole).get_value_type()
 
     def from_argument(self, builder: Any, value: Any) -> Any:
         if "alwaysinline" in builder.function.attributes:
             return value
         # A loop makes a local copy, which LLVM splits into scalars after inlining the kernels.
-        whole = builder.load(builder.bitcast(value, self.there.as_pointer()))
+        whole = builder.load(builder.bitcast(value, self.tuple_type.as_pointer()))
         return builder.bitcast(cgutils.alloca_once_value(builder, whole), CHARACTERS)
 
 
-def _member(context: Any, builder: Any, kind: Held, address: Any, index: int) -> Any:
+def _member(context: Any, builder: Any, kind: AddressedTuple, address: Any, index: int) -> Any:
     """Return the member of a named tuple at an index."""
-    there = context.data_model_manager[kind].there
-    offset = ADDRESS(there.get_element_offset(context.target_data, index))
+    tuple_type = context.data_model_manager[kind].there
+    offset = ADDRESS(tuple_type.get_element_offset(context.target_data, index))
     place = builder.gep(address, [offset], inbounds=True)
-    if isinstance(kind[index], Held):
+    if isinstance(kind[index], AddressedTuple):
         return place
-    found = builder.load(builder.bitcast(place, context.get_value_type(kind[index]).as_pointer()))
-    return impl_ret_borrowed(context, builder, kind[index], found)
+    member = builder.load(builder.bitcast(place, context.get_value_type(kind[index]).as_pointer()))
+    return impl_ret_borrowed(context, builder, kind[index], member)
 
 
-@lower_getattr_generic(Held)  # type: ignore[untyped-decorator]
-def _lower_getattr(context: Any, builder: Any, kind: Held, address: Any, name: str) -> Any:
+@lower_getattr_generic(AddressedTuple)  # type: ignore[untyped-decorator]
+def _lower_getattr(context: Any, builder: Any, kind: AddressedTuple, address: Any, name: str) -> Any:
     return _member(context, builder, kind, address, kind.fields.index(name))
 
 
-@lower_builtin("static_getitem", Held, types.IntegerLiteral)  # type: ignore[untyped-decorator]
+@lower_builtin("static_getitem", AddressedTuple, types.IntegerLiteral)  # type: ignore[untyped-decorator]
 def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     kind, (address, index) = signature.args[0], arguments
     return _member(context, builder, kind, address, range(kind.count)[index])
 
 
-@unbox(Held)  # type: ignore[untyped-decorator]
-def _unbox_held(kind: Held, given: Any, c: Any) -> NativeValue:
-    native = c.unbox(kind.whole, given)
+@unbox(AddressedTuple)  # type: ignore[untyped-decorator]
+def _unbox_addressed(kind: AddressedTuple, value: Any, c: Any) -> NativeValue:
+    native = c.unbox(kind.whole, value)
     address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, native.value), CHARACTERS)
 
     def release() -> None:
@@ -283,7 +283,7 @@ SHIPPED = PACKAGE / "compiled"
 SHIPPED_FOR = {"x86_64": "x86-64-v3"}.get(platform.machine(), "generic")
 """The processor that shipped code is compiled for, by LLVM's name. Without the vectors of x86-64-v3
 (2013) an integrated propensity takes 1.5 times as long."""
-NEEDS = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"), "generic": ()}
+CPU_FEATURES = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"), "generic": ()}
 
 
 @cache
@@ -293,22 +293,22 @@ def cache_root() -> Path:
     ``TACIT_CACHE_DIR`` if set; else in the user's cache folder, so that nothing is written where the package
     is installed. Its folders are named by code keys, so several checkouts can share it.
     """
-    chosen = os.environ.get("TACIT_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
+    folder = os.environ.get("TACIT_CACHE_DIR")
+    if folder:
+        return Path(folder)
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tacit")) / "compiled"
 
 
 @cache
-def shipped_runs_here() -> bool:
+def can_run_shipped() -> bool:
     """True if this machine's processor can run the shipped code."""
     has = llvm.get_host_cpu_features()
-    return all(has.get(feature) for feature in NEEDS[SHIPPED_FOR])
+    return all(has.get(feature) for feature in CPU_FEATURES[SHIPPED_FOR])
 
 
-def is_noted(key: str, name: str) -> bool:
+def has_note(key: str, name: str) -> bool:
     """True if :func:`note` was called with this name for the loop with this key."""
     return any((root / key / name).exists() for root in (SHIPPED, cache_root()))
 
@@ -316,18 +316,18 @@ def is_noted(key: str, name: str) -> bool:
 def note(key: str, name: str) -> None:
     """Write an empty file for a loop, as a flag for later processes."""
     folder = cache_root() / key
-    with _kept_if_possible():
+    with _ignore_write_errors():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
 
 
 @contextmanager
-def _kept_if_possible() -> Iterator[None]:
+def _ignore_write_errors() -> Iterator[None]:
     """Ignore errors of writing to the cache, with a notice: the loop can run without it."""
     try:
         yield
     except OSError as error:
-        notice.not_kept(cache_root(), error)
+        notice.warn_not_cached(cache_root(), error)
 
 
 class LoopCache(caching.FunctionCache):
@@ -345,9 +345,9 @@ class LoopCache(caching.FunctionCache):
 
     def __init__(self, function: Callable[..., Any], key: str, variant: str) -> None:
         self._folder = cache_root() / key / variant
-        self._impl_class: Any = type("Impl", (_Entries,), {"_locator_classes": [_at(self._folder)]})
+        self._impl_class: Any = type("Impl", (_Entries,), {"_locator_classes": [_make_locator(self._folder)]})
         super().__init__(function)  # type: ignore[no-untyped-call]
-        self._turns = ExitStack()
+        self._locks = ExitStack()
         self._shipped = caching.IndexDataCacheFile(  # type: ignore[no-untyped-call]
             str(SHIPPED / key / variant), self._impl.filename_base, variant
         )
@@ -357,29 +357,29 @@ class LoopCache(caching.FunctionCache):
 
     def close(self) -> None:
         """Release the lock, so that processes waiting for the compiled loop continue."""
-        self._turns.close()
+        self._locks.close()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = self._found(sig, target_context)
-        if found is None:
-            notice.compiling()
+        loaded = self._load_any(sig, target_context)
+        if loaded is None:
+            notice.start_notice()
             # One process compiles the loop; others wait and load the result.
-            if self._takes_turns(_index_key(sig, target_context.codegen().magic_tuple())):
-                found = self._found(sig, target_context)
-        return found
+            if self._wait_for_lock(_index_key(sig, target_context.codegen().magic_tuple())):
+                loaded = self._load_any(sig, target_context)
+        return loaded
 
-    def _takes_turns(self, index_key: Any) -> bool:
+    def _wait_for_lock(self, index_key: Any) -> bool:
         """Wait for any process that compiles the same loop; return False if the lock cannot be written."""
         import filelock
 
         name = hashlib.sha256(repr(index_key).encode()).hexdigest()[:20]
-        with _kept_if_possible():
+        with _ignore_write_errors():
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._turns.enter_context(filelock.FileLock(self._folder / f"{name}.lock"))
+            self._locks.enter_context(filelock.FileLock(self._folder / f"{name}.lock"))
             return True
         return False
 
-    def _found(self, sig: Any, target_context: Any) -> Any:
+    def _load_any(self, sig: Any, target_context: Any) -> Any:
         """Return the loop for these types from the shipped code or the cache, or None."""
         # numba would first load all its compilation rules. Compiled code only needs the functions
         # that it calls.
@@ -397,7 +397,7 @@ class LoopCache(caching.FunctionCache):
         """Return the loop for these types from the shipped code, or None."""
         triple, *_ = target_context.codegen().magic_tuple()
         stored = self._shipped.load(_index_key(sig, (triple, SHIPPED_FOR, "")))
-        if stored is None or not shipped_runs_here():
+        if stored is None or not can_run_shipped():
             return None
         return self._impl.rebuild(target_context, stored)
 
@@ -406,7 +406,7 @@ class LoopCache(caching.FunctionCache):
         # filelock imports asyncio, which is not needed if all loops are cached.
         import filelock
 
-        with _kept_if_possible():
+        with _ignore_write_errors():
             self._folder.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(self._folder / "lock"):
                 super().save_overload(sig, data)  # type: ignore[no-untyped-call]
@@ -427,16 +427,17 @@ class _Entries(caching.CompileResultCacheImpl):
     """
 
     def reduce(self, cres: Any) -> Any:
-        library, description, *rest = super().reduce(cres)  # type: ignore[no-untyped-call]
+        library, description, *fields = super().reduce(cres)  # type: ignore[no-untyped-call]
         name, kind, (machine_code, _) = library
         entry = f'define void @"{description.llvm_cpython_wrapper_name}"() {{ unreachable }}'
         library = name, kind, (machine_code, llvm.parse_assembly(entry).as_bitcode())
-        environment, signature, in_object_mode, lifted, _, *others = rest
-        return library, description, environment, signature, in_object_mode, lifted, "", *others
+        environment, signature, in_object_mode, lifted, _, *remaining = fields
+        return library, description, environment, signature, in_object_mode, lifted, "", *remaining
 
 
-def _at(folder: Path) -> type[caching._CacheLocator]:
+def _make_locator(folder: Path) -> type[caching._CacheLocator]:
     """Return a locator class of numba's cache for a folder."""
+
     class Locator(caching._CacheLocator):
         """Locates the cache of a loop in a folder."""
 

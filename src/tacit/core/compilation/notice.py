@@ -30,9 +30,9 @@ PATIENCE = 1.0
 Say = Callable[[str], None]
 
 _compiling: ContextVar[Notice | None] = ContextVar("compiling", default=None)
-_line = threading.Lock()
+_line_lock = threading.Lock()
 """Held by the thread with an unfinished line."""
-_unkept: dict[str, bool] = {}
+_cache_warnings: dict[str, bool] = {}
 """Warnings that code cannot be cached, and whether each was written."""
 
 
@@ -66,7 +66,7 @@ class Notice:
 
     def _begin_line(self) -> None:
         """Write the beginning of the line, unless another thread has an unfinished one."""
-        if not silenced() and _line.acquire(blocking=False):
+        if not is_quiet() and _line_lock.acquire(blocking=False):
             self._has_line = True
             say(f"tacit: compiling {self.what}, once; it is kept …")
 
@@ -79,19 +79,19 @@ class Notice:
         seconds = time.monotonic() - self.began
         if self._has_line:
             say(f" {seconds:.1f} s\n")
-            _line.release()
-        elif seconds > PATIENCE and not silenced():
+            _line_lock.release()
+        elif seconds > PATIENCE and not is_quiet():
             # Another thread's line was unfinished all the time.
             say(f"tacit: compiled {self.what} in {seconds:.1f} s\n")
 
 
-def silenced() -> bool:
+def is_quiet() -> bool:
     """True if the environment variable ``TACIT_QUIET`` suppresses notices."""
     return os.environ.get("TACIT_QUIET", "") not in ("", "0")
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
+def announce(what: str) -> Iterator[None]:
     """Write notices of compilations in the ``with`` block; ``what`` names the loop."""
     notice = Notice(what)
     token = _compiling.set(notice)
@@ -100,31 +100,31 @@ def telling(what: str) -> Iterator[None]:
     finally:
         _compiling.reset(token)
         notice.end()
-        _tell_what_is_not_kept()
+        _write_cache_warnings()
 
 
-def compiling() -> None:
+def start_notice() -> None:
     """Start the current notice, as the loop is not in the cache and is compiled now."""
     notice = _compiling.get()
     if notice is not None:
         notice.begin()
 
 
-def not_kept(folder: Path, error: OSError) -> None:
+def warn_not_cached(folder: Path, error: OSError) -> None:
     """Add a warning that code cannot be cached; it is written once, after the current line."""
-    _unkept.setdefault(
+    _cache_warnings.setdefault(
         f"tacit: what is compiled cannot be kept in {folder} ({error.strerror}), so every "
         "process compiles it anew; set TACIT_CACHE_DIR to a folder that can be written to\n",
         False,
     )
 
 
-def _tell_what_is_not_kept() -> None:
+def _write_cache_warnings() -> None:
     """Write the warnings that code cannot be cached, each once."""
-    for text, was_said in list(_unkept.items()):
-        if not was_said and not silenced():
-            _unkept[text] = True
-            with _line:
+    for text, was_said in list(_cache_warnings.items()):
+        if not was_said and not is_quiet():
+            _cache_warnings[text] = True
+            with _line_lock:
                 say(text)
 
 
@@ -147,7 +147,7 @@ class Place(NamedTuple):
     line: int
 
 
-def explained(error: Exception, loop: Callable[..., Any], parts: Sequence[type]) -> KernelError:
+def explain_error(error: Exception, loop: Callable[..., Any], parts: Sequence[type]) -> KernelError:
     """Return an error that explains why numba could not compile a kernel.
 
     Parameters
@@ -163,10 +163,10 @@ def explained(error: Exception, loop: Callable[..., Any], parts: Sequence[type])
     head = next((i for i, line in enumerate(lines) if line.startswith("During:")), len(lines))
     cause = _cause(lines[:head]) or str(error)
     kernels = list(_kernels(loop, parts))
-    place = _place(lines, head, cause, error.__traceback__, kernels)
-    if place is None or _ours(place):
-        place, cause = _blamed(place, cause, lines[head:], kernels)
-    return KernelError(place.file, place.line, _name(place, kernels), _plain(cause, place, parts))
+    place = _find_place(lines, head, cause, error.__traceback__, kernels)
+    if place is None or _is_in_package(place):
+        place, cause = _blame_kernel(place, cause, lines[head:], kernels)
+    return KernelError(place.file, place.line, _name(place, kernels), _explain_cause(cause, place, parts))
 
 
 def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callable[..., Any]]:
@@ -195,7 +195,7 @@ def _cause(head: list[str]) -> str:
     return NESTED.sub("", lines[0]) if lines else ""
 
 
-def _place(
+def _find_place(
     lines: list[str],
     head: int,
     cause: str,
@@ -206,14 +206,14 @@ def _place(
     end = next((i for i in range(head, len(lines)) if "During: Pass" in lines[i]), head)
     for pattern in (DURING, RAISED_FROM, FRAME):
         for line in lines[: end + 1]:
-            found = pattern.search(line)
-            if found and found["file"]:
-                return Place(_absolute(found["file"]), int(found["line"]))
+            match = pattern.search(line)
+            if match and match["file"]:
+                return Place(_absolute(match["file"]), int(match["line"]))
     name = re.match(r"name '(\w+)' is not defined", cause)
     if name:
         callee = next((CALLEE.search(line) for line in lines[head:] if CALLEE.search(line)), None)
-        return _where_named(name[1], callee["name"] if callee else None, kernels)
-    return _in_frames(traceback)
+        return _find_name_use(name[1], callee["name"] if callee else None, kernels)
+    return _find_in_frames(traceback)
 
 
 def _absolute(file: str) -> str:
@@ -221,7 +221,7 @@ def _absolute(file: str) -> str:
     return os.path.abspath(file) if os.path.exists(file) else file
 
 
-def _where_named(name: str, function: str | None, kernels: Iterable[Callable[..., Any]]) -> Place | None:
+def _find_name_use(name: str, function: str | None, kernels: Iterable[Callable[..., Any]]) -> Place | None:
     """Return the first line of a kernel that uses a name; ``function`` restricts it to that kernel."""
     for kernel in kernels:
         if function in (None, kernel.__name__) and name in kernel.__code__.co_names:
@@ -233,39 +233,39 @@ def _where_named(name: str, function: str | None, kernels: Iterable[Callable[...
     return None
 
 
-def _in_frames(traceback: TracebackType | None) -> Place | None:
+def _find_in_frames(traceback: TracebackType | None) -> Place | None:
     """Return the location that numba was compiling when it raised, from the frames of its traceback."""
-    found = None
+    location = None
     while traceback is not None:
         for name in ("inst", "self", "func_id"):
-            held = traceback.tb_frame.f_locals.get(name)
-            place: Any = getattr(held, "loc", None)
-            code = getattr(getattr(held, "func_id", held), "code", None)
+            value = traceback.tb_frame.f_locals.get(name)
+            place: Any = getattr(value, "loc", None)
+            code = getattr(getattr(value, "func_id", value), "code", None)
             if isinstance(getattr(place, "line", None), int):
-                found = Place(place.filename, place.line)
+                location = Place(place.filename, place.line)
             elif isinstance(code, CodeType):
-                found = Place(code.co_filename, code.co_firstlineno)
+                location = Place(code.co_filename, code.co_firstlineno)
         traceback = traceback.tb_next
-    return found
+    return location
 
 
-def _ours(place: Place) -> bool:
+def _is_in_package(place: Place) -> bool:
     return place.file.startswith(PACKAGE)
 
 
-def _blamed(
+def _blame_kernel(
     place: Place | None, cause: str, way_up: list[str], kernels: list[Callable[..., Any]]
 ) -> tuple[Place, str]:
     """Return the location of a user's kernel that the package's failing line calls, and the cause."""
-    called = [] if place is None else re.findall(r"(\w+)\(", _source(place))
-    called += [found["name"] for line in way_up for found in [CALLEE.search(line)] if found]
+    called_names = [] if place is None else re.findall(r"(\w+)\(", _source(place))
+    called_names += [location["name"] for line in way_up for location in [CALLEE.search(line)] if location]
     for kernel in kernels:
         code = kernel.__code__
-        found = Place(code.co_filename, code.co_firstlineno)
-        if kernel.__name__ in called and not _ours(found):
+        location = Place(code.co_filename, code.co_firstlineno)
+        if kernel.__name__ in called_names and not _is_in_package(location):
             returned = " none)" in cause or " generator(" in cause
             what = "it returns no slot of an arm, or not always" if returned else cause
-            return found, what
+            return location, what
     return place or Place("<unknown>", 0), cause
 
 
@@ -275,17 +275,17 @@ def _source(place: Place) -> str:
 
 def _name(place: Place, kernels: Iterable[Callable[..., Any]]) -> str:
     """Return the name of the kernel at a place."""
-    found = ""
+    kernel_name = ""
     for kernel in kernels:
         code = kernel.__code__
         lines = [line for _, _, line in code.co_lines() if line]
         if code.co_filename == place.file and min(lines) <= place.line <= max(lines):
-            found = kernel.__qualname__.rpartition("<locals>.")[2]
+            kernel_name = kernel.__qualname__.rpartition("<locals>.")[2]
             break
-    return found
+    return kernel_name
 
 
-def _plain(cause: str, place: Place, parts: Sequence[Any]) -> str:
+def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
     """Return a cause in plain words, with the remedy if there is one."""
     source = _source(place)
     quoted = f"`{source}`: " if source and not source.startswith(("@", "def ")) else ""

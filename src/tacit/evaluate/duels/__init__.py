@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from tacit.evaluate.duels.report import DuelReport, Pair, log_evidence, preferences, safe_interval
-from tacit.lazy_imports import later
+from tacit.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
     from tacit.evaluate.duels.duel_log import COLUMNS, Always, always, read_duels
 
-__getattr__, _ = later(__name__, {"duel_log": "COLUMNS Always always read_duels"})
+__getattr__, _ = load_lazily(__name__, {"duel_log": "COLUMNS Always always read_duels"})
 
 __all__ = [
     "COLUMNS",

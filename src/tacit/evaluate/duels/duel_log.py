@@ -15,18 +15,18 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
-from tacit.evaluate.duels.report import Duel, DuelReport, counted, duel_of
-from tacit.evaluate.intervals import CONFIDENCE, anytime, summed
+from tacit.evaluate.duels.report import Duel, DuelReport, build_report, parse_duel
+from tacit.evaluate.intervals import CONFIDENCE, anytime, sum_units
 from tacit.frames import is_frame
-from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, check_columns, file_at, unnamed
-from tacit.logs.rows import MALFORMED, Example, LogReport, converted
+from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, check_columns, missing_columns_text, open_file
+from tacit.logs.rows import MALFORMED, Example, LogReport, convert_values
 
 COLUMNS = ("left", "right", "outcome", "interleaved", "clicks", "user")
 CREDITS = (
     "lists of Optimized or DebiasedBalanced interleaving are to be compared by their mean credits; who has "
     "more of them on a list may favour a ranker: give --credits, or use tacit.evaluate.interleaved"
 )
-COMES_BACK = (
+REPEATED_USER = (
     "user: {!r} comes back, and each duel counts as if of another user, so that a verdict may come too soon; "
     "give --unit user, or use tacit.evaluate.interleaved"
 )
@@ -76,10 +76,10 @@ def read_duels(
     check_columns(renamed, COLUMNS, "a log of duels")
     rows = LogReport()
     path = Frame(log) if is_frame(log) else Path(log)
-    duels = _duels(file_at(path, format), renamed, rows, strict)
+    duels = _duels(open_file(path, format), renamed, rows, strict)
     try:
-        report = counted(duels, confidence)
-        doubt_rows(report.names, rows)
+        report = build_report(duels, confidence)
+        warn_of_rows(report.names, rows)
         return report, rows
     except InvalidValue as error:
         if error.field != "names":
@@ -90,36 +90,38 @@ def read_duels(
 def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield the duel of each valid row: left, right, outcome and the number of clicks, if known."""
     path, present = file.path, file.names
-    by_credits, users, back = False, set[str](), ""
-    theirs = {name: renamed.get(name, name) for name in COLUMNS}
-    for name, their in theirs.items():
-        if their not in present and (name in renamed or name in ("left", "right")):
-            raise LogError(f"{path}: {unnamed({name: their}, present)}")
-    used = {name: their for name, their in theirs.items() if their in present}
-    if "outcome" not in used and not {"interleaved", "clicks"} <= set(used):
-        raise LogError(f"{path}: {unnamed({'outcome': 'outcome'}, present)}, or of interleaved and clicks")
-    for row, cells in rows_of(file, used):
+    has_credits, users, repeated_user = False, set[str](), ""
+    names_in_file = {name: renamed.get(name, name) for name in COLUMNS}
+    for name, name_in_file in names_in_file.items():
+        if name_in_file not in present and (name in renamed or name in ("left", "right")):
+            raise LogError(f"{path}: {missing_columns_text({name: name_in_file}, present)}")
+    columns = {name: name_in_file for name, name_in_file in names_in_file.items() if name_in_file in present}
+    if "outcome" not in columns and not {"interleaved", "clicks"} <= set(columns):
+        raise LogError(
+            f"{path}: {missing_columns_text({'outcome': 'outcome'}, present)}, or of interleaved and clicks"
+        )
+    for row, cells in read_rows(file, columns):
         rows.read += 1
         if not isinstance(cells, Mapping):
             rows.reject_row(MALFORMED, Example(str(path), row, "row", cells), strict)
             continue
         try:
-            duel = duel_of(cells)
+            duel = parse_duel(cells)
         except InvalidValue as error:
             rows.reject_error(error, str(path), row, strict)
         else:
             rows.kept += 1
-            by_credits = by_credits or needs_credits(cells.get("interleaved"))
+            has_credits = has_credits or needs_credits(cells.get("interleaved"))
             user = str(cells.get("user") or "")
-            back = user if user in users and not back else back
-            users |= {user} if user and not back else set()
+            repeated_user = user if user in users and not repeated_user else repeated_user
+            users |= {user} if user and not repeated_user else set()
             yield duel
-    for doubt in (CREDITS * by_credits, COMES_BACK.format(back) * bool(back)):
+    for doubt in (CREDITS * has_credits, REPEATED_USER.format(repeated_user) * bool(repeated_user)):
         if doubt:
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
 
 
-def doubt_rows(rankers: Sequence[str], rows: LogReport) -> None:
+def warn_of_rows(rankers: Sequence[str], rows: LogReport) -> None:
     """Warn if rankers' names differ only in case, and of rows rejected for their outcome, team or clicks."""
     alike = Counter(name.casefold() for name in rankers)
     if several := [name for name in rankers if alike[name.casefold()] > 1]:
@@ -135,7 +137,7 @@ def doubt_rows(rankers: Sequence[str], rows: LogReport) -> None:
             warnings.warn(f"{doubt}, and the others may favour a ranker", AssumptionWarning, stacklevel=3)
 
 
-def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
+def read_rows(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each row of a file with its cells, or with the raw text of a malformed row.
 
     Parameters
@@ -149,12 +151,12 @@ def rows_of(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]
     for raw in file.read(list(dict.fromkeys(names.values())), BATCH_ROWS):
         yield from raw.malformed
         columns = {name: raw.columns[theirs] for name, theirs in names.items()}
-        given = {
-            name: values if isinstance(values, list) else converted(values, pa.string()).to_pylist()
+        texts = {
+            name: values if isinstance(values, list) else convert_values(values, pa.string()).to_pylist()
             for name, values in columns.items()
         }
         for place, row in enumerate(raw.rows):
-            yield int(row), {name: values[place] for name, values in given.items()}
+            yield int(row), {name: values[place] for name, values in texts.items()}
 
 
 def needs_credits(interleaved: Any) -> bool:
@@ -237,18 +239,18 @@ def always(
     """
     if first == second:
         raise InvalidValue("second", second, "give two different arms")
-    weights, values, met = [], [], 0
-    for left, right, outcome, propensity in duels:
-        won = checks.number("outcome", outcome, 0.0, 1.0)
+    weights, values, met_count = [], [], 0
+    for left_arm, right_arm, outcome, propensity in duels:
+        outcome_value = checks.number("outcome", outcome, 0.0, 1.0)
         weight = 0.0
-        if {left, right} == {first, second}:
+        if {left_arm, right_arm} == {first, second}:
             remedy = "give the decision's, in (0, 1]; a policy that has none needs an ExplorationFloor"
             if propensity is None or not 0.0 < propensity <= 1.0:
                 raise InvalidValue("propensity", propensity, remedy)
-            weight, met = 0.5 / propensity, met + 1
+            weight, met_count = 0.5 / propensity, met_count + 1
         weights.append(weight)
-        values.append(weight * (won if left == first else 1.0 - won))
+        values.append(weight * (outcome_value if left_arm == first else 1.0 - outcome_value))
     if not weights:
         raise InvalidValue("duels", "no row", "give a log with duels")
-    sums = summed(np.array(weights), np.array(values))
-    return Always(sums.y / sums.n, *anytime(sums, confidence), met, sums.n)
+    sums = sum_units(np.array(weights), np.array(values))
+    return Always(sums.y / sums.n, *anytime(sums, confidence), met_count, sums.n)

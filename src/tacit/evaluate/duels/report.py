@@ -17,12 +17,12 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.text import Column, Tabulated, known, laid_out
+from tacit.core.text import Column, Tabulated, format_table, replace_nan
 from tacit.errors import InvalidValue
 from tacit.evaluate.intervals import wilson
-from tacit.interleaving import Interleaved, credited
+from tacit.interleaving import Interleaved, credit_clicks
 from tacit.interleaving.rules import CLICK
-from tacit.plots import COLOURS, Plotted, Rung, ladder
+from tacit.plots import COLOURS, EstimateRow, Plot, draw_estimates
 
 # ---- Evidence from duels that is valid at all times, and the interval that follows
 
@@ -99,7 +99,7 @@ def safe_interval(score: float, plays: float, alpha: float) -> tuple[float, floa
 
 # ---- The report: estimates, eliminated rankers, and whether it is safe to stop
 
-FAR = 10**12
+MAX_DUELS = 10**12
 STANDINGS = (
     Column("ranker", "{ranker}"),
     Column("duels", "{duels:,}"),
@@ -140,7 +140,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class DuelReport(Tabulated, Plotted):
+class DuelReport(Tabulated, Plot):
     """Estimated preferences between rankers, with eliminated rankers and a safe stopping rule.
 
     Outcomes of a pair must be independent with a constant mean; the choice of the next pair and
@@ -234,13 +234,13 @@ class DuelReport(Tabulated, Plotted):
     def beats(self) -> Any:
         """Matrix of bool: whether the first (row) significantly beats the second."""
         count = len(self.names)
-        found = np.zeros((count, count), np.bool_)
+        beats = np.zeros((count, count), np.bool_)
         for first in range(count):
             for second in range(count):
                 score, plays = float(self.scores[first, second]), float(self.plays[first, second])
                 if first != second and 2 * score > plays:
-                    found[first, second] = log_evidence(score, plays, 0.5) >= -math.log(self.alpha)
-        return found
+                    beats[first, second] = log_evidence(score, plays, 0.5) >= -math.log(self.alpha)
+        return beats
 
     @property
     def out(self) -> tuple[str, ...]:
@@ -258,8 +258,8 @@ class DuelReport(Tabulated, Plotted):
     @property
     def leader(self) -> int:
         """Index of the ranker with the best estimates so far: it beats most others, then highest mean."""
-        known = np.where(np.isnan(self.estimates), 0.5, self.estimates)
-        return int(np.lexsort((known.mean(axis=1), (known > 0.5).sum(axis=1)))[-1])
+        filled = np.where(np.isnan(self.estimates), 0.5, self.estimates)
+        return int(np.lexsort((filled.mean(axis=1), (filled > 0.5).sum(axis=1)))[-1])
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -271,7 +271,7 @@ class DuelReport(Tabulated, Plotted):
         """True if the best ranker is known, assuming that one beats all others."""
         return self.winner is not None or len(self.left) == 1
 
-    def still_needed(self, second: int) -> int | None:
+    def count_missing_duels(self, second: int) -> int | None:
         """Return how many more duels would decide between the leader and a ranker, at the present estimate.
 
         Parameters
@@ -293,7 +293,7 @@ class DuelReport(Tabulated, Plotted):
         low, high = plays, max(2.0 * plays, 16.0)
         while log_evidence(estimate * high, high, 0.5) < -math.log(self.alpha):
             low, high = high, 2.0 * high
-            if high > FAR:
+            if high > MAX_DUELS:
                 return None
         while high - low > 1.0:
             middle = (low + high) // 2
@@ -316,21 +316,21 @@ class DuelReport(Tabulated, Plotted):
             )
         if not self.left:
             return f"Every ranker loses to another one, {sure}: none beats all others."
-        others = [i for i, name in enumerate(self.names) if i != self.leader and name in self.left]
-        needed = [self.still_needed(i) for i in others]
-        if None in needed:
-            rest = "at present estimates it cannot be said how many duels are missing"
+        rivals = [i for i, name in enumerate(self.names) if i != self.leader and name in self.left]
+        missing = [self.count_missing_duels(i) for i in rivals]
+        if None in missing:
+            remark = "at present estimates it cannot be said how many duels are missing"
         else:
-            rest = f"some {sum(filter(None, needed)):,} more duels of it with the others left"
-            rest += " would decide, at present estimates"
-        return f"Go on: {self.names[self.leader]} leads, {len(self.left)} are left; {rest}."
+            remark = f"some {sum(filter(None, missing)):,} more duels of it with the others left"
+            remark += " would decide, at present estimates"
+        return f"Go on: {self.names[self.leader]} leads, {len(self.left)} are left; {remark}."
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON data; NaN becomes null."""
         count = range(len(self.names))
         table = [[self.pair(i, j) for j in count] for i in count]
         matrices = {
-            field: [[known(getattr(cell, field)) for cell in row] for row in table]
+            field: [[replace_nan(getattr(cell, field)) for cell in row] for row in table]
             for field in ("estimate", "low", "high", "safe_low", "safe_high", "plays")
         }
         for i in count:
@@ -347,7 +347,7 @@ class DuelReport(Tabulated, Plotted):
             "leader": self.names[self.leader],
             "winner": self.winner,
             "safe_to_stop": self.safe_to_stop,
-            "still_needed": {self.names[i]: self.still_needed(i) for i in count if i != self.leader},
+            "still_needed": {self.names[i]: self.count_missing_duels(i) for i in count if i != self.leader},
             "verdict": self.verdict,
         }
 
@@ -355,7 +355,7 @@ class DuelReport(Tabulated, Plotted):
         """Return standings, the leader's duels and the verdict as text."""
         total = int(np.triu(self.plays).sum())
         counts = f"{total:,} duels, {self.ties:,} ties ({self.unclicked:,} known to have no click)"
-        tables = laid_out(self.records(), STANDINGS), self._against_the_leader()
+        tables = format_table(self.records(), STANDINGS), self._against_the_leader()
         return "\n\n".join([counts, *tables, self.verdict])
 
     def _order(self) -> list[int]:
@@ -365,29 +365,29 @@ class DuelReport(Tabulated, Plotted):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per ranker, best first."""
-        lost, won = self.beats.sum(axis=0).tolist(), self.beats.sum(axis=1).tolist()
-        found = []
+        loss_counts, win_counts = self.beats.sum(axis=0).tolist(), self.beats.sum(axis=1).tolist()
+        records = []
         for i in self._order():
             mean = np.nanmean(np.delete(self.estimates[i], i)) if self.plays[i].any() else math.nan
             row = {
                 "ranker": self.names[i],
                 "duels": int(self.plays[i].sum()),
                 "mean": f"{mean:.3f}",
-                "beats": won[i],
-                "loses to": lost[i],
-                "standing": "wins" if self.names[i] == self.winner else "out" if lost[i] else "left",
+                "beats": win_counts[i],
+                "loses to": loss_counts[i],
+                "standing": "wins" if self.names[i] == self.winner else "out" if loss_counts[i] else "left",
             }
-            found.append(row)
-        return found
+            records.append(row)
+        return records
 
     def _against_the_leader(self) -> str:
         """Return the table of the leader's comparisons."""
         rows = [
-            self.pair(self.leader, i)._asdict() | {"needed": self.still_needed(i)}
+            self.pair(self.leader, i)._asdict() | {"needed": self.count_missing_duels(i)}
             for i in self._order()
             if i != self.leader
         ]
-        return laid_out(rows, [Column(f"{self.names[self.leader]} against", "{second}"), *AGAINST])
+        return format_table(rows, [Column(f"{self.names[self.leader]} against", "{second}"), *AGAINST])
 
     @property
     def height(self) -> float:
@@ -396,14 +396,14 @@ class DuelReport(Tabulated, Plotted):
 
     def draw(self, ax: Any) -> None:
         """Draw the leader's duels with both intervals."""
-        others = [i for i in range(len(self.names)) if i != self.leader]
-        pairs = sorted((self.pair(self.leader, i) for i in others), key=lambda pair: pair.low)
+        rivals = [i for i in range(len(self.names)) if i != self.leader]
+        pairs = sorted((self.pair(self.leader, i) for i in rivals), key=lambda pair: pair.low)
         thin, thick = (
             {"color": COLOURS[4], "lw": 1.5},
             {"color": COLOURS[0], "lw": 4, "solid_capstyle": "butt"},
         )
         rungs = [
-            Rung(
+            EstimateRow(
                 pair.second,
                 pair.estimate,
                 [((pair.safe_low, pair.safe_high), thin), ((pair.low, pair.high), thick)],
@@ -411,7 +411,7 @@ class DuelReport(Tabulated, Plotted):
             )
             for pair in pairs
         ]
-        ladder(ax, rungs, 0.5)
+        draw_estimates(ax, rungs, 0.5)
         ax.set_xlim(0.0, 1.0)
         ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
         ax.set_title(
@@ -426,7 +426,7 @@ Duel = tuple[str, str, float, int | None]
 """Left, right, outcome and the number of clicks, if known."""
 
 
-def counted(duels: Iterable[Duel], confidence: float) -> DuelReport:
+def build_report(duels: Iterable[Duel], confidence: float) -> DuelReport:
     """Return the report of duels; duels of a ranker with itself are ignored.
 
     Raises
@@ -436,9 +436,9 @@ def counted(duels: Iterable[Duel], confidence: float) -> DuelReport:
     """
     outcomes: dict[tuple[str, str], list[float]] = {}
     ties = unclicked = 0
-    for left, right, outcome, clicks in duels:
-        if left != right:
-            count = outcomes.setdefault((left, right), [0.0, 0.0])
+    for left_name, right_name, outcome, clicks in duels:
+        if left_name != right_name:
+            count = outcomes.setdefault((left_name, right_name), [0.0, 0.0])
             count[0] += 1.0
             count[1] += outcome
             ties += outcome == 0.5
@@ -446,8 +446,8 @@ def counted(duels: Iterable[Duel], confidence: float) -> DuelReport:
     names = sorted({name for pair in outcomes for name in pair})
     places = {name: i for i, name in enumerate(names)}
     plays, scores = np.zeros((2, len(names), len(names)))
-    for (left, right), (count_of_pair, score) in outcomes.items():
-        first, second = places[left], places[right]
+    for (left_name, right_name), (count_of_pair, score) in outcomes.items():
+        first, second = places[left_name], places[right_name]
         plays[first, second] += count_of_pair
         plays[second, first] += count_of_pair
         scores[first, second] += score
@@ -455,7 +455,7 @@ def counted(duels: Iterable[Duel], confidence: float) -> DuelReport:
     return DuelReport(names, plays, scores, confidence, ties, unclicked)
 
 
-def duel_of(cells: Mapping[str, Any]) -> Duel:
+def parse_duel(cells: Mapping[str, Any]) -> Duel:
     """Return a row's rankers, outcome and number of clicks.
 
     Raises
@@ -463,9 +463,9 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     InvalidValue
         If the row is not a valid duel; names the column.
     """
-    left, right = checks.ranker("left", cells["left"]), checks.ranker("right", cells["right"])
+    left_name, right_name = checks.ranker("left", cells["left"]), checks.ranker("right", cells["right"])
     clicks = cells.get("clicks")
-    clicks = checks.parsed("clicks", clicks) if clicks is not None else None
+    clicks = checks.parse_json("clicks", clicks) if clicks is not None else None
     if clicks is not None and not isinstance(clicks, list):
         raise InvalidValue("clicks", clicks, "give a list of positions")
     if clicks is not None:
@@ -475,16 +475,16 @@ def duel_of(cells: Mapping[str, Any]) -> Duel:
     if outcome is None:
         if clicks is None:
             raise InvalidValue("outcome", None, "give it, or interleaved and clicks")
-        shown = Interleaved.from_dict(checks.parsed("interleaved", cells.get("interleaved")))
-        found = credited(shown, clicks)
-        if shown.rankers != 2:
-            raise InvalidValue("interleaved.rankers", shown.rankers, "give a list of two rankers")
-        return left, right, found.chance, found.clicks
-    known = None if clicks is None else len(clicks)
-    return left, right, outcome_of(outcome), known
+        interleaved = Interleaved.from_dict(checks.parse_json("interleaved", cells.get("interleaved")))
+        credit = credit_clicks(interleaved, clicks)
+        if interleaved.rankers != 2:
+            raise InvalidValue("interleaved.rankers", interleaved.rankers, "give a list of two rankers")
+        return left_name, right_name, credit.chance, credit.clicks
+    click_count = None if clicks is None else len(clicks)
+    return left_name, right_name, parse_outcome(outcome), click_count
 
 
-def outcome_of(value: Any) -> float:
+def parse_outcome(value: Any) -> float:
     """Return an outcome of a table, which may be text, as a number in [0, 1].
 
     Raises
@@ -526,8 +526,12 @@ def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95)
     >>> preferences([("a", "b", 1.0)] * 30 + [("b", "a", 0.5)] * 2).winner
     'a'
     """
-    if named := next((duel for duel in log if isinstance(duel, Mapping)), None):
-        raise InvalidValue("log", named, "give (left, right, outcome) for each duel")
-    return counted(
-        (duel_of({"left": left, "right": right, "outcome": won}) for left, right, won in log), confidence
+    if mapping := next((duel for duel in log if isinstance(duel, Mapping)), None):
+        raise InvalidValue("log", mapping, "give (left, right, outcome) for each duel")
+    return build_report(
+        (
+            parse_duel({"left": left_name, "right": right_name, "outcome": outcome})
+            for left_name, right_name, outcome in log
+        ),
+        confidence,
     )

@@ -15,31 +15,31 @@ from typing import Any
 
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
-from tacit.evaluate.duels.duel_log import doubt_rows, rows_of
-from tacit.evaluate.interleaved.report import Fold, InterleavedReport, checked_rule
+from tacit.evaluate.duels.duel_log import read_rows, warn_of_rows
+from tacit.evaluate.interleaved.report import InterleavedReport, SearchAccumulator, check_rule
 from tacit.evaluate.interleaved.searches import (
-    MORE,
-    OWN,
-    PAIR,
-    ROW,
-    Assembly,
+    DUEL_COLUMNS,
+    OPTIONAL_COLUMNS,
+    PAIR_COLUMNS,
+    ROW_COLUMNS,
     Columns,
     Search,
-    clicked,
-    found,
+    SearchAssembler,
+    count_clicked_results,
+    get_event_team,
+    get_field,
+    get_search_id,
     hits_of,
-    id_of,
     is_result,
-    own_search,
-    team_of_event,
-    text,
+    parse_duel_row,
+    parse_text,
 )
 from tacit.interleaving import CreditRule
-from tacit.logs.data_warnings import SURELY
-from tacit.logs.formats import File, files_of, format_of, suffixes_of
-from tacit.logs.reader import check_columns, file_at, no_column, reading, unnamed
+from tacit.logs.data_warnings import MIN_ROWS
+from tacit.logs.formats import File, collect_files, detect_format, list_suffixes
+from tacit.logs.reader import check_columns, missing_columns_text, no_column_error, open_file, reading
 from tacit.logs.rows import MALFORMED, NO_ROWS, Example, LogReport
-from tacit.logs.ubi_records import CLICK, EXAMINED, event_of, is_event, records_in
+from tacit.logs.ubi_records import CLICK, EXAMINED, is_event, parse_event, read_records
 
 # ---- From files to searches: rows, search engines' responses, UBI events, or tacit's own log
 
@@ -50,7 +50,7 @@ def read_searches(
     *,
     format: str | None = None,
     strict: bool = False,
-) -> tuple[Assembly, LogReport]:
+) -> tuple[SearchAssembler, LogReport]:
     """Read searches with interleaved lists.
 
     Parameters
@@ -75,26 +75,26 @@ def read_searches(
     LogError
         If a file cannot be read, or has no interleaved searches.
     """
-    assembly, rows = Assembly(), LogReport()
+    assembly, rows = SearchAssembler(), LogReport()
     absent, names = {*columns.by, *([columns.unit] if columns.unit else [])}, dict[str, None]()
     for place, path in enumerate(paths):
-        for row, record in _records(path, format_of(path, format), columns, rows, strict):
+        for row, record in _records(path, detect_format(path, format), columns, rows, strict):
             rows.read += 1
             names |= dict.fromkeys(record) if absent or not rows.kept else {}
-            absent -= {name for name in absent if found(record, name) is not None}
+            absent -= {name for name in absent if get_field(record, name) is not None}
             try:
-                _take(assembly, record, f"{place}:{row}", columns)
+                _add_record(assembly, record, f"{place}:{row}", columns)
             except InvalidValue as error:
                 rows.reject_error(error, str(path), row, strict)
             else:
                 rows.kept += 1
-    asked = {"unit": columns.unit} | {name: name for name in columns.by}
-    for name, column in asked.items():
-        if column and name in assembly.torn:
+    columns_by_option = {"unit": columns.unit} | {name: name for name in columns.by}
+    for name, column in columns_by_option.items():
+        if column and name in assembly.varying:
             option = "unit" if name == "unit" else "by"
             doubt = f"{option}: {column!r} varies within searches, and the first counts"
             remedy = "give a column that says the same of all of a search, such as user or market"
-            warnings.warn(f"{doubt}: {assembly.torn[name]}; {remedy}", AssumptionWarning, stacklevel=3)
+            warnings.warn(f"{doubt}: {assembly.varying[name]}; {remedy}", AssumptionWarning, stacklevel=3)
     for name in sorted(absent) if rows.kept else ():
         _refuse_column(columns, name, names)
     if not rows.kept and {"missing-search", "missing-position"} & set(rows.rejected):
@@ -105,42 +105,61 @@ def read_searches(
 def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
     """Raise LogError that a column of ``unit`` or ``by`` is missing or empty."""
     option = "unit" if name == columns.unit else "by"
-    lacks = f"{option}: no row has anything in {name!r}" if name in names else no_column(option, name, names)
+    lacks = (
+        f"{option}: no row has anything in {name!r}"
+        if name in names
+        else no_column_error(option, name, names)
+    )
     raise LogError(f"{lacks}; give one of these" + f": {', '.join(names)}" * (name in names))
 
 
 def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> None:
     """Raise LogError if a table lacks columns of searches; the message has the missing and similar names."""
     named = columns.renamed
-    theirs = {ours: named.get(ours, ours) for ours in (*ROW, *PAIR, *named)}
+    theirs = {ours: named.get(ours, ours) for ours in (*ROW_COLUMNS, *PAIR_COLUMNS, *named)}
     lacking = {ours: name for ours, name in theirs.items() if name not in names}
-    rows, pairs = ([ours for ours in form if ours in lacking] for form in (ROW[:3], PAIR))
+    rows, pairs = ([ours for ours in form if ours in lacking] for form in (ROW_COLUMNS[:3], PAIR_COLUMNS))
     misnamed = [ours for ours in named if ours in lacking]
     if {"arms", "arm", "reward"} <= {*names}:
         raise LogError(f"{source}: it is a click log; an export has duels in duels-NAME.parquet: give that")
-    if len(rows) == len(ROW[:3]) and len(pairs) == len(PAIR) and not misnamed:
+    if len(rows) == len(ROW_COLUMNS[:3]) and len(pairs) == len(PAIR_COLUMNS) and not misnamed:
         raise LogError(
-            f"{source}: it has neither the columns {', '.join(ROW)} nor left and right; it has "
+            f"{source}: it has neither the columns {', '.join(ROW_COLUMNS)} nor left and right; it has "
             f"{', '.join(map(repr, names))}; name those that are called otherwise, such as with "
             "columns={'search': 'query_id'} (--column search=query_id)"
         )
-    own = "interleaved" in names  # tacit's own log of duels, which has all but the rankers
-    absent = [] if not (rows and pairs) else pairs if own or len(pairs) < len(PAIR) else rows
+    is_duel_log_row = "interleaved" in names  # tacit's own log of duels, which has all but the rankers
+    absent = (
+        [] if not (rows and pairs) else pairs if is_duel_log_row or len(pairs) < len(PAIR_COLUMNS) else rows
+    )
     # Without a column "click" every row is a click, which is wrong if that column is only misspelled.
-    unclicked = "click" in lacking and not {"action", named.get("action")} & {*names} and pairs and not own
+    unclicked = (
+        "click" in lacking
+        and not {"action", named.get("action")} & {*names}
+        and pairs
+        and not is_duel_log_row
+    )
     if unclicked and (absent or get_close_matches("click", names, 1)):
         absent = [*absent, "click"]
     if absent or misnamed:
-        raise LogError(f"{source}: {unnamed({ours: lacking[ours] for ours in [*absent, *misnamed]}, names)}")
-    if unclicked and not {*names} <= {*ROW, *MORE, *columns.units, *columns.by, *named.values()}:
-        doubt = no_column("click", "click", names)
+        raise LogError(
+            f"{source}: {missing_columns_text({ours: lacking[ours] for ours in [*absent, *misnamed]}, names)}"
+        )
+    if unclicked and not {*names} <= {
+        *ROW_COLUMNS,
+        *OPTIONAL_COLUMNS,
+        *columns.unit_names,
+        *columns.by,
+        *named.values(),
+    }:
+        doubt = no_column_error("click", "click", names)
         remedy = "so each row counts as one; if one has clicks, columns={'click': ...} (--column click=...)"
         warnings.warn(f"{source}: {doubt}, {remedy}", AssumptionWarning, stacklevel=2)
 
 
-def tells_pairs(path: File, format: str | None = None, renamed: Any = None) -> bool:
+def is_duel_log(path: File, format: str | None = None, renamed: Any = None) -> bool:
     """True if a file is tacit's own log of duels, with a pair of rankers in each row."""
-    return {(renamed or {}).get(side, side) for side in PAIR} <= set(file_at(path, format).names)
+    return {(renamed or {}).get(side, side) for side in PAIR_COLUMNS} <= set(open_file(path, format).names)
 
 
 def _records(
@@ -149,121 +168,135 @@ def _records(
     """Yield each row or record with its number."""
     with reading(path, format):
         if format == "json":
-            source: Iterator[tuple[int, Any]] = records_in(path)
+            source: Iterator[tuple[int, Any]] = read_records(path)
         else:
-            source = _of_table(path, format, columns)
+            source = _read_table(path, format, columns)
         for row, record in source:
             if isinstance(record, Mapping):
-                yield row, _renamed(record, columns)
+                yield row, _rename_fields(record, columns)
                 continue
             rows.read += 1
             rows.reject_row(MALFORMED, Example(str(path), row, "row", record), strict)
 
 
-def _renamed(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
+def _rename_fields(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
     """Return a record with additional fields under tacit's names of columns."""
     if not columns.renamed:
         return record
     return {**record, **{ours: record.get(theirs) for ours, theirs in columns.renamed.items()}}
 
 
-def _of_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
+def _read_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
     """Yield the rows of a table with the columns of searches."""
-    file = file_at(path, format)
+    file = open_file(path, format)
     present = file.names
-    wanted = {*ROW, *MORE, *OWN, *columns.units, *columns.by, *columns.renamed.values()}
-    wanted |= {*columns.owners(present)}
-    used = [name for name in present if name in wanted]
+    read_names = {
+        *ROW_COLUMNS,
+        *OPTIONAL_COLUMNS,
+        *DUEL_COLUMNS,
+        *columns.unit_names,
+        *columns.by,
+        *columns.renamed.values(),
+    }
+    read_names |= {*columns.find_unit_candidates(present)}
+    file_columns = [name for name in present if name in read_names]
     _refuse_unnamed(str(path), columns, present)
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
         if name not in present:
             _refuse_column(columns, name, present)
-    yield from rows_of(file, {name: name for name in used})
+    yield from read_rows(file, {name: name for name in file_columns})
 
 
 # Records -------------------------------------------------------------------------------------
 
 
-def _take(assembly: Assembly, record: Mapping[str, Any], where: str, columns: Columns) -> None:
+def _add_record(assembly: SearchAssembler, record: Mapping[str, Any], where: str, columns: Columns) -> None:
     """Add a record to its search."""
-    owner = next((found(record, name) for name in columns.units if found(record, name)), None)
-    unit = None if owner is None else text("unit", owner)
-    segments = {name: found(record, name) for name in columns.by}
+    owner = next((get_field(record, name) for name in columns.unit_names if get_field(record, name)), None)
+    unit = None if owner is None else parse_text("unit", owner)
+    segments = {name: get_field(record, name) for name in columns.by}
     if is_event(record):
-        search = _event(assembly, record)
+        search = _add_event(assembly, record)
     elif record.get("left") is not None and record.get("right") is not None:
-        whole = own_search(record, where)
-        assembly.take(whole)
+        whole = parse_duel_row(record, where)
+        assembly.add_search(whole)
         search = whole.id
     elif is_result(record):
-        search = id_of(record)
+        search = get_search_id(record)
         hits = hits_of(record)
         for place, hit in enumerate(hits):
-            assembly.show(search, place, hit.id, hit.team)
+            assembly.add_result(search, place, hit.id, hit.team)
     elif record.get("query_id") is not None and "team" not in record:
         # A UBI query: it has the unit and the segments of the search.
-        search = text("query_id", record["query_id"])
+        search = parse_text("query_id", record["query_id"])
     else:
-        search = _row(assembly, record)
-    assembly.tell(search, unit, segments)
-    for name in columns.owners(record) if unit is None else ():
+        search = _add_row(assembly, record)
+    assembly.add_attributes(search, unit, segments)
+    for name in columns.find_unit_candidates(record) if unit is None else ():
         if record[name] is not None:
-            assembly.owners.setdefault(name, {})[search] = record[name]
+            assembly.unit_candidates.setdefault(name, {})[search] = record[name]
 
 
-def _event(assembly: Assembly, record: Mapping[str, Any]) -> str:
+def _add_event(assembly: SearchAssembler, record: Mapping[str, Any]) -> str:
     """Add a UBI event, an action or an examined result; return the id of its search."""
-    event = event_of(record)
-    team = team_of_event(record)
+    event = parse_event(record)
+    team = get_event_team(record)
     name = event.objects[0] if event.objects else None
     place = None if event.ordinal is None else event.ordinal - 1
     if event.action in EXAMINED:
         if team is not None and place is not None and name is not None:
-            assembly.show(event.query, place, name, team)
+            assembly.add_result(event.query, place, name, team)
         return event.query
-    amount = found(record, "amount")
+    amount = get_field(record, "amount")
     worth = 1.0 if amount is None else checks.number("amount", amount, 0.0, 1e300)
-    assembly.act(event.query, event.action, worth, place, name, team)
+    assembly.add_action(event.query, event.action, worth, place, name, team)
     return event.query
 
 
-def _row(assembly: Assembly, record: Mapping[str, Any]) -> str:
+def _add_row(assembly: SearchAssembler, record: Mapping[str, Any]) -> str:
     """Add a row with a result and its clicks; return the id of its search."""
-    search = text("search", record.get("search"))
+    search = parse_text("search", record.get("search"))
     position = checks.amount("position", record.get("position"))
     team, item = record.get("team"), record.get("item")
-    team = None if team in (None, "") else checks.ranker("team", text("team", team))
-    item = None if item in (None, "") else text("item", item)
+    team = None if team in (None, "") else checks.ranker("team", parse_text("team", team))
+    item = None if item in (None, "") else parse_text("item", item)
     # An empty cell is no click, unless another action is named.
-    done = "click" not in record or bool(record.get("action"))
-    clicks = checks.amount("click", record.get("click"), default=float(done))
-    kind = text("action", record.get("action") or CLICK)
+    is_click = "click" not in record or bool(record.get("action"))
+    clicks = checks.amount("click", record.get("click"), default=float(is_click))
+    kind = parse_text("action", record.get("action") or CLICK)
     amount = checks.amount("amount", record.get("amount"), default=1.0)
-    known = assembly.show(search, position, item, team)
+    is_repeated = assembly.add_result(search, position, item, team)
     if clicks > 0:
-        assembly.act(search, kind, amount, position)
+        assembly.add_action(search, kind, amount, position)
     else:
-        assembly.unclicked[known] += 1
+        assembly.unclicked[is_repeated] += 1
     return search
 
 
 # ---- From files of interleaved searches to a report
 
-NEARLY_ALL = 0.9
+MAX_CLICK_SHARE = 0.9
 """Share of clicked results above which the log must lack rows without a click."""
-FEW = 9
+MAX_SEGMENT_VALUES = 9
 """Most values of a column that is a segment of users rather than an id of users."""
-BESIDES = "; that which says whose a search is goes with unit= (--unit), one of segments with by= (--by)"
+UNIT_AND_SEGMENTS = (
+    "; that which says whose a search is goes with unit= (--unit), one of segments with by= (--by)"
+)
 
 
-def searched(columns: Mapping[str, str] | None) -> Mapping[str, str]:
+def check_search_columns(columns: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return the renamed columns of a log of searches, if they are valid.
 
     Raises
     ------
     InvalidValue
     """
-    check_columns(columns or {}, [*ROW, *MORE, *OWN], "a log of searches", more=BESIDES)
+    check_columns(
+        columns or {},
+        [*ROW_COLUMNS, *OPTIONAL_COLUMNS, *DUEL_COLUMNS],
+        "a log of searches",
+        more=UNIT_AND_SEGMENTS,
+    )
     return columns or {}
 
 
@@ -323,17 +356,20 @@ def read_interleaved(
     InvalidValue
         If an option is wrong.
     """
-    given = [paths] if isinstance(paths, str | Path) else paths
-    if not isinstance(given, Sequence) or not all(isinstance(path, str | Path) for path in given):
+    sources = [paths] if isinstance(paths, str | Path) else paths
+    if not isinstance(sources, Sequence) or not all(isinstance(path, str | Path) for path in sources):
         raise InvalidValue("paths", paths, "give files, such as ['searches.jsonl']; write tables into one")
     depth = None if depth is None else checks.integer("depth", depth, 1)
-    read = Columns(unit, tuple(checks.names("by", by)), searched(columns))
-    within = {read.renamed.get(name, name) for name in (*ROW[1:], *MORE, "outcome", "clicks")}
-    if wrong := [name for name in read.by if name in within]:
+    column_names = Columns(unit, tuple(checks.names("by", by)), check_search_columns(columns))
+    result_columns = {
+        column_names.renamed.get(name, name)
+        for name in (*ROW_COLUMNS[1:], *OPTIONAL_COLUMNS, "outcome", "clicks")
+    }
+    if wrong := [name for name in column_names.by if name in result_columns]:
         remedy = "it is of what a search showed, or of what was done; give what is so of whole searches"
         raise InvalidValue("by", wrong[0], f"{remedy}, such as the market")
-    files = files_of(given, suffixes_of(format))
-    assembly, rows = read_searches(files, read, format=format, strict=strict)
+    files = collect_files(sources, list_suffixes(format))
+    assembly, rows = read_searches(files, column_names, format=format, strict=strict)
     names = assembly.rankers
     if len(names) < 2:
         lack = (
@@ -342,95 +378,109 @@ def read_interleaved(
         lack += f"and right; {rows.summary()}"
         if not rows.kept:
             lack = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
-        raise LogError(f"{', '.join(map(str, given))}: {lack}")
-    doubt_rows(names, rows)
+        raise LogError(f"{', '.join(map(str, sources))}: {lack}")
+    warn_of_rows(names, rows)
     searches = list(assembly.searches())
     _refuse_unmixed(searches)
-    doubts = [] if "wrong-team" in rows.rejected else [_copied(assembly.unclicked), _doubted(searches)]
-    doubts.append(_unowned(assembly.owners))
+    doubts = (
+        []
+        if "wrong-team" in rows.rejected
+        else [_copies_warning(assembly.unclicked), _data_warning(searches)]
+    )
+    doubts.append(_unit_warning(assembly.unit_candidates))
     for doubt in filter(None, doubts):
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
-    rule = checked_rule(rule, searches)
-    fold = Fold(rule, by, wins=wins, depth=depth)
+    rule = check_rule(rule, searches)
+    fold = SearchAccumulator(rule, by, wins=wins, depth=depth)
     for search in searches:
         fold.add(search)
-    found = fold.found(names)
-    found.uncredited.update(assembly.uncredited)
-    return InterleavedReport(found, confidence, false_share), rows
+    sums = fold.compute_sums(names)
+    sums.uncredited.update(assembly.uncredited)
+    return InterleavedReport(sums, confidence, false_share), rows
 
 
 def _refuse_unmixed(searches: Sequence[Search]) -> None:
     """Raise LogError if every search with several results shows results of one ranker only."""
-    given = [search.shown.memory.get("teams") or () for search in searches]
-    mixed = [len({*teams} - {None}) > 1 for teams in given if len(teams) - teams.count(None) > 1]
-    if len(mixed) >= SURELY and not any(mixed):
-        said = (
+    team_lists = [search.shown.memory.get("teams") or () for search in searches]
+    mixed = [len({*teams} - {None}) > 1 for teams in team_lists if len(teams) - teams.count(None) > 1]
+    if len(mixed) >= MIN_ROWS and not any(mixed):
+        message = (
             f"team: none of {len(mixed):,} searches shows results of two rankers, so nothing was interleaved"
         )
         remedy = "say which ranker gave each result; what shows a search one ranker alone is an A/B "
         remedy += "test: tacit evaluate judges it, with --constant propensity=0.5"
-        raise LogError(f"{said}; {remedy}")
+        raise LogError(f"{message}; {remedy}")
 
 
-def _backed(search: Search) -> int:
+def _team_agreement(search: Search) -> int:
     """Return 1 if the item shown where the rankings first differ is from its own team's ranking.
 
     -1 if it is from the other ranking, 0 if this cannot be decided.
     """
     teams = search.shown.memory.get("teams") or ()
     pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
-    at = next((at for at, (left, right) in pairs if left != right), len(teams))
-    if at >= len(teams) or teams[at] is None or not search.rankings:
+    index = next((index for index, (left_item, right_item) in pairs if left_item != right_item), len(teams))
+    if index >= len(teams) or teams[index] is None or not search.rankings:
         return 0
-    lists = search.rankings if teams[at] == 0 else search.rankings[::-1]
-    own, others = (bool(given[at] == search.shown.items[at]) for given in lists)
-    return own - others
+    lists = search.rankings if teams[index] == 0 else search.rankings[::-1]
+    in_own, in_other = (bool(ranked[index] == search.shown.items[index]) for ranked in lists)
+    return in_own - in_other
 
 
-def _copied(unclicked: Mapping[bool, int]) -> str:
+def _copies_warning(unclicked: Mapping[bool, int]) -> str:
     """Return a warning if most rows without a click repeat another row, else ""."""
     copies = unclicked[True]
-    if copies < max(SURELY, NEARLY_ALL * unclicked[False]):
+    if copies < max(MIN_ROWS, MAX_CLICK_SHARE * unclicked[False]):
         return ""
-    said = f"search: {copies:,} rows repeat search and position of others, and clicks count anew"
-    return f"{said}; leave copies out"
+    message = f"search: {copies:,} rows repeat search and position of others, and clicks count anew"
+    return f"{message}; leave copies out"
 
 
-def _unowned(owners: Mapping[str, Mapping[str, Any]]) -> str:
+def _unit_warning(owners: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a warning that names a column which may hold the units of the searches, else ""."""
-    for name, given in owners.items():
-        values = len(set(map(str, given.values())))
-        if FEW < values < len(given):
-            said = (
+    for name, unit_of_search in owners.items():
+        values = len(set(map(str, unit_of_search.values())))
+        if MAX_SEGMENT_VALUES < values < len(unit_of_search):
+            message = (
                 f"unit: each search counts as of a user of its own; if {name!r}, of {values:,} values, says "
             )
-            return f"{said}whose it is, give unit={name!r} (--unit {name})"
+            return f"{message}whose it is, give unit={name!r} (--unit {name})"
     return ""
 
 
-def _doubted(searches: Sequence[Search]) -> str:
+def _data_warning(searches: Sequence[Search]) -> str:
     """Return a warning if the searches together suggest an error in the data, else ""."""
-    if len(searches) < SURELY:
+    if len(searches) < MIN_ROWS:
         return ""
-    results, clicks = sum(len(search.shown.items) for search in searches), sum(map(clicked, searches))
-    if clicks >= NEARLY_ALL * results:
-        said = (
+    results, clicks = (
+        sum(len(search.shown.items) for search in searches),
+        sum(map(count_clicked_results, searches)),
+    )
+    if clicks >= MAX_CLICK_SHARE * results:
+        message = (
             f"click: {clicks:,} of {results:,} results have one; are the rows without a click missing? Give "
         )
-        return f"{said}a row for each result that was shown, and the column that says whether it was clicked"
+        return (
+            f"{message}a row for each result that was shown, and the column that says whether it was clicked"
+        )
     if not any(search.actions for search in searches):
         remedy = "give what says it, by columns={'click': ...} (--column click=...)"
         return f"click: no result of {len(searches):,} searches has one; {remedy}"
     if results == len(searches):
-        said = (
+        message = (
             "search: each shows one result; if they are rows of longer lists, give what all of a list have "
         )
-        return f"{said}in common, by columns={{'search': ...}} (--column search=...)"
+        return f"{message}in common, by columns={{'search': ...}} (--column search=...)"
     if len(units := {search.unit for search in searches}) == 1:
-        said = f"unit: {len(searches):,} searches are of {units.pop()!r} alone, which tells nothing of others"
-        return f"{said}; give what tells users apart, by unit='user' (--unit user)"
-    backed = Counter(map(_backed, searches))
-    if backed[-1] > backed[1]:
-        said = f"rankings: in {backed[-1]:,} of {backed.total():,} searches what a ranker gave is the other's"
-        return f"{said}; give left and right, and the lists of rankings and interleaved, in one order"
+        message = (
+            f"unit: {len(searches):,} searches are of {units.pop()!r} alone, which tells nothing of others"
+        )
+        return f"{message}; give what tells users apart, by unit='user' (--unit user)"
+    agreements = Counter(map(_team_agreement, searches))
+    if agreements[-1] > agreements[1]:
+        message = (
+            f"rankings: in {agreements[-1]:,} of {agreements.total():,} searches "
+            "what a ranker gave is the other's"
+        )
+        return f"{message}; give left and right, and the lists of rankings and interleaved, in one order"
     return ""

@@ -21,17 +21,17 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.text import Column, Tabulated, laid_out
-from tacit.errors import InvalidValue, meant
+from tacit.core.text import Column, Tabulated, format_table
+from tacit.errors import InvalidValue, suggest_name
 from tacit.evaluate.interleaved.searches import REASONS, Search
 from tacit.interleaving import CreditRule
-from tacit.plots import COLOURS, Plotted, Rung, ladder
+from tacit.plots import COLOURS, EstimateRow, Plot, draw_estimates
 from tacit.uplift import Interval, Lift, PairSums, chance_of_score, discoveries, preference
 from tacit.uplift.boundary import ANY_TIME, searches_needed
 from tacit.uplift.sentences import ANY_TIME as WHENEVER
 
 Pair = tuple[str, str]
-AT_ONCE = 10_000
+BATCH_SIZE = 10_000
 
 
 @dataclass
@@ -58,7 +58,7 @@ class PairTallies:
 
 
 @dataclass
-class Folded:
+class SearchSums:
     """Sums over interleaved searches, from which a report is computed.
 
     Attributes
@@ -92,15 +92,15 @@ class Folded:
     leads: PairTallies = field(default_factory=PairTallies)
     searches: int = 0
     clicked: int = 0
-    alike: int = 0
+    equal_lists: int = 0
     units: int = 0
     credited: Counter[str] = field(default_factory=Counter)
     uncredited: Counter[str] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
+    worthless: Counter[str] = field(default_factory=Counter)
     methods: Counter[str] = field(default_factory=Counter)
 
 
-class Fold:
+class SearchAccumulator:
     """Accumulates searches one by one; the sums so far are available at any time.
 
     Parameters
@@ -127,55 +127,55 @@ class Fold:
     ) -> None:
         self._most_units = most_units
         self._rule, self._by, self._wins, self._depth = rule, by, wins, depth
-        self._found = Folded()
+        self._sums = SearchSums()
         self._units: set[str] = set()
-        self._waiting: dict[Any, tuple[list[float], list[str]]] = {}
+        self._pending: dict[Any, tuple[list[float], list[str]]] = {}
 
     def add(self, search: Search) -> None:
         """Add a search."""
-        _count(self._found, search, self._rule, self._depth)
+        _count(self._sums, search, self._rule, self._depth)
         if len(self._units) < self._most_units:
             self._units.add(search.unit)
         for key, difference in _differences(search, self._rule, self._by, self._wins, self._depth):
-            amounts, whose = self._waiting.setdefault(key, ([], []))
+            amounts, units = self._pending.setdefault(key, ([], []))
             amounts.append(difference)
-            whose.append(search.unit)
-        if self._found.searches % AT_ONCE == 0:
+            units.append(search.unit)
+        if self._sums.searches % BATCH_SIZE == 0:
             self._settle()
 
-    def found(self, rankers: Sequence[str]) -> Folded:
+    def compute_sums(self, rankers: Sequence[str]) -> SearchSums:
         """Return the sums over all searches so far, with these rankers in this order."""
         self._settle()
-        self._found.rankers = tuple(rankers)
-        self._found.units = len(self._units)
-        return self._found
+        self._sums.rankers = tuple(rankers)
+        self._sums.units = len(self._units)
+        return self._sums
 
     def _settle(self) -> None:
         """Add all pending differences to the tallies."""
-        for (where, *key), (amounts, units) in self._waiting.items():
+        for (where, *key), (amounts, units) in self._pending.items():
             if where == "segments":
                 name, value, pair = key
-                tally = self._found.segments.setdefault(name, {}).setdefault(value, PairTallies())
+                tally = self._sums.segments.setdefault(name, {}).setdefault(value, PairTallies())
             else:
-                tally, (pair,) = getattr(self._found, where), key
+                tally, (pair,) = getattr(self._sums, where), key
             tally.add(pair, amounts, units)
-        self._waiting = {}
+        self._pending = {}
 
 
-def _count(found: Folded, search: Search, rule: CreditRule, depth: int | None) -> None:
+def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None) -> None:
     """Count a search, its interleaving method and its actions."""
-    found.searches += 1
-    found.methods[search.shown.method] += 1
-    alike = search.alike
-    found.alike += alike is True
-    counts = False
+    sums.searches += 1
+    sums.methods[search.shown.method] += 1
+    is_equal = search.has_equal_rankings
+    sums.equal_lists += is_equal is True
+    is_credited = False
     for action in search.actions:
         if rule.own is None and not rule.worth.get(action.kind):
-            found.others[action.kind] += 1
+            sums.worthless[action.kind] += 1
         elif depth is None or action.position < depth:
-            found.credited[action.kind] += 1
-            counts = True
-    found.clicked += counts
+            sums.credited[action.kind] += 1
+            is_credited = True
+    sums.clicked += is_credited
 
 
 def _differences(
@@ -193,7 +193,7 @@ def _differences(
         if pair[0] == pair[1]:
             continue
         # Equal rankings cannot earn different credit.
-        difference = 0.0 if search.alike else credits[first] - credits[second]
+        difference = 0.0 if search.has_equal_rankings else credits[first] - credits[second]
         if wins:
             difference = float(np.sign(difference))
         yield ("tally", pair), difference
@@ -206,7 +206,7 @@ def _differences(
             yield ("leads", pair), float(lead == first) - float(lead == second)
 
 
-def checked_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditRule:
+def check_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditRule:
     """Return the rule to use, by default a new ``CreditRule``.
 
     Raises
@@ -217,21 +217,21 @@ def checked_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditR
     if rule is None:
         rule = CreditRule()
     elif rule.own is None:
-        _refuse_unmet(rule, {action.kind for search in searches for action in search.actions})
+        _refuse_missing_actions(rule, {action.kind for search in searches for action in search.actions})
     if rule.distinct and any(search.rankings is None for search in searches):
         remedy = "give every search the rankings of both, for credit by distinctness"
         raise InvalidValue("rankings", None, remedy)
     return rule
 
 
-def _refuse_unmet(rule: CreditRule, met: set[str]) -> None:
+def _refuse_missing_actions(rule: CreditRule, kinds: set[str]) -> None:
     """Raise if the rule credits a missing action, and that looks misspelled or is all it credits."""
-    unmet = [kind for kind in rule.worth if kind not in met]
-    free = met - set(rule.worth)
-    for kind in unmet:
-        near = meant(kind, free)
-        if near or (free and len(unmet) == len(rule.worth)):
-            remedy = f"no search has such an action{near}; there are {', '.join(sorted(met))}"
+    missing = [kind for kind in rule.worth if kind not in kinds]
+    uncredited = kinds - set(rule.worth)
+    for kind in missing:
+        near = suggest_name(kind, uncredited)
+        if near or (uncredited and len(missing) == len(rule.worth)):
+            remedy = f"no search has such an action{near}; there are {', '.join(sorted(kinds))}"
             raise InvalidValue(f"worth.{kind}", rule.worth[kind], remedy)
 
 
@@ -287,9 +287,9 @@ class Comparison(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """Return the comparison as a flat dict, with None for unknown values."""
-        found = self._asdict() | {"lift": self.lift.claim}
+        record = self._asdict() | {"lift": self.lift.claim}
         ends = self.lift.difference or (None, None, None)
-        return found | dict(zip(("difference", "low", "high"), ends, strict=True))
+        return record | dict(zip(("difference", "low", "high"), ends, strict=True))
 
     def texts(self) -> dict[str, Any]:
         """Return :meth:`row` with the difference and its p-value added as text."""
@@ -318,7 +318,7 @@ class Segment(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class InterleavedReport(Tabulated, Plotted):
+class InterleavedReport(Tabulated, Plot):
     """Preferences between rankers, from searches that showed interleaved lists.
 
     You may look at it at any time and stop when it has a verdict: with probability ``confidence``
@@ -339,7 +339,7 @@ class InterleavedReport(Tabulated, Plotted):
         If a value is out of its range, or there are fewer than two rankers.
     """
 
-    folded: Folded
+    sums: SearchSums
     confidence: float = 0.95
     false_share: float = 0.05
 
@@ -347,23 +347,23 @@ class InterleavedReport(Tabulated, Plotted):
         if self.confidence not in ANY_TIME:
             raise InvalidValue("confidence", self.confidence, f"give one of {list(ANY_TIME)}")
         checks.number("false_share", self.false_share, 0.0, 1.0, open_low=True)
-        if len(self.rankers) < 2 or not self.folded.tally.sums:
+        if len(self.rankers) < 2 or not self.sums.tally.sums:
             raise InvalidValue("rankers", self.rankers, "give searches of two or more")
 
     @property
     def rankers(self) -> tuple[str, ...]:
         """The rankers' names."""
-        return self.folded.rankers
+        return self.sums.rankers
 
-    def between(self, first: str, second: str, tally: PairTallies | None = None) -> Comparison:
+    def compare(self, first: str, second: str, tally: PairTallies | None = None) -> Comparison:
         """Return the comparison of two rankers, by default over all searches."""
-        given = self.folded.tally if tally is None else tally
-        turned = (first, second) not in given.sums
-        pair: Pair = (second, first) if turned else (first, second)
-        sums = given.sums.get(pair, PairSums.empty())
-        won, lost, _ = given.wins.get(pair, [0, 0, 0])
-        if turned:
-            sums, won, lost = sums.turned(), lost, won
+        tallies = self.sums.tally if tally is None else tally
+        is_swapped = (first, second) not in tallies.sums
+        pair: Pair = (second, first) if is_swapped else (first, second)
+        sums = tallies.sums.get(pair, PairSums.empty())
+        won, lost, _ = tallies.wins.get(pair, [0, 0, 0])
+        if is_swapped:
+            sums, won, lost = sums.swap_sides(), lost, won
         # The winner must beat every other ranker, so these comparisons hold simultaneously.
         comparisons = 1 if tally is not None else len(self.rankers) - 1
         lift = preference(sums, self.confidence, comparisons)
@@ -376,7 +376,7 @@ class InterleavedReport(Tabulated, Plotted):
             lift,
             chance_of_score(float(sums.score)),
             float(sums.dispersion),
-            _needed(sums, lift, comparisons),
+            _count_missing_searches(sums, lift, comparisons),
         )
 
     @cached_property
@@ -391,7 +391,7 @@ class InterleavedReport(Tabulated, Plotted):
 
     def _estimate(self, first: str, second: str) -> float:
         """Return the mean difference of credit between two rankers."""
-        sums = self.folded.tally.sums
+        sums = self.sums.tally.sums
         if (first, second) in sums:
             return float(sums[first, second].mean)
         return -float(sums[second, first].mean) if (second, first) in sums else 0.0
@@ -399,36 +399,39 @@ class InterleavedReport(Tabulated, Plotted):
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """The leader against every other ranker, the closest one first."""
-        others = [name for name in self.rankers if name != self.leader]
+        rivals = [name for name in self.rankers if name != self.leader]
         return [
-            self.between(self.leader, other)
-            for other in sorted(others, key=lambda name: self._estimate(self.leader, name))
+            self.compare(self.leader, rival)
+            for rival in sorted(rivals, key=lambda name: self._estimate(self.leader, name))
         ]
 
     @property
     def winner(self) -> str | None:
         """The ranker that is significantly better than every other one, or None."""
-        sure = all(each.lift.claim == "better" for each in self.comparisons)
+        sure = all(comparison.lift.claim == "better" for comparison in self.comparisons)
         return self.leader if sure else None
 
     @cached_property
     def segments(self) -> list[Segment]:
         """The comparison of the leader with its closest rival in each segment."""
         rival = self.comparisons[0].second
-        found = []
-        for name, values in self.folded.segments.items():
+        segments = []
+        for name, values in self.sums.segments.items():
             compared = [
-                (value, self.between(self.leader, rival, tally)) for value, tally in sorted(values.items())
+                (value, self.compare(self.leader, rival, tally)) for value, tally in sorted(values.items())
             ]
-            sure = discoveries([comparison.chance for _, comparison in compared], self.false_share)
-            found += [Segment(name, *each, differs) for each, differs in zip(compared, sure, strict=True)]
-        return found
+            is_different = discoveries([comparison.chance for _, comparison in compared], self.false_share)
+            segments += [
+                Segment(name, *result, differs)
+                for result, differs in zip(compared, is_different, strict=True)
+            ]
+        return segments
 
     @cached_property
     def warnings(self) -> list[str]:
         """Reasons not to trust the verdict."""
-        said = []
-        for what, tally in (("places", self.folded.places), ("first places", self.folded.leads)):
+        messages = []
+        for share, tally in (("places", self.sums.places), ("first places", self.sums.leads)):
             for pair, sums in tally.sums.items():
                 lift = preference(sums, 0.99, 2 * len(tally.sums))
                 if lift.difference is None or lift.claim == "undecided":
@@ -436,92 +439,96 @@ class InterleavedReport(Tabulated, Plotted):
                 if abs(lift.difference.estimate) < UNEVEN:
                     continue
                 more, less = pair if lift.claim == "better" else pair[::-1]
-                said.append(
-                    f"{UNTRUSTED}: {more} has more {what} than {less}, by "
+                messages.append(
+                    f"{UNTRUSTED}: {more} has more {share} than {less}, by "
                     f"{abs(lift.difference.estimate):.2g} a search. A fair draft gives both the same; where "
                     "one list is shorter, give a depth that both reach."
                 )
-        if self.folded.methods.keys() & {"Balanced"}:
-            said.append(
+        if self.sums.methods.keys() & {"Balanced"}:
+            messages.append(
                 "Balanced interleaving can favour a ranker under random clicks; see DebiasedBalanced."
             )
-        return said
+        return messages
 
     @property
     def early(self) -> bool:
         """True if there are too few searches or users for any comparison."""
-        claims = {each.lift.claim for each in self.comparisons} - {"better"}
+        claims = {comparison.lift.claim for comparison in self.comparisons} - {"better"}
         return self.winner is None and claims == {"early"}
 
     @property
     def verdict(self) -> str:
         """A sentence with the winner, or with the reason for none."""
-        if any(said.startswith(UNTRUSTED) for said in self.warnings):
+        if any(message.startswith(UNTRUSTED) for message in self.warnings):
             return f"No verdict: {self.leader} leads, but the draft was uneven. Mend it, and begin anew."
         if self.winner is not None:
             closest = self.comparisons[0]
             assert closest.lift.difference is not None
             return (
-                f"{self.winner} is preferred to {_names(self.comparisons)}: "
-                f"{_amount(closest.lift.difference)} more credit per search"
+                f"{self.winner} is preferred to {_join_rankers(self.comparisons)}: "
+                f"{_interval_text(closest.lift.difference)} more credit per search"
                 f"{'' if len(self.rankers) == 2 else f' than {closest.second}, its closest rival'}."
                 f" {WHENEVER}"
             )
-        if any(each.lift.claim == "worse" for each in self.comparisons):
+        if any(pair.lift.claim == "worse" for pair in self.comparisons):
             return "No ranker is better than all others: they beat one another in a circle."
-        open_ones = [each for each in self.comparisons if each.lift.claim != "better"]
+        undecided = [pair for pair in self.comparisons if pair.lift.claim != "better"]
         if self.early:
-            others = self.folded.others
-            if others and not self.folded.credited:
-                return f"Too early: no action counts so far, as these are worth nothing: {_listed(others)}."
+            worthless = self.sums.worthless
+            if worthless and not self.sums.credited:
+                counts_text = _join_counts(worthless)
+                return f"Too early: no action counts so far, as these are worth nothing: {counts_text}."
             return "Too early: too few clicks, or too few users, tell the rankers apart."
-        hardest = max((each.needed or math.inf for each in open_ones), default=math.inf)
-        go_on = f"No difference shown yet between {self.leader} and {_names(open_ones)}."
+        hardest = max((pair.needed or math.inf for pair in undecided), default=math.inf)
+        go_on = f"No difference shown yet between {self.leader} and {_join_rankers(undecided)}."
         if math.isinf(hardest):
             return go_on
         return (
-            f"{go_on} Some {_rounded(int(hardest))} more searches would show it (4 times in 5), if "
+            f"{go_on} Some {_round_count(int(hardest))} more searches would show it (4 times in 5), if "
             "the estimate is right."
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON data."""
-        all_ = self.folded
+        all_ = self.sums
         return {
             "rankers": list(self.rankers),
             "confidence": self.confidence,
             "searches": all_.searches,
             "units": all_.units,
             "clicked": all_.clicked,
-            "alike": all_.alike,
+            "alike": all_.equal_lists,
             "credited": dict(all_.credited),
             "uncredited": dict(all_.uncredited),
-            "others": dict(all_.others),
+            "others": dict(all_.worthless),
             "leader": self.leader,
             "winner": self.winner,
-            "comparisons": [each.as_dict() for each in self.comparisons],
-            "segments": [each.as_dict() for each in self.segments],
+            "comparisons": [entry.as_dict() for entry in self.comparisons],
+            "segments": [entry.as_dict() for entry in self.segments],
             "warnings": list(self.warnings),
             "verdict": self.verdict,
         }
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per comparison, of all searches and then of each segment."""
-        whole = [{"segment": None, "value": None, **each.row()} for each in self.comparisons]
+        whole = [{"segment": None, "value": None, **entry.row()} for entry in self.comparisons]
         return whole + [
-            {"segment": each.name, "value": each.value, **each.comparison.row()} for each in self.segments
+            {"segment": entry.name, "value": entry.value, **entry.comparison.row()} for entry in self.segments
         ]
 
     def summary(self) -> str:
         """Return counts, comparisons, segments and the verdict as text."""
-        rows = [each.texts() for each in self.comparisons]
+        rows = [entry.texts() for entry in self.comparisons]
         against = Column(f"{self.leader} against", "{second}")
-        parts = [self._counts(), laid_out(rows, [against, *COLUMNS, Column("missing", "{needed:,}", "?")])]
+        parts = [
+            self._counts(),
+            format_table(rows, [against, *COLUMNS, Column("missing", "{needed:,}", "?")]),
+        ]
         if self.segments:
             head = f"{self.leader} against {self.comparisons[0].second}"
-            rows = [each.texts() for each in self.segments]
+            rows = [entry.texts() for entry in self.segments]
             columns = [Column(head, "{name} {value}"), *COLUMNS, Column("differs", "{differs}")]
-            parts.append(laid_out(rows, columns))
+            parts.append(format_table(rows, columns))
             parts.append(
                 f"Segments marked differ surely; at most {self.false_share:.0%} of such marks are "
                 "wrong, on average."
@@ -530,15 +537,15 @@ class InterleavedReport(Tabulated, Plotted):
 
     def _counts(self) -> str:
         """Return lines with the numbers of searches, users and actions."""
-        all_ = self.folded
+        all_ = self.sums
         lines = [
             f"{all_.searches:,} searches of {all_.units:,} units, {all_.clicked:,} with an action "
-            f"that counts, {all_.alike:,} on which the lists are known to be equal"
+            f"that counts, {all_.equal_lists:,} on which the lists are known to be equal"
         ]
         if all_.credited:
-            lines.append("credited: " + _listed(all_.credited))
-        if all_.others:
-            lines.append("worth nothing: " + _listed(all_.others))
+            lines.append("credited: " + _join_counts(all_.credited))
+        if all_.worthless:
+            lines.append("worth nothing: " + _join_counts(all_.worthless))
         for reason, count in sorted(all_.uncredited.items()):
             lines.append(f"cannot be credited: {count:,} {REASONS[reason]}")
         return "\n".join(lines)
@@ -550,28 +557,30 @@ class InterleavedReport(Tabulated, Plotted):
 
     def draw(self, ax: Any) -> None:
         """Draw the leader's comparisons with the others, and the segments below."""
-        rows = [(each.second, each.lift, True) for each in self.comparisons]
-        rows += [(f"{each.name} {each.value}", each.comparison.lift, each.found) for each in self.segments]
+        rows = [(entry.second, entry.lift, True) for entry in self.comparisons]
+        rows += [
+            (f"{entry.name} {entry.value}", entry.comparison.lift, entry.found) for entry in self.segments
+        ]
         if self.segments:
             ax.axhline(len(self.segments) - 0.5, color="0.8", lw=0.8)
-        ladder(ax, [_rung(*row) for row in reversed(rows)], 0.0)
+        draw_estimates(ax, [_rung(*row) for row in reversed(rows)], 0.0)
         ax.set_xlabel(f"credit per search of {self.leader} minus the other's")
         ax.set_title(
             f"{self.confidence:.0%} intervals that hold at any time; grey: no difference shown", size=9
         )
 
 
-def _rung(name: str, lift: Lift, sure: bool) -> Rung:
+def _rung(name: str, lift: Lift, is_sure: bool) -> EstimateRow:
     """Return a row of the figure: the estimate and interval of one comparison."""
     if lift.difference is None:
-        return Rung(name, None)
+        return EstimateRow(name, None)
     estimate, low, high = lift.difference
-    colour = COLOURS[0] if sure and lift.claim in ("better", "worse") else COLOURS[7]
+    colour = COLOURS[0] if is_sure and lift.claim in ("better", "worse") else COLOURS[7]
     bar = {"color": colour, "lw": 2.5, "solid_capstyle": "butt"}
-    return Rung(name, estimate, [((low, high), bar)], {"color": colour, "ms": 5})
+    return EstimateRow(name, estimate, [((low, high), bar)], {"color": colour, "ms": 5})
 
 
-def _needed(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
+def _count_missing_searches(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
     """Return the number of additional searches that show a difference; 0 if it is shown, None if unknown."""
     if lift.claim in ("better", "worse"):
         return 0
@@ -582,20 +591,20 @@ def _needed(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
     return max(1, math.ceil(searches_needed(mean, deviation, comparisons=comparisons) - n))
 
 
-def _amount(interval: Interval) -> str:
+def _interval_text(interval: Interval) -> str:
     estimate, low, high = interval
     return f"{estimate:.3g} (between {low:.3g} and {high:.3g})"
 
 
-def _names(comparisons: Sequence[Comparison]) -> str:
-    names = [each.second for each in comparisons]
+def _join_rankers(comparisons: Sequence[Comparison]) -> str:
+    names = [comparison.second for comparison in comparisons]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _rounded(count: int) -> str:
+def _round_count(count: int) -> str:
     digits = max(0, len(str(count)) - 2)
     return f"{round(count, -digits):,}"
 
 
-def _listed(counts: Any) -> str:
+def _join_counts(counts: Any) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.evaluate.duels.report import outcome_of
-from tacit.interleaving import Action, Interleaved, credited
+from tacit.evaluate.duels.report import parse_outcome
+from tacit.interleaving import Action, Interleaved, credit_clicks
 from tacit.interleaving.base import ranking
 from tacit.logs.ubi_records import CLICK
 
@@ -60,15 +60,17 @@ class Search(NamedTuple):
     rankings: tuple[Sequence[Any], ...] | None = None
 
     @property
-    def alike(self) -> bool | None:
+    def has_equal_rankings(self) -> bool | None:
         """True if all rankings equal each other down to the length shown; None if they are unknown."""
         if self.rankings is None:
             return None
-        first, *others = (list(given)[: len(self.shown.items)] for given in self.rankings)
-        return all(other == first for other in others)
+        first, *later_rankings = (
+            list(full_ranking)[: len(self.shown.items)] for full_ranking in self.rankings
+        )
+        return all(later_ranking == first for later_ranking in later_rankings)
 
 
-def clicked(search: Search) -> int:
+def count_clicked_results(search: Search) -> int:
     """Return the number of results with an action of an amount above 0.5 (a tie has 0.5)."""
     return len({done.position for done in search.actions if done.amount > 0.5})
 
@@ -78,13 +80,13 @@ class _Draft:
     """The records of a search so far."""
 
     items: dict[Any, tuple[Any, str | None]] = field(default_factory=dict)
-    done: list[tuple[str, float, Any, Any, str | None]] = field(default_factory=list)
+    actions: list[tuple[str, float, Any, Any, str | None]] = field(default_factory=list)
     unit: str | None = None
     segments: dict[str, str] = field(default_factory=dict)
-    whole: Search | None = None
+    search: Search | None = None
 
 
-class Assembly:
+class SearchAssembler:
     """Assembles searches from rows, results and events, which may come in any order.
 
     Examples
@@ -103,15 +105,15 @@ class Assembly:
         self._drafts: dict[str, _Draft] = {}
         self.uncredited: Counter[str] = Counter()
         """Actions that cannot be credited, by reason."""
-        self.torn: dict[str, str] = {}
+        self.varying: dict[str, str] = {}
         """Attributes that must be constant within a search, such as ``unit``, with an example that varies."""
         self.unclicked: Counter[bool] = Counter()
         """Number of rows of results without a click: new results (False) and repeated ones (True)."""
 
-        self.owners: dict[str, dict[str, Any]] = {}
+        self.unit_candidates: dict[str, dict[str, Any]] = {}
         """Columns that may hold the unit, with their value for each search without a known unit."""
 
-    def show(self, search: str, position: Any, item: Any = None, team: str | None = None) -> bool:
+    def add_result(self, search: str, position: Any, item: Any = None, team: str | None = None) -> bool:
         """Add an item at a position of a search, and its ranker; return True if it was already there.
 
         Raises
@@ -130,7 +132,7 @@ class Assembly:
         items[position] = (item, team)
         return before is not None
 
-    def act(
+    def add_action(
         self,
         search: str,
         kind: str = "click",
@@ -141,22 +143,22 @@ class Assembly:
     ) -> None:
         """Add an action in a search, on a position or an item; ``team`` is the item's ranker, if known."""
         draft = self._drafts.setdefault(search, _Draft())
-        draft.done.append((kind, amount, position, item, team))
+        draft.actions.append((kind, amount, position, item, team))
 
-    def tell(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> None:
+    def add_attributes(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> None:
         """Add the unit and the segments of a search; earlier values take precedence."""
         draft = self._drafts.setdefault(search, _Draft())
         draft.unit = draft.unit or unit
-        given = {name: str(value) for name, value in segments.items() if value is not None}
-        draft.segments = given | draft.segments
+        new_segments = {name: str(value) for name, value in segments.items() if value is not None}
+        draft.segments = new_segments | draft.segments
         for name, before, value in [
             ("unit", draft.unit, unit),
-            *((name, draft.segments[name], given[name]) for name in given),
+            *((name, draft.segments[name], new_segments[name]) for name in new_segments),
         ]:
-            if value not in (None, before) and name not in self.torn:
-                self.torn[name] = f"{search!r} is of {before!r} and of {value!r}"
+            if value not in (None, before) and name not in self.varying:
+                self.varying[name] = f"{search!r} is of {before!r} and of {value!r}"
 
-    def take(self, search: Search) -> None:
+    def add_search(self, search: Search) -> None:
         """Add a complete search.
 
         Raises
@@ -165,60 +167,60 @@ class Assembly:
             If there is already a search with this id.
         """
         draft = self._drafts.setdefault(search.id, _Draft())
-        if draft.whole is not None or draft.items:
+        if draft.search is not None or draft.items:
             raise InvalidValue("search", search.id, "give each search once")
-        draft.whole = search
+        draft.search = search
 
     @property
     def rankers(self) -> list[str]:
         """The names of all rankers, sorted."""
         names = {team for draft in self._drafts.values() for _, team in draft.items.values()}
-        names |= {done[4] for draft in self._drafts.values() for done in draft.done}
+        names |= {done[4] for draft in self._drafts.values() for done in draft.actions}
         for draft in self._drafts.values():
-            names |= set(draft.whole.rankers) if draft.whole else set()
+            names |= set(draft.search.rankers) if draft.search else set()
         return sorted(name for name in names if name is not None)
 
     def searches(self) -> Iterator[Search]:
         """Yield the searches in the order of their first records."""
         names = self.rankers
         for id, draft in self._drafts.items():
-            search = self._assembled(id, draft, names)
+            search = self._assemble(id, draft, names)
             if search is not None:
                 yield search
 
-    def _assembled(self, id: str, draft: _Draft, names: list[str]) -> Search | None:
+    def _assemble(self, id: str, draft: _Draft, names: list[str]) -> Search | None:
         """Return the search of a draft, or None if it shows no items; count actions without credit."""
-        if draft.whole is not None:
-            whole = draft.whole
+        if draft.search is not None:
+            whole = draft.search
             segments = {**whole.segments, **draft.segments}
             return whole._replace(unit=draft.unit or whole.unit, segments=segments)
         items = [draft.items[place] for place in sorted(draft.items)]
-        places = {place: at for at, place in enumerate(sorted(draft.items))}
-        of_item = {item: at for at, (item, _) in enumerate(items) if item is not None}
+        index_of_position = {place: index for index, place in enumerate(sorted(draft.items))}
+        index_of_item = {item: index for index, (item, _) in enumerate(items) if item is not None}
         actions = []
-        for kind, amount, position, item, team in draft.done:
-            at = of_item.get(item) if item is not None else places.get(position)
-            if at is None and team is not None:
+        for kind, amount, position, item, team in draft.actions:
+            index = index_of_item.get(item) if item is not None else index_of_position.get(position)
+            if index is None and team is not None:
                 # The event itself names the item's ranker.
-                at = of_item[item] = len(items)
+                index = index_of_item[item] = len(items)
                 items.append((item, team))
-            if at is None:
+            if index is None:
                 self.uncredited[NOT_SHOWN if items else UNKNOWN_SEARCH] += 1
-            elif items[at][1] is None:
+            elif items[index][1] is None:
                 self.uncredited[NO_TEAM] += 1
             else:
-                actions.append(Action(at, kind, amount))
+                actions.append(Action(index, kind, amount))
         if not items:
             return None
-        seen = {team for _, team in items if team is not None}
-        rankers = tuple(names) if len(names) == 2 else tuple(sorted(seen))
+        teams_shown = {team for _, team in items if team is not None}
+        rankers = tuple(names) if len(names) == 2 else tuple(sorted(teams_shown))
         teams = [None if team is None else rankers.index(team) for _, team in items]
-        listed = tuple(at if item is None else item for at, (item, _) in enumerate(items))
-        shown = Interleaved(listed, len(rankers), "TeamDraft", {"teams": teams})
-        return Search(id, draft.unit or id, draft.segments, rankers, shown, actions)
+        shown_items = tuple(index if item is None else item for index, (item, _) in enumerate(items))
+        interleaved = Interleaved(shown_items, len(rankers), "TeamDraft", {"teams": teams})
+        return Search(id, draft.unit or id, draft.segments, rankers, interleaved, actions)
 
 
-def text(field: str, value: Any) -> str:
+def parse_text(field: str, value: Any) -> str:
     """Return a name of a log, which may be text or a number, as text.
 
     Raises
@@ -234,7 +236,7 @@ def text(field: str, value: Any) -> str:
 # ---- Searches from rows of tacit's own log of duels
 
 
-def own_search(record: Mapping[str, Any], where: str) -> Search:
+def parse_duel_row(record: Mapping[str, Any], where: str) -> Search:
     """Return the search of a row of tacit's own log of duels; ``where`` is the id of a row without one.
 
     ``where`` must not depend on the path of the file, so that results do not.
@@ -244,47 +246,49 @@ def own_search(record: Mapping[str, Any], where: str) -> Search:
     InvalidValue
         If the row is not a valid search.
     """
-    left, right = (checks.ranker(side, text(side, record[side])) for side in ("left", "right"))
-    rankers = left, right
-    given = record.get("search") or record.get("decision_id")
-    search = where if given is None else text("search", given)
+    left_name, right_name = (
+        checks.ranker(side, parse_text(side, record[side])) for side in ("left", "right")
+    )
+    rankers = left_name, right_name
+    search_id = record.get("search") or record.get("decision_id")
+    search = where if search_id is None else parse_text("search", search_id)
     rankings = None
     if record.get("interleaved") is None:
-        outcome = outcome_of(record.get("outcome"))
-        shown = Interleaved((0, 1), 2, "TeamDraft", {"teams": [0, 1]})
+        outcome = parse_outcome(record.get("outcome"))
+        interleaved = Interleaved((0, 1), 2, "TeamDraft", {"teams": [0, 1]})
         actions = [Action(0, CLICK, outcome), Action(1, CLICK, 1.0 - outcome)]
     else:
-        shown = Interleaved.from_dict(checks.parsed("interleaved", record["interleaved"]))
-        if shown.rankers != 2:
+        interleaved = Interleaved.from_dict(checks.parse_json("interleaved", record["interleaved"]))
+        if interleaved.rankers != 2:
             remedy = "give a list of two rankers"
-            raise InvalidValue("interleaved.rankers", shown.rankers, remedy)
-        clicks = checks.parsed("clicks", record.get("clicks"))
+            raise InvalidValue("interleaved.rankers", interleaved.rankers, remedy)
+        clicks = checks.parse_json("clicks", record.get("clicks"))
         if not isinstance(clicks, list):
             raise InvalidValue("clicks", clicks, "give a list of positions")
-        actions = [_action(click, len(shown.items)) for click in clicks]
+        actions = [_parse_click(click, len(interleaved.items)) for click in clicks]
         # Raises if the interleaving method could not have made this list.
-        credited(shown, sorted({action.position for action in actions}))
+        credit_clicks(interleaved, sorted({action.position for action in actions}))
         if record.get("rankings") is not None:
-            rankings = _rankings(checks.parsed("rankings", record["rankings"]), rankers)
-    return Search(search, search, {}, rankers, shown, actions, rankings)
+            rankings = _parse_rankings(checks.parse_json("rankings", record["rankings"]), rankers)
+    return Search(search, search, {}, rankers, interleaved, actions, rankings)
 
 
-def _action(click: Any, positions: int) -> Action:
+def _parse_click(click: Any, positions: int) -> Action:
     """Return the action of a click in the log: a position, or an object with position and kind."""
     if isinstance(click, Mapping):
         place = checks.integer("clicks", click.get("position"), 0, positions - 1)
-        kind = text("clicks.action", click.get("action", CLICK))
+        kind = parse_text("clicks.action", click.get("action", CLICK))
         return Action(place, kind, checks.number("clicks.amount", click.get("amount", 1.0), 0, 1e300))
     return Action(checks.integer("clicks", click, 0, positions - 1))
 
 
-def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
+def _parse_rankings(rankings: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
     """Return the left and the right ranker's list from a list or an object."""
-    if isinstance(given, Mapping):
-        given = [given.get(name) for name in rankers]
-    if not isinstance(given, list) or len(given) != 2 or not all(isinstance(g, list) for g in given):
-        raise InvalidValue("rankings", given, "give the left and the right ranker's list")
-    return tuple(ranking("rankings", each) for each in given)
+    if isinstance(rankings, Mapping):
+        rankings = [rankings.get(name) for name in rankers]
+    if not isinstance(rankings, list) or len(rankings) != 2 or not all(isinstance(g, list) for g in rankings):
+        raise InvalidValue("rankings", rankings, "give the left and the right ranker's list")
+    return tuple(ranking("rankings", one_list) for one_list in rankings)
 
 
 # ---- Responses of search engines: result lists of OpenSearch, Elasticsearch and Solr, and UBI events
@@ -298,11 +302,11 @@ def _rankings(given: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
 # - UBI 1.3 events; the ranker of the object is in ``search_config`` of the object or of the
 #   attributes (as Chorus for OpenSearch sends it), or in ``tacit.team``.
 
-TEAMS = ("_search_configuration_id", "search_config", "_search_configuration", "team")
+TEAM_FIELDS = ("_search_configuration_id", "search_config", "_search_configuration", "team")
 SOLR_TEAM = "[interleaving]"
-IDS = ("query_id", "search", "search_id")
-UNITS = ("user", "client_id", "session", "session_id")
-OWNER = re.compile(
+ID_FIELDS = ("query_id", "search", "search_id")
+UNIT_FIELDS = ("user", "client_id", "session", "session_id")
+UNIT_NAME = re.compile(
     r"(\w+_)?(user|customer|client|visitor|member|account|session|cookie|shopper|anonymous)"
     r"(_?(id|uid|no|nr|key|hash|number|name))?",
     re.IGNORECASE,
@@ -347,32 +351,34 @@ def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
         raise InvalidValue("answer", answer, "give the answer as a dict: of its text json.loads(text)")
     if isinstance(answer.get("response"), Mapping):
         docs = answer["response"].get("docs")
-        return [_hit("response.docs", doc, key or "id") for doc in _listed("response.docs", docs)]
+        return [
+            _parse_hit("response.docs", doc, key or "id") for doc in _check_results("response.docs", docs)
+        ]
     inner = answer.get("hits")
     if isinstance(inner, Mapping):
         inner = inner.get("hits")
-    return [_hit("hits", hit, key or "_id") for hit in _listed("hits", inner)]
+    return [_parse_hit("hits", hit, key or "_id") for hit in _check_results("hits", inner)]
 
 
-def _listed(field: str, value: Any) -> Sequence[Mapping[str, Any]]:
+def _check_results(field: str, value: Any) -> Sequence[Mapping[str, Any]]:
     """Return a value if it is a list of objects; else raise InvalidValue."""
-    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         raise InvalidValue(field, value, "give the list of results of a search engine's answer")
     return value
 
 
-def _hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
+def _parse_hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
     """Parse a result with its id and its ranker."""
     if hit.get(key) is None:
         remedy = f"every result needs its id; say its field, hits_of(answer, key={next(iter(hit), None)!r})"
         raise InvalidValue(f"{field}.{key}", None, remedy)
-    team = hit.get(SOLR_TEAM) or team_of(hit) or team_of(_inner(hit, "fields"))
-    return Hit(text(f"{field}.{key}", hit[key]), team)
+    team = hit.get(SOLR_TEAM) or get_team(hit) or get_team(_get_object(hit, "fields"))
+    return Hit(parse_text(f"{field}.{key}", hit[key]), team)
 
 
-def team_of(attributes: Mapping[str, Any]) -> str | None:
+def get_team(attributes: Mapping[str, Any]) -> str | None:
     """Return the ranker of an item from its attributes, or None."""
-    for name in TEAMS:
+    for name in TEAM_FIELDS:
         value = attributes.get(name)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(value, str) and value:
@@ -380,15 +386,15 @@ def team_of(attributes: Mapping[str, Any]) -> str | None:
     return None
 
 
-def team_of_event(record: Mapping[str, Any]) -> str | None:
+def get_event_team(record: Mapping[str, Any]) -> str | None:
     """Return the ranker of a UBI event's object, or None."""
-    attributes = _inner(record, "event_attributes")
-    ours = _inner(attributes, "tacit")
-    of_object = _inner(attributes, "object")
-    return team_of(ours) or team_of(of_object) or team_of(attributes)
+    attributes = _get_object(record, "event_attributes")
+    ours = _get_object(attributes, "tacit")
+    of_object = _get_object(attributes, "object")
+    return get_team(ours) or get_team(of_object) or get_team(attributes)
 
 
-def id_of(record: Mapping[str, Any]) -> str:
+def get_search_id(record: Mapping[str, Any]) -> str:
     """Return the id of the search that a response belongs to.
 
     Raises
@@ -396,23 +402,23 @@ def id_of(record: Mapping[str, Any]) -> str:
     InvalidValue
         If the response has none.
     """
-    ubi = _inner(record, "ubi") or _inner(_inner(record, "ext"), "ubi")
-    for place in (record, ubi, _inner(_inner(record, "responseHeader"), "params")):
-        for name in IDS:
+    ubi = _get_object(record, "ubi") or _get_object(_get_object(record, "ext"), "ubi")
+    for place in (record, ubi, _get_object(_get_object(record, "responseHeader"), "params")):
+        for name in ID_FIELDS:
             if place.get(name) is not None:
-                return text(name, place[name])
-    remedy = f"give each result list its search in one of {', '.join(IDS)}"
+                return parse_text(name, place[name])
+    remedy = f"give each result list its search in one of {', '.join(ID_FIELDS)}"
     raise InvalidValue("query_id", None, remedy)
 
 
-def _inner(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _get_object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = record.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
-def found(record: Mapping[str, Any], name: str) -> Any:
+def get_field(record: Mapping[str, Any], name: str) -> Any:
     """Return a field of a record or of its attributes, or None."""
-    for place in (record, _inner(record, "query_attributes"), _inner(record, "event_attributes")):
+    for place in (record, _get_object(record, "query_attributes"), _get_object(record, "event_attributes")):
         if place.get(name) is not None:
             return place[name]
     return None
@@ -420,11 +426,11 @@ def found(record: Mapping[str, Any], name: str) -> Any:
 
 # ---- Names of the columns of interleaved searches
 
-ROW = ("search", "team", "position", "click")
+ROW_COLUMNS = ("search", "team", "position", "click")
 """The columns of a log with a row for each item shown, or for each item clicked."""
-MORE = ("item", "action", "amount")
-PAIR = ("left", "right")
-OWN = (*PAIR, "outcome", "interleaved", "clicks", "rankings", "decision_id")
+OPTIONAL_COLUMNS = ("item", "action", "amount")
+PAIR_COLUMNS = ("left", "right")
+DUEL_COLUMNS = (*PAIR_COLUMNS, "outcome", "interleaved", "clicks", "rankings", "decision_id")
 """The columns of tacit's own log of duels."""
 
 
@@ -447,11 +453,15 @@ class Columns(NamedTuple):
     renamed: Mapping[str, str] = {}
 
     @property
-    def units(self) -> tuple[str, ...]:
+    def unit_names(self) -> tuple[str, ...]:
         """The columns that may hold the unit, the likeliest first."""
-        return UNITS if self.unit is None else (self.unit,)
+        return UNIT_FIELDS if self.unit is None else (self.unit,)
 
-    def owners(self, names: Iterable[str]) -> list[str]:
+    def find_unit_candidates(self, names: Iterable[str]) -> list[str]:
         """Return the other columns that may hold the unit, if none was named."""
-        known = {*UNITS, *self.by, *self.renamed.values()}
-        return [name for name in names if self.unit is None and name not in known and OWNER.fullmatch(name)]
+        used_names = {*UNIT_FIELDS, *self.by, *self.renamed.values()}
+        return [
+            name
+            for name in names
+            if self.unit is None and name not in used_names and UNIT_NAME.fullmatch(name)
+        ]

@@ -1,6 +1,6 @@
 """Baselines: published policies to compare with the defaults and with the policies of other papers."""
 
-from tacit.core.dispatch import public as _public
+from tacit.core.dispatch import public_names as _public
 from tacit.policies.baselines.detector_ucb import CUSUMUCB as CUSUMUCB
 from tacit.policies.baselines.detector_ucb import MUCB as MUCB
 from tacit.policies.baselines.dueling_thompson import FeelGoodThompson as FeelGoodThompson

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, Positive, PositiveFraction, param, whole
+from tacit.core.part import Fraction, Positive, PositiveFraction, int_range, param
 from tacit.core.state_ranges import IntCount
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Counts, Impression, Outcome, count, forget
@@ -26,7 +26,7 @@ from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity, 
 
 
 @kernel
-def forced_arm(share: float, shown: int, arms: int, impression: Impression) -> int:
+def explore_in_turn(share: float, impressions: int, arms: int, impression: Impression) -> int:
     """Return the arm that this impression explores in turn, or −1 if it explores none.
 
     Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in their order; an arm
@@ -34,7 +34,7 @@ def forced_arm(share: float, shown: int, arms: int, impression: Impression) -> i
     batch would be forced, or none.
     """
     if share > 0.0:
-        turn = (shown - 1) % int(arms / share)
+        turn = (impressions - 1) % int(arms / share)
         if turn < arms:
             for offered in impression.arms:
                 if offered == turn:
@@ -64,13 +64,13 @@ class ForcingDetector(Detector, abstract=True):
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
         arms = state.counts.plays.shape[1]
-        forced = forced_arm(params.share, state.shown[lane], arms, impression)
+        forced = explore_in_turn(params.share, state.shown[lane], arms, impression)
         return forced if forced >= 0 else greedy_choice(params, state, lane, impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
         arms = state.counts.plays.shape[1]
-        forced = forced_arm(params.share, state.shown[lane], arms, impression)
+        forced = explore_in_turn(params.share, state.shown[lane], arms, impression)
         if forced >= 0:
             return 1.0 if arm == forced else 0.0
         return greedy_propensity(params, state, lane, impression, arm)
@@ -171,14 +171,14 @@ class CUSUMUCB(Detector):
     )
     randomized: ClassVar[bool] = True
 
-    samples: Annotated[int, whole(1, 2**31)] = 100
+    samples: Annotated[int, int_range(1, 2**31)] = 100
     epsilon: PositiveFraction = 0.1
     threshold: Positive = 10.0
     alpha: Fraction = 0.02
     xi: Positive = 1.0
 
     @classmethod
-    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
+    def from_horizon(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
         """Return the policy with h = ln(T/Υ) and α = sqrt(Υ/T·ln(T/Υ)).
 
         These are the published orders with their constants, which depend on M and ε, set to 1,
@@ -268,7 +268,7 @@ class HalvesState(NamedTuple):
 
 
 @kernel
-def slide(state: HalvesState, lane: int, arm: int, reward: float) -> None:
+def slide_window(state: HalvesState, lane: int, arm: int, reward: float) -> None:
     """Move an arm's window by one reward, whose play must already be counted."""
     window = state.recent.shape[2]
     played = int(state.counts.plays[lane, arm])
@@ -350,7 +350,7 @@ class MUCB(ForcingDetector):
     )
     begins_in_turn: ClassVar[bool] = True
 
-    window: Annotated[int, whole(2, 2**31)] = 800
+    window: Annotated[int, int_range(2, 2**31)] = 800
     threshold: Positive = 100.0
     gamma: Fraction = 0.05
 
@@ -360,7 +360,9 @@ class MUCB(ForcingDetector):
             raise InvalidValue("window", self.window, "give an even number")
 
     @classmethod
-    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int, change: float = 0.5) -> Self:
+    def from_horizon(
+        cls, arms: int | tuple[str, ...], horizon: int, shifts: int, change: float = 0.5
+    ) -> Self:
         """Return the policy with w, b and γ by the published rules.
 
         With K arms, T rounds, Υ shifts and changes of at least δ,
@@ -419,7 +421,7 @@ class MUCB(ForcingDetector):
     def learn(params: MUCB, state: HalvesState, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
-        slide(state, lane, arm, outcome.reward)
+        slide_window(state, lane, arm, outcome.reward)
         full = state.counts.plays[lane, arm] >= state.recent.shape[2]
         if full and abs(state.newer[lane, arm] - state.older[lane, arm]) > params.threshold:
             restart_halves(state, lane)

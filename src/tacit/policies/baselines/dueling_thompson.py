@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, borrowed, give_back
+from tacit.core.arrays import Floats, Generator, borrow_array, return_array
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, whole, within
+from tacit.core.part import Positive, float_range, int_range
 from tacit.core.state_ranges import ArmIndex, Count, ValueRange
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
@@ -77,7 +77,7 @@ class SelfSparring(DuelPolicy):
         otherwise="RMED1, where the best two arms are close: its regret has no heavy tail",
     )
 
-    eta: Annotated[float, within(0.0, 1000.0, open_low=True)] = 1.0
+    eta: Annotated[float, float_range(0.0, 1000.0, open_low=True)] = 1.0
 
     def init(self, lanes: int) -> State:
         shape = (lanes, self.arm_count)
@@ -92,8 +92,8 @@ class SelfSparring(DuelPolicy):
 
     @staticmethod
     def choose(params: SelfSparring, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
-        left = thompson_draw(state, lane, impression, rng)
-        return left, thompson_draw(state, lane, impression, rng)
+        left_arm = draw_arm(state, lane, impression, rng)
+        return left_arm, draw_arm(state, lane, impression, rng)
 
     @staticmethod
     def propensity(
@@ -102,49 +102,51 @@ class SelfSparring(DuelPolicy):
         count = len(impression.arms)
         if count == 1:
             return 1.0
-        room, left, right = borrowed(2, count), 0, 0
-        wins, losses = room[0], room[1]
+        workspace, left_place, right_place = borrow_array(2, count), 0, 0
+        wins, losses = workspace[0], workspace[1]
         for i in range(count):
             arm = impression.arms[i]
             wins[i] = 1.0 + state.wins[lane, arm]
             losses[i] = 1.0 + state.losses[lane, arm]
             if arm == pair[0]:
-                left = i
+                left_place = i
             if arm == pair[1]:
-                right = i
-        chance = probability_largest(wins, losses, left)
-        other = chance if left == right else probability_largest(wins, losses, right)
-        give_back(room)
-        return chance * other
+                right_place = i
+        left_chance = probability_largest(wins, losses, left_place)
+        right_chance = (
+            left_chance if left_place == right_place else probability_largest(wins, losses, right_place)
+        )
+        return_array(workspace)
+        return left_chance * right_chance
 
     @staticmethod
     def learn(params: SelfSparring, state: State, lane: int, outcome: Outcome) -> None:
         reward = outcome.reward
-        left, right = outcome.shown
-        state.wins[lane, left] += params.eta * reward
-        state.losses[lane, left] += params.eta * (1.0 - reward)
-        state.wins[lane, right] += params.eta * (1.0 - reward)
-        state.losses[lane, right] += params.eta * reward
+        left_arm, right_arm = outcome.shown
+        state.wins[lane, left_arm] += params.eta * reward
+        state.losses[lane, left_arm] += params.eta * (1.0 - reward)
+        state.wins[lane, right_arm] += params.eta * (1.0 - reward)
+        state.losses[lane, right_arm] += params.eta * reward
         leader = state.leader[lane]
-        ahead = mean(state, lane, leader)
-        moved = mean(state, lane, left) > ahead or mean(state, lane, right) > ahead
+        ahead = beta_mean(state, lane, leader)
+        moved = beta_mean(state, lane, left_arm) > ahead or beta_mean(state, lane, right_arm) > ahead
         if moved or state.wins[lane, leader] + state.losses[lane, leader] >= state.due[lane]:
             set_level(state, lane)
         else:
             for arm in outcome.shown:
                 if arm != leader:
-                    measure(state, lane, arm)
+                    update_tail(state, lane, arm)
 
 
 @kernel
-def mean(state: SelfSparring.State, lane: int, arm: int) -> float:
+def beta_mean(state: SelfSparring.State, lane: int, arm: int) -> float:
     """Return the mean of an arm's posterior."""
     wins = 1.0 + state.wins[lane, arm]
     return float(wins / (wins + 1.0 + state.losses[lane, arm]))
 
 
 @kernel
-def measure(state: SelfSparring.State, lane: int, arm: int) -> None:
+def update_tail(state: SelfSparring.State, lane: int, arm: int) -> None:
     """Update the probability that an arm's draw does not exceed the level."""
     wins, losses = 1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]
     state.below[lane, arm] = beta_tail(losses, wins, 1.0 - state.level[lane])
@@ -155,35 +157,35 @@ def set_level(state: SelfSparring.State, lane: int) -> None:
     """Make the arm of the highest mean the leader, and set the level five deviations below its mean."""
     leader = state.leader[lane]
     for arm in range(state.wins.shape[1]):
-        if mean(state, lane, arm) > mean(state, lane, leader):
+        if beta_mean(state, lane, arm) > beta_mean(state, lane, leader):
             leader = arm
     state.leader[lane] = leader
     duels = state.wins[lane, leader] + state.losses[lane, leader]
-    centre = mean(state, lane, leader)
+    centre = beta_mean(state, lane, leader)
     deviation = np.sqrt(centre * (1.0 - centre) / (duels + 3.0))
     state.level[lane] = max(centre - 5.0 * deviation, 0.5 * centre)
     state.due[lane] = 1.1 * duels + 10.0
     for arm in range(state.wins.shape[1]):
-        measure(state, lane, arm)
+        update_tail(state, lane, arm)
 
 
 @kernel
-def thompson_draw(state: SelfSparring.State, lane: int, impression: Impression, rng: Generator) -> int:
+def draw_arm(state: SelfSparring.State, lane: int, impression: Impression, rng: Generator) -> int:
     """Draw from the posterior of each arm on offer; return the arm of the largest draw."""
     level, leader = state.level[lane], state.leader[lane]
-    best, drawn = draw_account(state, lane, leader, rng), leader
+    best, winner = draw_posterior(state, lane, leader, rng), leader
     if len(impression.arms) < state.wins.shape[1] or best <= level:
         offered = False
         for arm in impression.arms:
             offered = offered or arm == leader
         if not offered:
-            best, drawn = -1.0, -1
+            best, winner = -1.0, -1
         for arm in impression.arms:
             if arm != leader:
-                draw = draw_account(state, lane, arm, rng)
+                draw = draw_posterior(state, lane, arm, rng)
                 if draw > best:
-                    best, drawn = draw, arm
-        return int(drawn)
+                    best, winner = draw, arm
+        return int(winner)
     # One uniform number decides for all arms up to the next one whose draw exceeds the level.
     uniform, none = rng.random(), 1.0
     for arm in impression.arms:
@@ -192,17 +194,17 @@ def thompson_draw(state: SelfSparring.State, lane: int, impression: Impression, 
             if uniform >= none:
                 uniform, none = rng.random(), 1.0
                 if state.below[lane, arm] < 0.0:
-                    draw = draw_account(state, lane, arm, rng)
+                    draw = draw_posterior(state, lane, arm, rng)
                 else:
                     wins, losses = 1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]
                     draw = draw_above(wins, losses, level, rng)
                 if draw > best:
-                    best, drawn = draw, arm
-    return int(drawn)
+                    best, winner = draw, arm
+    return int(winner)
 
 
 @kernel
-def draw_account(state: SelfSparring.State, lane: int, arm: int, rng: Generator) -> float:
+def draw_posterior(state: SelfSparring.State, lane: int, arm: int, rng: Generator) -> float:
     """Draw from an arm's posterior."""
     return float(rng.beta(1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]))
 
@@ -276,8 +278,8 @@ class FeelGoodThompson(DuelPolicy):
     )
     randomized: ClassVar[bool] = False
 
-    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
-    feel_good: Annotated[float, within(0.0, 1.0)] = 0.0
+    context_dim: Annotated[int, int_range(0, MAX_DIM)] = 0
+    feel_good: Annotated[float, float_range(0.0, 1.0)] = 0.0
     prior_variance: Positive = 1.0
 
     @classmethod
@@ -294,42 +296,42 @@ class FeelGoodThompson(DuelPolicy):
     def choose(
         params: FeelGoodThompson, state: State, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
-        left = best_drawn(state.shared, impression, 1.0, rng)
-        return left, best_drawn(state.shared, impression, -1.0, rng)
+        left_arm = draw_best_arm(state.shared, impression, 1.0, rng)
+        return left_arm, draw_best_arm(state.shared, impression, -1.0, rng)
 
     @staticmethod
     def learn(params: FeelGoodThompson, state: State, lane: int, outcome: Outcome) -> None:
-        left, right = outcome.shown
-        if left == right:
+        left_arm, right_arm = outcome.shown
+        if left_arm == right_arm:
             return
         shared = state.shared
-        mean, root, room = shared.mean[0], shared.root[0], shared.room[0]
-        x = room[0]
-        fill_contrast(outcome.impression.context, left, right, x)
+        mean, root, workspace = shared.mean[0], shared.root[0], shared.room[0]
+        x = workspace[0]
+        fill_contrast(outcome.impression.context, left_arm, right_arm, x)
         if params.feel_good > 0.0:
             for i in range(len(x)):
                 shared.tilt[0, i] += params.feel_good * x[i]
-        learn_logit(mean, root, room, dot(mean, x), outcome.reward)
+        learn_logit(mean, root, workspace, dot(mean, x), outcome.reward)
 
 
 @kernel
-def fill_contrast(context: Floats, left: int, right: int, x: Floats) -> None:
+def fill_contrast(context: Floats, left_arm: int, right_arm: int, x: Floats) -> None:
     """Fill ``x`` with the features of the left arm minus those of the right one."""
     width = len(context) + 1
     for i in range(len(context)):
-        x[left * width + i] = context[i]
-        x[right * width + i] = -context[i]
-    x[left * width + width - 1] = 1.0
-    x[right * width + width - 1] = -1.0
+        x[left_arm * width + i] = context[i]
+        x[right_arm * width + i] = -context[i]
+    x[left_arm * width + width - 1] = 1.0
+    x[right_arm * width + width - 1] = -1.0
 
 
 @kernel
-def best_drawn(
+def draw_best_arm(
     shared: FeelGoodThompson.SharedSums, impression: Impression, side: float, rng: Generator
 ) -> int:
     """Draw the parameters for one side of a duel (1: left, −1: right); return the arm of highest utility."""
-    mean, root, room = shared.mean[0], shared.root[0], shared.room[0]
-    z, theta = room[0], room[1]
+    mean, root, workspace = shared.mean[0], shared.root[0], shared.room[0]
+    z, theta = workspace[0], workspace[1]
     project(root, shared.tilt[0], z)
     for i in range(len(z)):
         z[i] = side * z[i] + rng.standard_normal()
@@ -339,10 +341,10 @@ def best_drawn(
     for arm in impression.arms:
         score = 0.0
         for i in range(width):
-            at = arm * width + i
-            theta[at] = mean[at] + dot(root[at], z)
-            score += theta[at] * (context[i] if i < len(context) else 1.0)
+            index = arm * width + i
+            theta[index] = mean[index] + dot(root[index], z)
+            score += theta[index] * (context[i] if i < len(context) else 1.0)
         if score > best:
             best, leader = score, arm
-    room[:] = 0.0
+    workspace[:] = 0.0
     return int(leader)

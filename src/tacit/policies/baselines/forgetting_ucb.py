@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.part import Positive, PositiveFraction, whole, within
+from tacit.core.part import Positive, PositiveFraction, float_range, int_range
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, ArmBeliefs, Outcome
 from tacit.policies.index import RadiusPolicy
@@ -87,11 +87,11 @@ class DiscountedUCB(RadiusPolicy):
         otherwise="SlidingWindowUCB, which is close; GLRKLUCB, which forgets only at a shift",
     )
 
-    discount: Annotated[float, within(0.5, 1.0)] = 0.998
+    discount: Annotated[float, float_range(0.5, 1.0)] = 0.998
     xi: Positive = 0.6
 
     @classmethod
-    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
+    def from_horizon(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
         """Return the policy with the published γ = 1 − sqrt(shifts/horizon)/4.
 
         Parameters
@@ -127,9 +127,9 @@ class DiscountedUCB(RadiusPolicy):
         state.rewards[lane, outcome.shown] += state.weight[lane] * outcome.reward
         state.total[lane] = params.discount * state.total[lane] + 1.0
         if state.weight[lane] > HEAVIEST:
-            for other in range(state.plays.shape[1]):
-                state.plays[lane, other] /= state.weight[lane]
-                state.rewards[lane, other] /= state.weight[lane]
+            for arm_index in range(state.plays.shape[1]):
+                state.plays[lane, arm_index] /= state.weight[lane]
+                state.rewards[lane, arm_index] /= state.weight[lane]
             state.weight[lane] = 1.0
 
 
@@ -195,11 +195,11 @@ class SlidingWindowUCB(RadiusPolicy):
         otherwise="DiscountedUCB, where memory is scarce; GLRKLUCB, which forgets only at a shift",
     )
 
-    window: Annotated[int, whole(2, 2**31)] = 1000
+    window: Annotated[int, int_range(2, 2**31)] = 1000
     xi: Positive = 0.6
 
     @classmethod
-    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
+    def from_horizon(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
         """Return the policy with the published τ = 2·sqrt(horizon·ln(horizon)/shifts).
 
         Parameters
@@ -231,12 +231,12 @@ class SlidingWindowUCB(RadiusPolicy):
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return the arms' posteriors from the counts of the window."""
-        return ArmBeliefs.of_counts(state.plays[lane], state.rewards[lane])
+        return ArmBeliefs.from_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
     def confidence(params: SlidingWindowUCB, state: State, lane: int) -> float:
-        remembered = min(max(state.rounds[lane], 1), params.window)
-        return float(np.sqrt(params.xi * np.log(remembered)))
+        window_rounds = min(max(state.rounds[lane], 1), params.window)
+        return float(np.sqrt(params.xi * np.log(window_rounds)))
 
     @staticmethod
     def learn(params: SlidingWindowUCB, state: State, lane: int, outcome: Outcome) -> None:
@@ -301,7 +301,7 @@ class EXP3S(ExponentialWeightsPolicy):
     alpha: PositiveFraction = 1e-4
 
     @classmethod
-    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
+    def from_horizon(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
         """Return the policy with α and γ of corollary 8.3 for ``shifts`` changes in ``horizon``."""
         k = cls(arms).arm_count
         t = checks.integer("horizon", horizon, 1)
@@ -320,6 +320,6 @@ class EXP3S(ExponentialWeightsPolicy):
             state.weights[lane, arms[i]] += shared
         if state.weights[lane, arm] > 1e200:
             scale = 1.0 / state.weights[lane, arm]
-            for other in range(state.weights.shape[1]):
+            for arm_index in range(state.weights.shape[1]):
                 # An arm that was not on offer for long stays above 0, so that its weight can grow again.
-                state.weights[lane, other] = max(scale * state.weights[lane, other], LEAST_WEIGHT)
+                state.weights[lane, arm_index] = max(scale * state.weights[lane, arm_index], LEAST_WEIGHT)

@@ -26,7 +26,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Fraction, PositiveFraction, param, whole
+from tacit.core.part import Flag, Fraction, PositiveFraction, int_range, param
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Counts, Outcome, count
 from tacit.policies.baselines.detector_ucb import ForcingDetector
@@ -53,7 +53,7 @@ class Hull(NamedTuple):
 
 
 @kernel
-def extend(hull: Hull, lane: int, arm: int, side: int, time: float, total: float) -> None:
+def extend_hull(hull: Hull, lane: int, arm: int, side: int, time: float, total: float) -> None:
     """Add a point at the right end of one side of a hull, and remove points that are no longer vertices."""
     times, sums = hull.times[lane, arm, side], hull.sums[lane, arm, side]
     size = hull.sizes[lane, arm, side]
@@ -115,7 +115,7 @@ class RatioState(NamedTuple):
 
 
 @kernel
-def restart_ratio(state: RatioState, lane: int, arm: int) -> None:
+def restart_arm(state: RatioState, lane: int, arm: int) -> None:
     """Reset the counts and the hull of an arm."""
     state.counts.plays[lane, arm] = 0.0
     state.counts.rewards[lane, arm] = 0.0
@@ -204,11 +204,13 @@ class GLRKLUCB(ForcingDetector):
     alpha: Fraction = 0.005
     delta: PositiveFraction = 1e-3
     local: Flag = False
-    every: Annotated[int, whole(1, 2**31)] = 1
-    vertices: Annotated[int, whole(3, 2**20)] = 32
+    needs_all_arms: Annotated[int, int_range(1, 2**31)] = 1
+    vertices: Annotated[int, int_range(3, 2**20)] = 32
 
     @classmethod
-    def tuned(cls, arms: int | tuple[str, ...], horizon: int, shifts: int, local: bool = False) -> Self:
+    def from_horizon(
+        cls, arms: int | tuple[str, ...], horizon: int, shifts: int, local: bool = False
+    ) -> Self:
         """Return the policy with α and δ for a horizon, with a tenth of the published exploration.
 
         With T rounds, K arms and Υ shifts, α = 0.1·sqrt(Υ·K·ln T/T) and δ = 1/sqrt(T), for
@@ -268,14 +270,14 @@ class GLRKLUCB(ForcingDetector):
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         plays, total = state.counts.plays[lane, arm], state.counts.rewards[lane, arm]
-        extend(state.hull, lane, arm, BELOW, plays, total)
-        extend(state.hull, lane, arm, ABOVE, plays, -total)
-        if plays % params.every != 0.0:
+        extend_hull(state.hull, lane, arm, BELOW, plays, total)
+        extend_hull(state.hull, lane, arm, ABOVE, plays, -total)
+        if plays % params.needs_all_arms != 0.0:
             return
         threshold = np.log(3.0 * plays * np.sqrt(plays) / params.delta)
         if likelihood_ratio(state.hull, lane, arm) < threshold:
             return
-        for other in range(state.started.shape[1]):
-            if other == arm or not params.local:
-                restart_ratio(state, lane, other)
+        for arm_index in range(state.started.shape[1]):
+            if arm_index == arm or not params.local:
+                restart_arm(state, lane, arm_index)
         state.restarts[lane] += 1

@@ -10,10 +10,10 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, whole
+from tacit.core.part import Flag, Positive, int_range
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features import gaussian
-from tacit.policies.features.click_model import MAX_DIM, place_of
+from tacit.policies.features.click_model import MAX_DIM, find_place
 
 
 @kernel
@@ -35,18 +35,18 @@ def fill_hidden(state: Any, lane: int, impression: Impression, place: int, arm: 
 @kernel
 def highest_bound(params: Any, state: Any, lane: int, impression: Impression) -> int:
     """Return the first arm of the highest upper confidence bound."""
-    mean, root, room = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
+    mean, root, workspace = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
     best, leader = -np.inf, impression.arms[0]
     for i in range(len(impression.arms)):
         arm = impression.arms[i]
-        width = fill_hidden(state, lane, impression, i, arm, room[0])
-        s = gaussian.project(root, room[0], room[1])
-        own = gaussian.project(state.root[lane, arm], mean[width:], state.room[lane, 0])
-        score = gaussian.dot(mean, room[0]) + params.alpha * np.sqrt(s)
-        score += params.hidden_alpha * np.sqrt(own)
+        width = fill_hidden(state, lane, impression, i, arm, workspace[0])
+        s = gaussian.project(root, workspace[0], workspace[1])
+        hidden_variance = gaussian.project(state.root[lane, arm], mean[width:], state.room[lane, 0])
+        score = gaussian.dot(mean, workspace[0]) + params.alpha * np.sqrt(s)
+        score += params.hidden_alpha * np.sqrt(hidden_variance)
         if score > best:
             best, leader = score, arm
-    gaussian.clear(room)
+    gaussian.clear(workspace)
     gaussian.clear(state.room[lane])
     return int(leader)
 
@@ -109,9 +109,9 @@ class HLinUCB(Policy):
     randomized: ClassVar[bool] = False
     noise: ClassVar[float] = gaussian.MOST_NOISE
 
-    relevance_dim: Annotated[int, whole(1, MAX_DIM)]
-    examination_dim: Annotated[int, whole(1, MAX_DIM)]
-    hidden_dim: Annotated[int, whole(1, MAX_DIM)] = 5
+    relevance_dim: Annotated[int, int_range(1, MAX_DIM)]
+    examination_dim: Annotated[int, int_range(1, MAX_DIM)]
+    hidden_dim: Annotated[int, int_range(1, MAX_DIM)] = 5
     alpha: Positive = 0.5
     hidden_alpha: Positive = 0.1
     prior_variance: Positive = 1.0
@@ -126,8 +126,8 @@ class HLinUCB(Policy):
         width = self.relevance_dim + self.examination_dim + int(self.intercept) + self.hidden_dim
         # Drawn arm by arm with a fixed seed, so that an arm starts at the same point when arms are added.
         rng = np.random.Generator(np.random.PCG64(0))
-        drawn = rng.standard_normal(shape[1:]) / math.sqrt(self.hidden_dim)
-        start = np.broadcast_to(drawn, shape).copy()
+        points = rng.standard_normal(shape[1:]) / math.sqrt(self.hidden_dim)
+        start = np.broadcast_to(points, shape).copy()
         root = np.zeros((*shape, self.hidden_dim))
         root[..., range(self.hidden_dim), range(self.hidden_dim)] = math.sqrt(self.prior_variance)
         shared = gaussian.Gaussian.prior(lanes, width, self.prior_variance)
@@ -142,13 +142,13 @@ class HLinUCB(Policy):
     ) -> Floats:
         """Draw the arms' mean rewards from the posterior."""
         shared = state.shared
-        theta = gaussian.drawn(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
+        theta = gaussian.draw_samples(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
         width = theta.shape[1] - self.hidden_dim
-        rows = gaussian.rows_of(impression.relevance, impression.examination, width=width)
+        rows = gaussian.stack_features(impression.relevance, impression.examination, width=width)
         scores = theta[:, :width] @ rows.T
         for place, arm in enumerate(impression.arms):
             mean, root = state.hidden[lane, arm], self.noise * state.root[lane, arm]
-            scores[:, place] += (gaussian.drawn(mean, root, rng, draws) * theta[:, width:]).sum(axis=1)
+            scores[:, place] += (gaussian.draw_samples(mean, root, rng, draws) * theta[:, width:]).sum(axis=1)
         return np.clip(scores, 0.0, 1.0)
 
     @staticmethod
@@ -162,18 +162,20 @@ class HLinUCB(Policy):
     @staticmethod
     def learn(params: HLinUCB, state: State, lane: int, outcome: Outcome) -> None:
         arm = outcome.shown
-        mean, root, room = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
-        place = place_of(outcome.impression.arms, arm)
-        width = fill_hidden(state, lane, outcome.impression, place, arm, room[0])
-        s = gaussian.project(root, room[0], room[1])
-        gaussian.commit(
-            mean, root, room[1], s, 1.0, (outcome.reward - gaussian.dot(mean, room[0])) / (1.0 + s)
+        mean, root, workspace = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
+        place = find_place(outcome.impression.arms, arm)
+        width = fill_hidden(state, lane, outcome.impression, place, arm, workspace[0])
+        s = gaussian.project(root, workspace[0], workspace[1])
+        gaussian.apply_observation(
+            mean, root, workspace[1], s, 1.0, (outcome.reward - gaussian.dot(mean, workspace[0])) / (1.0 + s)
         )
-        hidden, own = state.hidden[lane, arm], state.root[lane, arm]
-        off = outcome.reward - gaussian.dot(mean[:width], room[0]) - gaussian.dot(hidden, mean[width:])
-        s = gaussian.project(own, mean[width:], state.room[lane, 0])
-        gaussian.commit(hidden, own, state.room[lane, 0], s, 1.0, off / (1.0 + s))
-        gaussian.clear(room)
+        hidden, hidden_root = state.hidden[lane, arm], state.root[lane, arm]
+        residual = (
+            outcome.reward - gaussian.dot(mean[:width], workspace[0]) - gaussian.dot(hidden, mean[width:])
+        )
+        s = gaussian.project(hidden_root, mean[width:], state.room[lane, 0])
+        gaussian.apply_observation(hidden, hidden_root, state.room[lane, 0], s, 1.0, residual / (1.0 + s))
+        gaussian.clear(workspace)
         gaussian.clear(state.room[lane])
 
     @staticmethod

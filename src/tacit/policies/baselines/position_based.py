@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, param, whole
+from tacit.core.part import Positive, int_range, param
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -42,8 +42,8 @@ class PositionCounts(NamedTuple):
     def zeros(cls, lanes: int, arms: int, positions: int, effects: Any) -> PositionCounts:
         """Return zero counts, with the given position effects or, if None, effects of 1."""
         shape = lanes, arms, positions
-        known = np.ones(positions) if effects is None else np.array(effects)
-        table = np.broadcast_to(known, (lanes, positions)).copy()
+        values = np.ones(positions) if effects is None else np.array(effects)
+        table = np.broadcast_to(values, (lanes, positions)).copy()
         return cls(np.zeros(shape), np.zeros(shape), table, np.zeros(lanes))
 
 
@@ -52,33 +52,33 @@ class PositionTotals(NamedTuple):
 
     clicks: float
     shows: float
-    seen: float
+    weighted_shows: float
 
 
 @kernel
-def shown(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
+def sum_counts(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
     """Return the sums of an arm's counts over the positions."""
-    clicks, shows, seen = 0.0, 0.0, 0.0
+    clicks, shows, weighted_shows = 0.0, 0.0, 0.0
     for j in range(counts.shows.shape[2]):
         clicks += counts.clicks[lane, arm, j]
         shows += counts.shows[lane, arm, j]
-        seen += counts.effects[lane, j] * counts.shows[lane, arm, j]
-    return PositionTotals(clicks, shows, seen)
+        weighted_shows += counts.effects[lane, j] * counts.shows[lane, arm, j]
+    return PositionTotals(clicks, shows, weighted_shows)
 
 
 @kernel
 def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> float:
     """Return an arm's upper confidence bound S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)) with δ = scale·ln t."""
-    own = shown(counts, lane, arm)
-    if own.seen <= 0.0:
+    totals = sum_counts(counts, lane, arm)
+    if totals.weighted_shows <= 0.0:
         return np.inf
     budget = scale * np.log(max(counts.rounds[lane], 1.0))
-    radius = np.sqrt(own.shows / own.seen * budget / (2.0 * own.seen))
-    return float(own.clicks / own.seen + radius)
+    radius = np.sqrt(totals.shows / totals.weighted_shows * budget / (2.0 * totals.weighted_shows))
+    return float(totals.clicks / totals.weighted_shows + radius)
 
 
 @kernel
-def note(counts: PositionCounts, lane: int, arm: int, position: int, reward: float) -> None:
+def count_show(counts: PositionCounts, lane: int, arm: int, position: int, reward: float) -> None:
     """Count an impression of an arm at a position, and its reward."""
     counts.shows[lane, arm, position] += 1.0
     counts.clicks[lane, arm, position] += reward
@@ -96,8 +96,8 @@ def estimate_effects(counts: PositionCounts, lane: int) -> None:
         clicks, expected = 1.0, 1.0
         for arm in range(counts.shows.shape[1]):
             if counts.shows[lane, arm, j] > 0.0:
-                own = shown(counts, lane, arm)
-                attraction = (own.clicks + 0.5) / (own.seen + 1.0)
+                totals = sum_counts(counts, lane, arm)
+                attraction = (totals.clicks + 0.5) / (totals.weighted_shows + 1.0)
                 clicks += counts.clicks[lane, arm, j]
                 expected += counts.shows[lane, arm, j] * attraction
         counts.effects[lane, j] = clicks / expected
@@ -106,17 +106,17 @@ def estimate_effects(counts: PositionCounts, lane: int) -> None:
         counts.effects[lane, j] = max(counts.effects[lane, j] / largest, 1e-3)
 
 
-def checked_effects(positions: int, given: Any) -> tuple[float, ...] | None:
+def check_effects(positions: int, effects: Any) -> tuple[float, ...] | None:
     """Return position effects as a tuple of probabilities, or None if they are to be estimated."""
-    if given is None:
+    if effects is None:
         return None
     try:
-        values = np.asarray(given, dtype=np.float64)
+        values = np.asarray(effects, dtype=np.float64)
     except (TypeError, ValueError):
         values = np.empty(0)
     if values.shape != (positions,) or not ((values > 0.0) & (values <= 1.0)).all():
         remedy = f"give {positions} numbers in (0, 1], or none to have them estimated"
-        raise InvalidValue("position_effects", given, remedy)
+        raise InvalidValue("position_effects", effects, remedy)
     return tuple(values.tolist())
 
 
@@ -126,15 +126,15 @@ def checked_effects(positions: int, given: Any) -> tuple[float, ...] | None:
 class PositionPolicy(Policy, abstract=True):
     """Base of the policies with the fields ``positions`` and ``position_effects``."""
 
-    positions: Annotated[int, whole(1, MAX_POSITIONS)]
+    positions: Annotated[int, int_range(1, MAX_POSITIONS)]
     position_effects: Any
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("position_effects", checked_effects(self.positions, self.position_effects))
+        self._set("position_effects", check_effects(self.positions, self.position_effects))
 
     @param
-    def known(self) -> bool:
+    def has_effects(self) -> bool:
         """True if the position effects are configured, not estimated."""
         return self.position_effects is not None
 
@@ -211,8 +211,10 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
     @staticmethod
     def learn(params: PlacedPBMUCB, state: PositionCounts, lane: int, outcome: Outcome) -> None:
         state.rounds[lane] += 1.0
-        note(state, lane, outcome.shown // params.positions, outcome.shown % params.positions, outcome.reward)
-        if not params.known:
+        count_show(
+            state, lane, outcome.shown // params.positions, outcome.shown % params.positions, outcome.reward
+        )
+        if not params.has_effects:
             estimate_effects(state, lane)
 
 
@@ -318,8 +320,8 @@ class PBMUCB(PositionPolicy, SlatePolicy):
         state.counts.rounds[lane] += 1.0
         for j in range(len(action)):
             if action[j] >= 0:
-                note(state.counts, lane, action[j], j, outcome.reward[j])
-        if not params.known:
+                count_show(state.counts, lane, action[j], j, outcome.reward[j])
+        if not params.has_effects:
             estimate_effects(state.counts, lane)
 
 
@@ -428,9 +430,9 @@ class PBMThompson(PositionPolicy, SlatePolicy):
         for j in range(len(outcome.shown)):
             arm = outcome.shown[j]
             if arm >= 0:
-                note(state.counts, lane, arm, j, outcome.reward[j])
+                count_show(state.counts, lane, arm, j, outcome.reward[j])
                 effect = state.counts.effects[lane, j]
                 logs, cumulative = state.logs[lane, arm], state.cumulative[lane, arm]
                 weigh_grid(logs, cumulative, effect, outcome.reward[j])
-        if not params.known:
+        if not params.has_effects:
             estimate_effects(state.counts, lane)

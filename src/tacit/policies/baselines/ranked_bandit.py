@@ -14,14 +14,14 @@ import numpy as np
 
 from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import choose, epoch, kernel, learn, learned_propensity, observe, refit
-from tacit.core.part import whole
+from tacit.core.part import int_range
 from tacit.core.state_ranges import ArmIndex, ArmIndexOrNone, ValueRange
 from tacit.errors import InvalidValue
-from tacit.policies.actions import SlatePolicy, passed_on
+from tacit.policies.actions import SlatePolicy, delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.stationary.ucb import UCB1
 
-UNDER_WAY = 16 + 1
+STORED_LISTS = 16 + 1
 """Number of lists with a replaced arm that a key stores until their feedback comes, plus the next one."""
 
 
@@ -72,7 +72,7 @@ class RankedBandit(SlatePolicy):
         policy: Any  # of lanes × positions lanes
         shown: ArmIndexOrNone  # (lanes, UNDER_WAY, positions) lists that had a replacement
         wanted: ArmIndexOrNone  # (lanes, UNDER_WAY, positions) the bandits' choices for these lists
-        cursor: Annotated[Ints, ValueRange(0, UNDER_WAY - 1)]  # (lanes,) where the next list is stored
+        cursor: Annotated[Ints, ValueRange(0, STORED_LISTS - 1)]  # (lanes,) where the next list is stored
         one: ArmIndex  # (lanes, 1) workspace for the action of a bandit; 0 between updates
 
     about: ClassVar[About] = About(
@@ -87,7 +87,7 @@ class RankedBandit(SlatePolicy):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy
-    positions: Annotated[int, whole(1, 10_000)] = 3
+    positions: Annotated[int, int_range(1, 10_000)] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,10 +106,10 @@ class RankedBandit(SlatePolicy):
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
         return replace(self, policy=self.policy.with_arms(arms))
 
-    context_dim = passed_on("context_dim")
+    context_dim = delegate_property("context_dim")
 
     def init(self, lanes: int) -> State:
-        lists = (lanes, UNDER_WAY, self.positions)
+        lists = (lanes, STORED_LISTS, self.positions)
         return self.State(
             policy=self.policy.init(lanes * self.positions),
             shown=np.full(lists, -1, np.int64),
@@ -148,22 +148,22 @@ class RankedBandit(SlatePolicy):
         params: RankedBandit, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
         positions = len(action)
-        wanted = state.wanted[lane, state.cursor[lane]]
+        choices = state.wanted[lane, state.cursor[lane]]
         replaced = False
         for k in range(positions):
             if k >= len(impression.arms):
-                action[k] = wanted[k] = -1
+                action[k] = choices[k] = -1
                 continue
             arm = choose(params.policy, state.policy, lane * positions + k, impression, rng)
-            wanted[k] = arm
-            if above(action, k, arm):
+            choices[k] = arm
+            if is_above(action, k, arm):
                 replaced = True
-                arm = another(action, k, impression, rng)
+                arm = draw_replacement(action, k, impression, rng)
             action[k] = arm
         if replaced:
             for k in range(positions):
                 state.shown[lane, state.cursor[lane], k] = action[k]
-            state.cursor[lane] = (state.cursor[lane] + 1) % UNDER_WAY
+            state.cursor[lane] = (state.cursor[lane] + 1) % STORED_LISTS
         else:
             forget_list(state, lane, state.cursor[lane])
 
@@ -171,36 +171,38 @@ class RankedBandit(SlatePolicy):
     def learn(params: RankedBandit, state: State, lane: int, outcome: Outcome) -> None:
         impression, action = outcome.impression, outcome.shown
         positions = len(action)
-        place = remembered(state, lane, action)
-        chosen = state.one[lane]
+        place = find_list(state, lane, action)
+        inner_action = state.one[lane]
         for k in range(positions):
             if action[k] >= 0:
-                chosen[0] = action[k] if place < 0 else state.wanted[lane, place, k]
-                reward = outcome.reward[k] if chosen[0] == action[k] else 0.0
+                inner_action[0] = action[k] if place < 0 else state.wanted[lane, place, k]
+                reward = outcome.reward[k] if inner_action[0] == action[k] else 0.0
                 inner = lane * positions + k
-                known = learned_propensity(params.policy, state.policy, inner, impression, chosen[0])
-                single = Outcome(impression, chosen[0], reward, known)
+                arm_propensity = learned_propensity(
+                    params.policy, state.policy, inner, impression, inner_action[0]
+                )
+                single = Outcome(impression, inner_action[0], reward, arm_propensity)
                 learn(params.policy, state.policy, inner, single)
-        chosen[0] = 0
+        inner_action[0] = 0
         if place >= 0:
             forget_list(state, lane, place)
 
 
 @kernel
-def above(action: Ints, k: int, arm: int) -> bool:
+def is_above(action: Ints, k: int, arm: int) -> bool:
     """True if ``arm`` is shown above position k."""
-    found = False
+    listed = False
     for i in range(k):
-        found = found or action[i] == arm
-    return found
+        listed = listed or action[i] == arm
+    return listed
 
 
 @kernel
-def another(action: Ints, k: int, impression: Impression, rng: Generator) -> int:
+def draw_replacement(action: Ints, k: int, impression: Impression, rng: Generator) -> int:
     """Draw an arm on offer that is not shown above position k."""
     pick = int(rng.random() * (len(impression.arms) - k))
     for arm in impression.arms:
-        if not above(action, k, arm):
+        if not is_above(action, k, arm):
             if pick == 0:
                 return int(arm)
             pick -= 1
@@ -208,9 +210,9 @@ def another(action: Ints, k: int, impression: Impression, rng: Generator) -> int
 
 
 @kernel
-def remembered(state: RankedBandit.State, lane: int, action: Ints) -> int:
+def find_list(state: RankedBandit.State, lane: int, action: Ints) -> int:
     """Return the place at which a list with a replacement is stored; −1 if it is not."""
-    for i in range(UNDER_WAY):
+    for i in range(STORED_LISTS):
         same = state.shown[lane, i, 0] >= 0
         for k in range(len(action)):
             same = same and state.shown[lane, i, k] == action[k]

@@ -77,9 +77,9 @@ def log_round(bounds: PairBounds, lane: int) -> float:
 
 
 @kernel
-def judge(bounds: PairBounds, lane: int, alpha: float, arm: int, other: int, now: float) -> None:
+def update_verdict(bounds: PairBounds, lane: int, alpha: float, arm: int, rival: int, now: float) -> None:
     """Update the verdict whether an arm surely loses to a rival."""
-    won, lost = bounds.wins[lane, arm, other], bounds.wins[lane, other, arm]
+    won, lost = bounds.wins[lane, arm, rival], bounds.wins[lane, rival, arm]
     verdict = 0.0
     if lost > won:
         # u(i, j) < ½ holds while ln t is below ``until``: the expiry is known, so no bound needs to be
@@ -89,51 +89,53 @@ def judge(bounds: PairBounds, lane: int, alpha: float, arm: int, other: int, now
             verdict = 1.0
             bounds.until[lane, arm] = min(bounds.until[lane, arm], until)
             bounds.soonest[lane] = min(bounds.soonest[lane], until)
-    bounds.losses[lane, arm] += verdict - bounds.lost[lane, arm, other]
-    bounds.lost[lane, arm, other] = verdict
+    bounds.losses[lane, arm] += verdict - bounds.lost[lane, arm, rival]
+    bounds.lost[lane, arm, rival] = verdict
 
 
 @kernel
-def review(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
+def review_verdicts(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
     """Update the verdicts of all arms of which one may have expired."""
     bounds.soonest[lane] = np.inf
     for arm in range(bounds.losses.shape[1]):
         if bounds.until[lane, arm] <= now:
             bounds.until[lane, arm] = np.inf
-            for other in range(bounds.losses.shape[1]):
-                if bounds.lost[lane, arm, other] > 0.0:
-                    judge(bounds, lane, alpha, arm, other, now)
+            for rival in range(bounds.losses.shape[1]):
+                if bounds.lost[lane, arm, rival] > 0.0:
+                    update_verdict(bounds, lane, alpha, arm, rival, now)
         bounds.soonest[lane] = min(bounds.soonest[lane], bounds.until[lane, arm])
 
 
 @kernel
-def record_duel(bounds: PairBounds, lane: int, alpha: float, left: int, right: int, outcome: float) -> bool:
+def record_duel(
+    bounds: PairBounds, lane: int, alpha: float, left_arm: int, right_arm: int, outcome: float
+) -> bool:
     """Count a round and its outcome; return True if no verdict can have changed.
 
     A duel of an arm against itself changes no wins.
     """
     bounds.rounds[lane] += 1.0
     now = log_round(bounds, lane)
-    if left != right:
-        bounds.wins[lane, left, right] += outcome
-        bounds.wins[lane, right, left] += 1.0 - outcome
-        judge(bounds, lane, alpha, left, right, now)
-        judge(bounds, lane, alpha, right, left, now)
+    if left_arm != right_arm:
+        bounds.wins[lane, left_arm, right_arm] += outcome
+        bounds.wins[lane, right_arm, left_arm] += 1.0 - outcome
+        update_verdict(bounds, lane, alpha, left_arm, right_arm, now)
+        update_verdict(bounds, lane, alpha, right_arm, left_arm, now)
     # A round affects all pairs, but only expired verdicts need to be reviewed.
     if now >= bounds.soonest[lane]:
-        review(bounds, lane, alpha, now)
+        review_verdicts(bounds, lane, alpha, now)
         return False
-    return left == right
+    return left_arm == right_arm
 
 
 @kernel
-def sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm: int) -> float:
+def count_sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm: int) -> float:
     """Return the number of arms on offer to which ``arm`` surely loses."""
     if len(impression.arms) == bounds.losses.shape[1]:
         return float(bounds.losses[lane, arm])
     count = 0.0
-    for other in impression.arms:
-        count += bounds.lost[lane, arm, other]
+    for rival in impression.arms:
+        count += bounds.lost[lane, arm, rival]
     return count
 
 
@@ -141,19 +143,21 @@ def sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm: int)
 
 
 @kernel
-def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, other: int) -> float:
+def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, rival: int) -> float:
     """Return the upper confidence bound on P(arm beats rival); 2 before their first duel."""
-    wins = bounds.wins[lane, arm, other]
-    duels = wins + bounds.wins[lane, other, arm]
+    wins = bounds.wins[lane, arm, rival]
+    duels = wins + bounds.wins[lane, rival, arm]
     return float(wins / duels + np.sqrt(width / duels)) if duels > 0.0 else 2.0
 
 
 @kernel
-def possible_winners(bounds: PairBounds, lane: int, impression: Impression, best: int) -> tuple[int, bool]:
+def count_possible_winners(
+    bounds: PairBounds, lane: int, impression: Impression, best: int
+) -> tuple[int, bool]:
     """Return the number of arms on offer that surely lose to none, and whether ``best`` is among them."""
     count, among = 0, False
     for arm in impression.arms:
-        if sure_losses(bounds, lane, impression, arm) == 0.0:
+        if count_sure_losses(bounds, lane, impression, arm) == 0.0:
             count += 1
             among = among or arm == best
     return count, among
@@ -222,60 +226,60 @@ class RUCB(DuelPolicy):
         arms, best = impression.arms, state.best[lane]
         if len(arms) == state.bounds.losses.shape[1] == state.still[lane]:
             return best, best
-        count, among = possible_winners(state.bounds, lane, impression, best)
-        left = arms[0]
+        count, among = count_possible_winners(state.bounds, lane, impression, best)
+        left_arm = arms[0]
         if among and (count == 1 or rng.random() < 0.5):
-            left = best
+            left_arm = best
         else:
             # Draw from the possible winners except ``best``, or from all arms if there are none.
-            rest = count - among if count > 0 else len(arms)
-            pick = int(rng.random() * rest)
+            pool_size = count - among if count > 0 else len(arms)
+            pick = int(rng.random() * pool_size)
             for arm in arms:
-                eligible = count == 0 or sure_losses(state.bounds, lane, impression, arm) == 0.0
+                eligible = count == 0 or count_sure_losses(state.bounds, lane, impression, arm) == 0.0
                 if eligible and not (among and arm == best):
                     if pick == 0:
-                        left = arm
+                        left_arm = arm
                         break
                     pick -= 1
-        right, highest, ties = left, -math.inf, 0.0
+        right_arm, highest, ties = left_arm, -math.inf, 0.0
         width = params.alpha * log_round(state.bounds, lane)
         for arm in arms:
-            if arm != left and state.bounds.lost[lane, arm, left] == 0.0:
-                bound = upper_bound(state.bounds, lane, width, arm, left)
+            if arm != left_arm and state.bounds.lost[lane, arm, left_arm] == 0.0:
+                bound = upper_bound(state.bounds, lane, width, arm, left_arm)
                 if bound > highest:
-                    highest, right, ties = bound, arm, 1.0
+                    highest, right_arm, ties = bound, arm, 1.0
                 elif bound == highest:
                     ties += 1.0
                     if rng.random() * ties < 1.0:
-                        right = arm
-        return left, right
+                        right_arm = arm
+        return left_arm, right_arm
 
     @staticmethod
     def propensity(params: RUCB, state: State, lane: int, impression: Impression, pair: Duel) -> float:
-        left, right = pair
-        count, among = possible_winners(state.bounds, lane, impression, state.best[lane])
+        left_arm, right_arm = pair
+        count, among = count_possible_winners(state.bounds, lane, impression, state.best[lane])
         if count == 0:
             chance = 1.0 / len(impression.arms)
-        elif sure_losses(state.bounds, lane, impression, left) > 0.0:
+        elif count_sure_losses(state.bounds, lane, impression, left_arm) > 0.0:
             chance = 0.0
         elif among and count > 1:
-            chance = 0.5 if left == state.best[lane] else 0.5 / (count - 1)
+            chance = 0.5 if left_arm == state.best[lane] else 0.5 / (count - 1)
         else:
             chance = 1.0 / count
-        highest, ties, own = -math.inf, 0.0, -math.inf
+        highest, ties, right_bound = -math.inf, 0.0, -math.inf
         width = params.alpha * log_round(state.bounds, lane)
         for arm in impression.arms:
-            if arm != left and state.bounds.lost[lane, arm, left] == 0.0:
-                bound = upper_bound(state.bounds, lane, width, arm, left)
+            if arm != left_arm and state.bounds.lost[lane, arm, left_arm] == 0.0:
+                bound = upper_bound(state.bounds, lane, width, arm, left_arm)
                 if bound > highest:
                     highest, ties = bound, 1.0
                 elif bound == highest:
                     ties += 1.0
-                if arm == right:
-                    own = bound
+                if arm == right_arm:
+                    right_bound = bound
         if ties == 0.0:
-            return chance if right == left else 0.0
-        return chance / ties if right != left and own == highest else 0.0
+            return chance if right_arm == left_arm else 0.0
+        return chance / ties if right_arm != left_arm and right_bound == highest else 0.0
 
     @staticmethod
     def learn(params: RUCB, state: State, lane: int, outcome: Outcome) -> None:
@@ -371,23 +375,23 @@ class DoubleThompsonSampling(DuelPolicy):
     def choose(
         params: DoubleThompsonSampling, state: State, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
-        left = first_candidate(state, lane, impression, rng)
-        return left, second_candidate(state, lane, impression, left, rng)
+        left_arm = draw_left_arm(state, lane, impression, rng)
+        return left_arm, draw_right_arm(state, lane, impression, left_arm, rng)
 
     @staticmethod
     def learn(params: DoubleThompsonSampling, state: State, lane: int, outcome: Outcome) -> None:
-        left, right = outcome.shown
-        record_duel(state.bounds, lane, params.alpha, left, right, outcome.reward)
-        state.favourite[lane] = left
-        if left != right:
-            won = state.bounds.wins[lane, left, right] + 1.0
-            lost = state.bounds.wins[lane, right, left] + 1.0
-            state.above[lane, left, right] = beta_tail(won, lost, 0.5)
-            state.above[lane, right, left] = beta_tail(lost, won, 0.5)
+        left_arm, right_arm = outcome.shown
+        record_duel(state.bounds, lane, params.alpha, left_arm, right_arm, outcome.reward)
+        state.favourite[lane] = left_arm
+        if left_arm != right_arm:
+            won = state.bounds.wins[lane, left_arm, right_arm] + 1.0
+            lost = state.bounds.wins[lane, right_arm, left_arm] + 1.0
+            state.above[lane, left_arm, right_arm] = beta_tail(won, lost, 0.5)
+            state.above[lane, right_arm, left_arm] = beta_tail(lost, won, 0.5)
 
 
 @kernel
-def first_candidate(
+def draw_left_arm(
     state: DoubleThompsonSampling.State, lane: int, impression: Impression, rng: Generator
 ) -> int:
     """Draw the left arm: it wins most of the drawn pairs, among the arms with fewest sure losses.
@@ -398,7 +402,7 @@ def first_candidate(
     arms = impression.arms
     fewest, count, leader = math.inf, 0, arms[0]
     for arm in arms:
-        losses = sure_losses(state.bounds, lane, impression, arm)
+        losses = count_sure_losses(state.bounds, lane, impression, arm)
         if losses < fewest:
             fewest, count, leader = losses, 1, arm
         elif losses == fewest:
@@ -422,17 +426,17 @@ def first_candidate(
         return int(favourite)
     for i in range(len(arms)):
         arm = arms[i]
-        candidate = sure_losses(state.bounds, lane, impression, arm) == fewest
+        candidate = count_sure_losses(state.bounds, lane, impression, arm) == fewest
         for j in range(i):
-            other = arms[j]
-            if arm == favourite or other == favourite:
+            rival = arms[j]
+            if arm == favourite or rival == favourite:
                 continue
-            if candidate or sure_losses(state.bounds, lane, impression, other) == fewest:
-                winner = arm if rng.random() < state.above[lane, arm, other] else other
+            if candidate or count_sure_losses(state.bounds, lane, impression, rival) == fewest:
+                winner = arm if rng.random() < state.above[lane, arm, rival] else rival
                 votes[winner] += 1.0
     most, ties = -1.0, 0.0
     for arm in arms:
-        if sure_losses(state.bounds, lane, impression, arm) == fewest:
+        if count_sure_losses(state.bounds, lane, impression, arm) == fewest:
             if votes[arm] > most:
                 most, leader, ties = votes[arm], arm, 1.0
             elif votes[arm] == most:
@@ -445,29 +449,29 @@ def first_candidate(
 
 
 @kernel
-def second_candidate(
-    state: DoubleThompsonSampling.State, lane: int, impression: Impression, left: int, rng: Generator
+def draw_right_arm(
+    state: DoubleThompsonSampling.State, lane: int, impression: Impression, left_arm: int, rng: Generator
 ) -> int:
     """Draw the right arm: it has the largest draw against the left one; the left one, if none exceeds 1/2.
 
     One uniform number decides for all arms up to the next one whose draw exceeds 1/2.
     """
     wins = state.bounds.wins[lane]
-    right, largest = left, -1.0
+    right_arm, largest = left_arm, -1.0
     uniform, none = rng.random(), 1.0
     for arm in impression.arms:
-        if arm == left or state.bounds.lost[lane, left, arm] > 0.0:
+        if arm == left_arm or state.bounds.lost[lane, left_arm, arm] > 0.0:
             continue
-        none *= state.above[lane, left, arm]
+        none *= state.above[lane, left_arm, arm]
         if uniform < none:
             continue
         uniform, none = rng.random(), 1.0
-        if right == left:
-            right = arm
+        if right_arm == left_arm:
+            right_arm = arm
             continue
         if largest < 0.0:
-            largest = draw_above(wins[right, left] + 1.0, wins[left, right] + 1.0, 0.5, rng)
-        draw = draw_above(wins[arm, left] + 1.0, wins[left, arm] + 1.0, 0.5, rng)
+            largest = draw_above(wins[right_arm, left_arm] + 1.0, wins[left_arm, right_arm] + 1.0, 0.5, rng)
+        draw = draw_above(wins[arm, left_arm] + 1.0, wins[left_arm, arm] + 1.0, 0.5, rng)
         if draw > largest:
-            right, largest = arm, draw
-    return int(right)
+            right_arm, largest = arm, draw
+    return int(right_arm)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import one_of, param, within
+from tacit.core.part import float_range, one_word, param
 from tacit.core.state_ranges import ArmIndexOrNone
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
@@ -73,8 +73,8 @@ class WinnerStays(DuelPolicy):
         otherwise="RMED1, where the best two arms are close: its regret has no heavy tail",
     )
 
-    variant: Annotated[str, one_of("strong", "weak")] = "strong"
-    beta: Annotated[float, within(1.0, 1000.0, open_low=True)] = 1.1
+    variant: Annotated[str, one_word("strong", "weak")] = "strong"
+    beta: Annotated[float, float_range(1.0, 1000.0, open_low=True)] = 1.1
 
     @param
     def strong(self) -> bool:
@@ -92,48 +92,48 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def choose(params: WinnerStays, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
-        if exploits(state, lane, impression):
+        if is_exploiting(state, lane, impression):
             return state.winner[lane], state.winner[lane]
-        left, ties = highest_score(state, lane, impression, -1)
-        if left < 0:
-            left = drawn_score(state, lane, impression, -1, ties, rng)
-        right, ties = highest_score(state, lane, impression, left)
-        if right < 0 and ties > 0:
-            right = drawn_score(state, lane, impression, left, ties, rng)
-        return left, right if right >= 0 else left
+        left_arm, ties = find_incumbent(state, lane, impression, -1)
+        if left_arm < 0:
+            left_arm = draw_top_arm(state, lane, impression, -1, ties, rng)
+        right_arm, ties = find_incumbent(state, lane, impression, left_arm)
+        if right_arm < 0 and ties > 0:
+            right_arm = draw_top_arm(state, lane, impression, left_arm, ties, rng)
+        return left_arm, right_arm if right_arm >= 0 else left_arm
 
     @staticmethod
     def propensity(params: WinnerStays, state: State, lane: int, impression: Impression, pair: Duel) -> float:
-        if exploits(state, lane, impression):
+        if is_exploiting(state, lane, impression):
             both = pair[0] == state.winner[lane] and pair[1] == state.winner[lane]
             return 1.0 if both else 0.0
         if len(impression.arms) == 1:
             return 1.0
-        return score_chance(state, lane, impression, -1, pair[0]) * score_chance(
+        return choice_chance(state, lane, impression, -1, pair[0]) * choice_chance(
             state, lane, impression, pair[0], pair[1]
         )
 
     @staticmethod
     def learn(params: WinnerStays, state: State, lane: int, outcome: Outcome) -> None:
-        left, right = outcome.shown
-        if left == right:
-            if state.exploit[lane] > 0.0 and left == state.winner[lane]:
+        left_arm, right_arm = outcome.shown
+        if left_arm == right_arm:
+            if state.exploit[lane] > 0.0 and left_arm == state.winner[lane]:
                 state.exploit[lane] -= 1.0
             return
-        state.pair[lane, 0], state.pair[lane, 1] = left, right
-        state.score[lane, left] += 2.0 * outcome.reward - 1.0
-        state.score[lane, right] += 1.0 - 2.0 * outcome.reward
+        state.pair[lane, 0], state.pair[lane, 1] = left_arm, right_arm
+        state.score[lane, left_arm] += 2.0 * outcome.reward - 1.0
+        state.score[lane, right_arm] += 1.0 - 2.0 * outcome.reward
         if params.strong:
-            ahead = left if state.score[lane, left] >= state.score[lane, right] else right
-            others = state.score.shape[1] - 1.0
-            if state.score[lane, ahead] >= others * (state.passed[lane] + 1.0):
+            ahead = left_arm if state.score[lane, left_arm] >= state.score[lane, right_arm] else right_arm
+            opponent_count = state.score.shape[1] - 1.0
+            if state.score[lane, ahead] >= opponent_count * (state.passed[lane] + 1.0):
                 state.passed[lane] += 1.0
                 state.winner[lane] = ahead
                 state.exploit[lane] = np.floor(params.beta ** state.passed[lane])
 
 
 @kernel
-def exploits(state: WinnerStays.State, lane: int, impression: Impression) -> bool:
+def is_exploiting(state: WinnerStays.State, lane: int, impression: Impression) -> bool:
     """True if the last winner is on offer and has duels of exploitation to come."""
     if state.exploit[lane] > 0.0:
         for arm in impression.arms:
@@ -143,7 +143,7 @@ def exploits(state: WinnerStays.State, lane: int, impression: Impression) -> boo
 
 
 @kernel
-def highest_score(state: WinnerStays.State, lane: int, impression: Impression, without: int) -> Duel:
+def find_incumbent(state: WinnerStays.State, lane: int, impression: Impression, without: int) -> Duel:
     """Return the arm of the last duel among those of the highest score, and the number of the latter.
 
     The arm ``without`` is left out. The first value is −1 if none of the arms was in the last duel.
@@ -162,7 +162,7 @@ def highest_score(state: WinnerStays.State, lane: int, impression: Impression, w
 
 
 @kernel
-def drawn_score(
+def draw_top_arm(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, count: int, rng: Generator
 ) -> int:
     """Draw one of the ``count`` arms of the highest score, except the arm ``without``."""
@@ -180,15 +180,15 @@ def drawn_score(
 
 
 @kernel
-def score_chance(
+def choice_chance(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, arm: int
 ) -> float:
     """Return the probability that ``arm`` is chosen, if the arm ``without`` may not be."""
-    stays, count = highest_score(state, lane, impression, without)
+    stays, count = find_incumbent(state, lane, impression, without)
     if stays >= 0:
         return 1.0 if arm == stays else 0.0
     best = -math.inf
-    for other in impression.arms:
-        if other != without:
-            best = max(best, state.score[lane, other])
+    for rival in impression.arms:
+        if rival != without:
+            best = max(best, state.score[lane, rival])
     return 1.0 / count if arm != without and state.score[lane, arm] == best else 0.0

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import optional, param, whole, within
+from tacit.core.part import float_range, int_range, optional, param
 from tacit.core.state_ranges import ArmIndexOrNone, IntCount, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
@@ -68,25 +68,25 @@ class State(NamedTuple):
 
 
 @kernel
-def note(state: State, lane: int, arm: int, other: int, outcome: float) -> None:
+def count_comparison(state: State, lane: int, arm: int, rival: int, outcome: float) -> None:
     """Count a comparison of an arm by its opponent."""
-    met = state.recent[lane, arm, other, 1] + 1
-    state.recent[lane, arm, other, 0] += np.uint8(2.0 * outcome)
-    state.recent[lane, arm, other, 1] = met
-    if met == FULL:
-        carry(state, lane, arm, other)
+    comparisons = state.recent[lane, arm, rival, 1] + 1
+    state.recent[lane, arm, rival, 0] += np.uint8(2.0 * outcome)
+    state.recent[lane, arm, rival, 1] = comparisons
+    if comparisons == FULL:
+        move_recent(state, lane, arm, rival)
 
 
 @kernel
-def carry(state: State, lane: int, arm: int, other: int) -> None:
+def move_recent(state: State, lane: int, arm: int, rival: int) -> None:
     """Move the recent comparisons of a pair to the totals in ``met``."""
     for i in range(2):
-        state.met[lane, arm, other, i] += np.int64(state.recent[lane, arm, other, i])
-        state.recent[lane, arm, other, i] = 0
+        state.met[lane, arm, rival, i] += np.int64(state.recent[lane, arm, rival, i])
+        state.recent[lane, arm, rival, i] = 0
 
 
 @kernel
-def bounds(state: State, lane: int) -> None:
+def update_bounds(state: State, lane: int) -> None:
     """Compute the least and the greatest share of wins in the working set."""
     low, high = math.inf, -math.inf
     for i in range(state.working.size[lane]):
@@ -97,14 +97,14 @@ def bounds(state: State, lane: int) -> None:
 
 
 @kernel
-def apart(state: State, lane: int) -> bool:
+def is_separated(state: State, lane: int) -> bool:
     """True if the bounds on the least and the greatest share are at least two radii apart."""
     radius = state.radius[lane]
     return bool(state.low[lane] + radius <= state.high[lane] - radius)
 
 
 @kernel
-def widen(state: State, lane: int, kappa: float, enough: int) -> bool:
+def update_radius(state: State, lane: int, kappa: float, enough: int) -> bool:
     """Set the radius by the fewest comparisons of any arm; return whether these are at least ``enough``."""
     least = working_set.regroup(state.working, lane, state.plays)
     state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
@@ -112,31 +112,31 @@ def widen(state: State, lane: int, kappa: float, enough: int) -> bool:
 
 
 @kernel
-def extreme(state: State, lane: int, value: float) -> int:
+def find_arm(state: State, lane: int, value: float) -> int:
     """Return the lowest index of an arm in the working set whose share is ``value``."""
-    found = state.means.shape[1]
+    lowest = state.means.shape[1]
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
         if state.means[lane, arm] == value:
-            found = min(found, arm)
-    return int(found)
+            lowest = min(lowest, arm)
+    return int(lowest)
 
 
 @kernel
 def eliminate(state: State, lane: int, leaving: int) -> None:
     """Remove an arm from the working set, and all comparisons with it from the counts of other arms."""
-    working_set.drop(state.working, lane, leaving, state.spent[lane])
+    working_set.remove_arm(state.working, lane, leaving, state.spent[lane])
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
-        carry(state, lane, arm, leaving)
+        move_recent(state, lane, arm, leaving)
         state.wins[lane, arm] -= 0.5 * state.met[lane, arm, leaving, 0]
         state.plays[lane, arm] -= state.met[lane, arm, leaving, 1]
         n = state.plays[lane, arm]
         state.means[lane, arm] = state.wins[lane, arm] / n if n > 0 else 0.5
-    bounds(state, lane)
+    update_bounds(state, lane)
 
 
-class Elimination(working_set.Eliminating, abstract=True):
+class Elimination(working_set.EliminationPolicy, abstract=True):
     """Base of Beat-the-Mean in both settings; the concrete classes set radius and limits."""
 
     @param
@@ -174,36 +174,38 @@ class Elimination(working_set.Eliminating, abstract=True):
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         winner = state.winner[lane]
         if winner < 0:
-            left, right = working_set.draw_pair(state.working, lane, state.plays, impression, rng)
-            if left >= 0:
-                return left, right
-        elif working_set.on_offer(impression, winner):
+            left_arm, right_arm = working_set.draw_pair(state.working, lane, state.plays, impression, rng)
+            if left_arm >= 0:
+                return left_arm, right_arm
+        elif working_set.is_on_offer(impression, winner):
             return winner, winner
-        return working_set.any_pair(impression, rng)
+        return working_set.draw_any_pair(impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
         winner = state.winner[lane]
         if winner < 0:
-            left = working_set.drawn(state.working, lane, state.plays, impression, True, pair[0])
-            none = working_set.drawn(state.working, lane, state.plays, impression, True, -1)
-            if none < 1.0:
-                return left * working_set.drawn(state.working, lane, state.plays, impression, False, pair[1])
-        elif working_set.on_offer(impression, winner):
+            left_chance = working_set.draw_chance(state.working, lane, state.plays, impression, True, pair[0])
+            none_chance = working_set.draw_chance(state.working, lane, state.plays, impression, True, -1)
+            if none_chance < 1.0:
+                return left_chance * working_set.draw_chance(
+                    state.working, lane, state.plays, impression, False, pair[1]
+                )
+        elif working_set.is_on_offer(impression, winner):
             return 1.0 if pair[0] == winner and pair[1] == winner else 0.0
         return 1.0 / len(impression.arms) ** 2
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
-        arm, other = outcome.shown
+        arm, rival = outcome.shown
         # A late result about an eliminated arm is ignored.
         if (
             state.winner[lane] >= 0
-            or not working_set.has(state.working, lane, arm)
-            or not working_set.has(state.working, lane, other)
+            or not working_set.is_member(state.working, lane, arm)
+            or not working_set.is_member(state.working, lane, rival)
         ):
             return
-        note(state, lane, arm, other, outcome.reward)
+        count_comparison(state, lane, arm, rival, outcome.reward)
         state.wins[lane, arm] += outcome.reward
         state.plays[lane, arm] += 1
         state.spent[lane] += 1
@@ -214,18 +216,18 @@ class Elimination(working_set.Eliminating, abstract=True):
         elif share > state.high[lane]:
             state.high[lane] = share
         done = state.spent[lane] >= params.budget
-        if working_set.played(state.working, lane, arm):
-            done |= widen(state, lane, params.kappa, params.enough)
-            bounds(state, lane)
-        if apart(state, lane):
-            bounds(state, lane)
-            if apart(state, lane):
-                eliminate(state, lane, extreme(state, lane, state.low[lane]))
-                done = widen(state, lane, params.kappa, params.enough)
+        if working_set.mark_compared(state.working, lane, arm):
+            done |= update_radius(state, lane, params.kappa, params.enough)
+            update_bounds(state, lane)
+        if is_separated(state, lane):
+            update_bounds(state, lane)
+            if is_separated(state, lane):
+                eliminate(state, lane, find_arm(state, lane, state.low[lane]))
+                done = update_radius(state, lane, params.kappa, params.enough)
                 done |= state.spent[lane] >= params.budget or state.working.size[lane] == 1
         if done:
-            bounds(state, lane)
-            state.winner[lane] = extreme(state, lane, state.high[lane])
+            update_bounds(state, lane)
+            state.winner[lane] = find_arm(state, lane, state.high[lane])
 
 
 @dataclass(frozen=True)
@@ -283,8 +285,8 @@ class BeatTheMean(Elimination):
         otherwise="RMED1, which needs a Condorcet winner only and has far less regret",
     )
 
-    horizon: Annotated[int, whole(1, 2**53)]
-    gamma: Annotated[float, within(1.0, 100.0)] = 1.0
+    horizon: Annotated[int, int_range(1, 2**53)]
+    gamma: Annotated[float, float_range(1.0, 100.0)] = 1.0
     scale: Annotated[float | None, optional(checks.positive)] = None
 
     @classmethod
@@ -398,7 +400,7 @@ class BeatTheMeanPAC(Elimination):
 
     epsilon: float
     delta: float
-    gamma: Annotated[float, within(1.0, 100.0)] = 1.0
+    gamma: Annotated[float, float_range(1.0, 100.0)] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

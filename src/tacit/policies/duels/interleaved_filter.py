@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, param, whole
+from tacit.core.part import Positive, int_range, param
 from tacit.core.state_ranges import ArmIndexOrNone, IntCount
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels import working_set
@@ -49,7 +49,7 @@ class State(NamedTuple):
 
 
 @kernel
-def verdict(state: State, lane: int, arm: int, kappa: float) -> int:
+def compare_arm(state: State, lane: int, arm: int, kappa: float) -> int:
     """Return 1 if the candidate surely beats the arm, −1 if it surely loses, else 0."""
     n = state.plays[lane, arm]
     lead = state.wins[lane, arm] / n - 0.5
@@ -59,15 +59,15 @@ def verdict(state: State, lane: int, arm: int, kappa: float) -> int:
 
 
 @kernel
-def dethrone(state: State, lane: int, challenger: int, prunes: bool) -> None:
+def replace_candidate(state: State, lane: int, challenger: int, prunes: bool) -> None:
     """Make an arm the candidate, and forget all comparisons of the former one."""
     working, spent = state.working, state.spent[lane]
     # It leaves the working set to become the candidate, not because it lost.
-    working_set.drop(working, lane, challenger, -1)
+    working_set.remove_arm(working, lane, challenger, -1)
     for i in range(working.size[lane] - 1, -1, -1):
         arm = working.members[lane, i]
         if prunes and state.wins[lane, arm] > 0.5 * state.plays[lane, arm]:
-            working_set.drop(working, lane, arm, spent)
+            working_set.remove_arm(working, lane, arm, spent)
         state.wins[lane, arm] = 0.0
         state.plays[lane, arm] = 0
     working.left[lane, state.candidate[lane]] = spent
@@ -75,21 +75,21 @@ def dethrone(state: State, lane: int, challenger: int, prunes: bool) -> None:
 
 
 @kernel
-def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
+def finish_sweep(state: State, lane: int, kappa: float, prunes: bool) -> None:
     """After a sweep, eliminate the arms that surely lost; an arm that surely won becomes the candidate."""
     working = state.working
     challenger, lowest = -1, math.inf
     for i in range(working.size[lane] - 1, -1, -1):
         arm = working.members[lane, i]
-        found = verdict(state, lane, arm, kappa)
-        if found > 0:
-            working_set.drop(working, lane, arm, state.spent[lane])
-        elif found < 0:
+        comparison = compare_arm(state, lane, arm, kappa)
+        if comparison > 0:
+            working_set.remove_arm(working, lane, arm, state.spent[lane])
+        elif comparison < 0:
             mean = state.wins[lane, arm] / state.plays[lane, arm]
             if mean < lowest or (mean == lowest and arm < challenger):
                 challenger, lowest = arm, mean
     if challenger >= 0:
-        dethrone(state, lane, challenger, prunes)
+        replace_candidate(state, lane, challenger, prunes)
     if working.size[lane] == 0:
         state.winner[lane] = state.candidate[lane]
     else:
@@ -97,10 +97,10 @@ def judge(state: State, lane: int, kappa: float, prunes: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Filter(working_set.Eliminating, abstract=True):
+class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
     """Base of both versions of Interleaved Filter."""
 
-    horizon: Annotated[int, whole(1, 2**53)]
+    horizon: Annotated[int, int_range(1, 2**53)]
     scale: Positive = 2.0
 
     about: ClassVar[About] = About(
@@ -154,7 +154,7 @@ class Filter(working_set.Eliminating, abstract=True):
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
         winner, candidate = state.winner[lane], state.candidate[lane]
         if winner >= 0:
-            if working_set.on_offer(impression, winner):
+            if working_set.is_on_offer(impression, winner):
                 return winner, winner
         elif candidate < 0:
             count = len(impression.arms)
@@ -162,51 +162,53 @@ class Filter(working_set.Eliminating, abstract=True):
             second = int(rng.random() * (count - 1))
             if count > 1:
                 return impression.arms[first], impression.arms[second + (second >= first)]
-        elif working_set.on_offer(impression, candidate):
-            other = working_set.draw(state.working, lane, state.plays, impression, True, rng)
-            if other >= 0:
-                return candidate, other
-        return working_set.any_pair(impression, rng)
+        elif working_set.is_on_offer(impression, candidate):
+            rival = working_set.draw_arm(state.working, lane, state.plays, impression, True, rng)
+            if rival >= 0:
+                return candidate, rival
+        return working_set.draw_any_pair(impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
         winner, candidate, count = state.winner[lane], state.candidate[lane], len(impression.arms)
         if winner >= 0:
-            if working_set.on_offer(impression, winner):
+            if working_set.is_on_offer(impression, winner):
                 return 1.0 if pair[0] == winner and pair[1] == winner else 0.0
         elif candidate < 0:
             if count > 1:
                 return 1.0 / (count * (count - 1)) if pair[0] != pair[1] else 0.0
-        elif working_set.on_offer(impression, candidate):
-            none = working_set.drawn(state.working, lane, state.plays, impression, True, -1)
-            other = working_set.drawn(state.working, lane, state.plays, impression, True, pair[1])
-            if none < 1.0:
-                return other if pair[0] == candidate else 0.0
+        elif working_set.is_on_offer(impression, candidate):
+            none_chance = working_set.draw_chance(state.working, lane, state.plays, impression, True, -1)
+            rival_chance = working_set.draw_chance(
+                state.working, lane, state.plays, impression, True, pair[1]
+            )
+            if none_chance < 1.0:
+                return rival_chance if pair[0] == candidate else 0.0
         return 1.0 / count**2
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
-        left, arm = outcome.shown
+        left_arm, arm = outcome.shown
         if state.winner[lane] >= 0:
             return
-        if state.candidate[lane] < 0 and left != arm:
-            state.candidate[lane] = left
-            working_set.drop(state.working, lane, left, -1)
+        if state.candidate[lane] < 0 and left_arm != arm:
+            state.candidate[lane] = left_arm
+            working_set.remove_arm(state.working, lane, left_arm, -1)
             working_set.regroup(state.working, lane, state.plays)
         # A late result of another candidate or an eliminated arm is ignored.
-        if left != state.candidate[lane] or not working_set.has(state.working, lane, arm):
+        if left_arm != state.candidate[lane] or not working_set.is_member(state.working, lane, arm):
             return
         state.wins[lane, arm] += outcome.reward
         state.plays[lane, arm] += 1
         state.spent[lane] += 1
-        if working_set.played(state.working, lane, arm):
-            judge(state, lane, params.kappa, params.prunes)
+        if working_set.mark_compared(state.working, lane, arm):
+            finish_sweep(state, lane, params.kappa, params.prunes)
         if state.spent[lane] >= params.budget:
             state.winner[lane] = state.candidate[lane]
 
 
 @dataclass(frozen=True)
-class InterleavedFilter1(Filter):
+class InterleavedFilter1(InterleavedFilter):
     """Let a candidate duel every arm of the working set once a sweep, until one surely beats it.
 
     Arms that the candidate surely beats are eliminated. The arm that surely beats the candidate takes its
@@ -252,7 +254,7 @@ class InterleavedFilter1(Filter):
 
 
 @dataclass(frozen=True)
-class InterleavedFilter2(Filter):
+class InterleavedFilter2(InterleavedFilter):
     """As :class:`InterleavedFilter1`; a new candidate also eliminates the arms that the old one led.
 
     All arms against which the former candidate won most comparisons are eliminated with it:

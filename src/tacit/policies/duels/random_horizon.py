@@ -16,14 +16,14 @@ import numpy as np
 
 from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import OPEN_UNIT, kernel
-from tacit.core.part import within
+from tacit.core.part import float_range
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels import standings
-from tacit.policies.duels.standings import Ladder
+from tacit.policies.duels.standings import Standings
 
 # Probability that the rival is drawn from all eligible ones, instead of the one of the largest expected gain.
-ANY = 0.2
+ANY_RIVAL = 0.2
 # Probability that the pair is drawn from all arms, times the square root of the round.
 ANY_PAIR = 0.1
 
@@ -32,7 +32,7 @@ ANY_PAIR = 0.1
 
 
 @kernel
-def opening(state: Ladder, lane: int, arm: int, log_round: float, tail: float) -> float:
+def opening(state: Standings, lane: int, arm: int, log_round: float, tail: float) -> float:
     """Return the reach from which a rival is eligible: by how much log horizon must exceed log round.
 
     While the walk of leader and rival is above 0, the rival is eligible at once, except for a delay that
@@ -46,16 +46,16 @@ def opening(state: Ladder, lane: int, arm: int, log_round: float, tail: float) -
 
 
 @kernel
-def expected_gain(state: Ladder, lane: int, arm: int) -> float:
+def rival_gain(state: Standings, lane: int, arm: int) -> float:
     """Return the expected gain of a rival over the leader: E max(0, its margin)."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
-        return standings.gain_of(state.margins, lane, state.leader[lane], arm)
+        return standings.possible_gain(state.margins, lane, state.leader[lane], arm)
     return float(state.gains[lane, arm])
 
 
 @kernel
-def open_rivals(
-    state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, reach: float
+def find_open_rivals(
+    state: Standings, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
     """Return the number of rivals eligible within ``reach``, the best of them, and the next opening."""
     count, best, most, beyond = 0, -1, -1.0, np.inf
@@ -64,7 +64,7 @@ def open_rivals(
             gap = opening(state, lane, arm, log_round, tail)
             if gap <= reach:
                 count += 1
-                gain = expected_gain(state, lane, arm)
+                gain = rival_gain(state, lane, arm)
                 if gain > most:
                     best, most = arm, gain
             else:
@@ -74,7 +74,7 @@ def open_rivals(
 
 @kernel
 def nth_rival(
-    state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
+    state: Standings, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
 ) -> int:
     """Return the n-th rival, from 0, that is eligible within ``reach``."""
     for arm in arms:
@@ -86,142 +86,142 @@ def nth_rival(
 
 
 @kernel
-def probe_chance(state: Ladder, lane: int, arms: Ints, arm: int) -> float:
+def probe_chance(state: Standings, lane: int, arms: Ints, arm: int) -> float:
     """Return the probability of a duel with a rival as a probe, in a round in which no rival is eligible."""
     now = state.rounds[lane] + 1.0
-    mean, _ = standings.margin_of(state.margins, lane, state.leader[lane], arm)
+    mean, _ = standings.pair_margin(state.margins, lane, state.leader[lane], arm)
     wait = 30.0 * np.sqrt(now * abs(mean) * (len(arms) - 1))
     return float(1.0 / max(wait, 0.1 * now, 1.0))
 
 
 @kernel
-def rival(state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, rng: Generator) -> int:
+def draw_rival(state: Standings, lane: int, arms: Ints, log_round: float, tail: float, rng: Generator) -> int:
     """Draw the rival of a leader that beats all others; the leader itself if none is eligible or probed."""
     leader = state.leader[lane]
     reach = -np.log(1.0 - rng.random()) / tail
     if state.soonest[lane] - log_round <= reach:
-        count, best, _ = open_rivals(state, lane, arms, log_round, tail, reach)
+        count, best, _ = find_open_rivals(state, lane, arms, log_round, tail, reach)
         if count > 0:
-            if count == 1 or rng.random() >= ANY:
+            if count == 1 or rng.random() >= ANY_RIVAL:
                 return best
             return nth_rival(state, lane, arms, log_round, tail, reach, int(rng.random() * count))
-    left = rng.random()
-    if left * 0.1 * (state.rounds[lane] + 1.0) < len(arms) - 1.0:
+    remaining = rng.random()
+    if remaining * 0.1 * (state.rounds[lane] + 1.0) < len(arms) - 1.0:
         for arm in arms:
             if arm != leader:
-                left -= probe_chance(state, lane, arms, arm)
-                if left < 0.0:
+                remaining -= probe_chance(state, lane, arms, arm)
+                if remaining < 0.0:
                     return int(arm)
     return int(leader)
 
 
 @kernel
-def rival_chance(state: Ladder, lane: int, arms: Ints, log_round: float, tail: float, arm: int) -> float:
+def rival_chance(state: Standings, lane: int, arms: Ints, log_round: float, tail: float, arm: int) -> float:
     """Return the probability that :func:`draw_rival` returns ``arm``.
 
     The reach r is drawn with P(r > x) = exp(−tail·x). Between two successive openings the eligible rivals
     are the same.
     """
-    leader, found, left = state.leader[lane], 0.0, 1.0
+    leader, total, remaining = state.leader[lane], 0.0, 1.0
     if arm != leader:
         low = opening(state, lane, arm, log_round, tail)
         above = np.exp(-tail * low)
         while above > 0.0:
-            count, best, low = open_rivals(state, lane, arms, log_round, tail, low)
+            count, best, low = find_open_rivals(state, lane, arms, log_round, tail, low)
             beyond = np.exp(-tail * low)
-            found += (above - beyond) * (ANY / count + (1.0 - ANY) * (best == arm))
+            total += (above - beyond) * (ANY_RIVAL / count + (1.0 - ANY_RIVAL) * (best == arm))
             above = beyond
-    _, _, soonest = open_rivals(state, lane, arms, log_round, tail, -1.0)
-    none = 1.0 - np.exp(-tail * soonest)
-    for other in arms:
-        if other != leader:
-            chance = min(probe_chance(state, lane, arms, other), left)
-            left -= chance
-            if other == arm:
-                return float(found + none * chance)
-    return float(none * left)
+    _, _, soonest = find_open_rivals(state, lane, arms, log_round, tail, -1.0)
+    probe_share = 1.0 - np.exp(-tail * soonest)
+    for candidate in arms:
+        if candidate != leader:
+            chance = min(probe_chance(state, lane, arms, candidate), remaining)
+            remaining -= chance
+            if candidate == arm:
+                return float(total + probe_share * chance)
+    return float(probe_share * remaining)
 
 
 # ---- The two arms of a duel if no arm beats all others
 
 
 @kernel
-def gate(state: Ladder, lane: int, arm: int, other: int) -> float:
+def pair_gate(state: Standings, lane: int, arm: int, rival: int) -> float:
     """Return the gate of two arms, from the stored gates if they are up to date."""
     if state.beaten[lane] < state.walk.shape[1] - 1:
-        return float(state.gates[lane, arm, other])
-    return standings.gate_of(state.margins, lane, arm, other)
+        return float(state.gates[lane, arm, rival])
+    return standings.duel_gate(state.margins, lane, arm, rival)
 
 
 @kernel
-def opponents(state: Ladder, lane: int, arms: Ints, left: int, log_round: float) -> Duel:
+def count_opponents(state: Standings, lane: int, arms: Ints, left_arm: int, log_round: float) -> Duel:
     """Return the number of possible opponents of an arm, and the one of most wins in the workspace."""
-    wins, count, best, least = state.room[0, 0], 0, left, np.inf
+    wins, count, best, least = state.room[0, 0], 0, left_arm, np.inf
     for arm in arms:
-        if arm != left:
-            own = gate(state, lane, left, arm)
-            if own <= log_round:
+        if arm != left_arm:
+            arm_gate = pair_gate(state, lane, left_arm, arm)
+            if arm_gate <= log_round:
                 count += 1
-                more = best == left or wins[arm] > wins[best]
-                if more or (wins[arm] == wins[best] and own < least):
-                    best, least = arm, own
+                more = best == left_arm or wins[arm] > wins[best]
+                if more or (wins[arm] == wins[best] and arm_gate < least):
+                    best, least = arm, arm_gate
     return count, int(best)
 
 
 @kernel
-def contest(state: Ladder, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
+def find_contest(state: Standings, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
     """Return the first arm of a duel if no arm beats all, the number of its opponents, and the best of them.
 
     The first arm is the one that may beat most arms: the leader, unless another may beat more. There are no
     opponents once no other arm may beat more arms than the leader surely does.
     """
-    margins, wins, may = state.margins, state.room[0, 0], state.room[0, 1]
+    margins, wins, possible_wins = state.margins, state.room[0, 0], state.room[0, 1]
     standings.count_wins(state, lane, arms)
     for i in range(len(arms)):
-        may[arms[i]] += wins[arms[i]]
+        possible_wins[arms[i]] += wins[arms[i]]
         for j in range(i):
-            margin = standings.ahead(margins, lane, arms[i], arms[j])
-            if gate(state, lane, arms[i], arms[j]) <= log_round:
-                may[arms[i]] += 1.0 if margin <= 0.0 else 0.0
-                may[arms[j]] += 1.0 if margin >= 0.0 else 0.0
-    leader, surely, rest = standings.most_winning(state, lane, arms), 0, -1.0
+            margin = standings.signed_margin(margins, lane, arms[i], arms[j])
+            if pair_gate(state, lane, arms[i], arms[j]) <= log_round:
+                possible_wins[arms[i]] += 1.0 if margin <= 0.0 else 0.0
+                possible_wins[arms[j]] += 1.0 if margin >= 0.0 else 0.0
+    leader, sure_wins, most_possible = standings.find_leader(state, lane, arms), 0, -1.0
     first = leader
     for arm in arms:
         if arm != leader:
             if (
-                standings.ahead(margins, lane, leader, arm) > 0.0
-                and gate(state, lane, leader, arm) > log_round
+                standings.signed_margin(margins, lane, leader, arm) > 0.0
+                and pair_gate(state, lane, leader, arm) > log_round
             ):
-                surely += 1
-            rest = max(rest, may[arm])
-        if may[arm] > may[first]:
+                sure_wins += 1
+            most_possible = max(most_possible, possible_wins[arm])
+        if possible_wins[arm] > possible_wins[first]:
             first = arm
-    left, count, best = leader, 0, leader
-    if rest > surely:
-        left = first
-        count, best = opponents(state, lane, arms, left, log_round)
+    left_arm, count, best = leader, 0, leader
+    if most_possible > sure_wins:
+        left_arm = first
+        count, best = count_opponents(state, lane, arms, left_arm, log_round)
         if count == 0:
-            left = leader
-            count, best = opponents(state, lane, arms, left, log_round)
+            left_arm = leader
+            count, best = count_opponents(state, lane, arms, left_arm, log_round)
     state.room[0] = 0.0
-    return int(left), count, best
+    return int(left_arm), count, best
 
 
 @kernel
-def nth_opponent(state: Ladder, lane: int, arms: Ints, left: int, log_round: float, n: int) -> int:
+def nth_opponent(state: Standings, lane: int, arms: Ints, left_arm: int, log_round: float, n: int) -> int:
     """Return the n-th possible opponent of an arm, from 0."""
     for arm in arms:
-        if arm != left and gate(state, lane, left, arm) <= log_round:
+        if arm != left_arm and pair_gate(state, lane, left_arm, arm) <= log_round:
             if n == 0:
                 return int(arm)
             n -= 1
-    return left
+    return left_arm
 
 
 # ---- A duel
 
 
-class Meeting(NamedTuple):
+class DuelPlan(NamedTuple):
     """The part of a duel that is determined before any random draw.
 
     Attributes
@@ -243,58 +243,58 @@ class Meeting(NamedTuple):
     log_round: float
     tail: float
     share: float
-    left: int
-    others: int
+    left_arm: int
+    opponent_count: int
     best: int
 
 
 @kernel
-def meeting_of(state: Ladder, lane: int, arms: Ints, tail: float) -> Meeting:
+def plan_duel(state: Standings, lane: int, arms: Ints, tail: float) -> DuelPlan:
     """Return the first arm of the next duel and its possible opponents."""
     now = state.rounds[lane] + 1.0
     if len(arms) == 1:
-        return Meeting(0.0, tail, 0.0, arms[0], 0, arms[0])
+        return DuelPlan(0.0, tail, 0.0, arms[0], 0, arms[0])
     if state.leader[lane] < 0:
-        return Meeting(0.0, tail, 1.0, arms[0], 0, arms[0])
+        return DuelPlan(0.0, tail, 1.0, arms[0], 0, arms[0])
     log_round, share = np.log(now), ANY_PAIR / np.sqrt(now)
     if standings.beats_all(state, lane, arms):
-        return Meeting(log_round, tail, share, state.leader[lane], -1, state.leader[lane])
-    left, count, best = contest(state, lane, arms, log_round)
-    return Meeting(log_round, tail, share, left, count, best)
+        return DuelPlan(log_round, tail, share, state.leader[lane], -1, state.leader[lane])
+    left_arm, count, best = find_contest(state, lane, arms, log_round)
+    return DuelPlan(log_round, tail, share, left_arm, count, best)
 
 
 @kernel
-def drawn_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, rng: Generator) -> Duel:
+def draw_duel(state: Standings, lane: int, arms: Ints, plan: DuelPlan, rng: Generator) -> Duel:
     """Draw a duel; a coin decides which of the two arms is left."""
-    if meeting.share > 0.0 and rng.random() < meeting.share:
+    if plan.share > 0.0 and rng.random() < plan.share:
         first, second = int(rng.random() * len(arms)), int(rng.random() * (len(arms) - 1))
         return arms[first], arms[second + (1 if second >= first else 0)]
-    left, right, count = meeting.left, meeting.best, meeting.others
+    left_arm, right_arm, count = plan.left_arm, plan.best, plan.opponent_count
     if count < 0:
-        right = rival(state, lane, arms, meeting.log_round, meeting.tail, rng)
-    elif count > 1 and rng.random() < ANY:
-        right = nth_opponent(state, lane, arms, left, meeting.log_round, int(rng.random() * count))
-    if left != right and rng.random() < 0.5:
-        return right, left
-    return left, right
+        right_arm = draw_rival(state, lane, arms, plan.log_round, plan.tail, rng)
+    elif count > 1 and rng.random() < ANY_RIVAL:
+        right_arm = nth_opponent(state, lane, arms, left_arm, plan.log_round, int(rng.random() * count))
+    if left_arm != right_arm and rng.random() < 0.5:
+        return right_arm, left_arm
+    return left_arm, right_arm
 
 
 @kernel
-def chance_of_duel(state: Ladder, lane: int, arms: Ints, meeting: Meeting, first: int, second: int) -> float:
+def duel_chance(state: Standings, lane: int, arms: Ints, plan: DuelPlan, first: int, second: int) -> float:
     """Return the probability that :func:`draw_duel` returns these two arms in this order."""
-    found, left, count = 0.0, meeting.left, meeting.others
-    if first == left or second == left:
-        other = second if first == left else first
+    chance, left_arm, count = 0.0, plan.left_arm, plan.opponent_count
+    if first == left_arm or second == left_arm:
+        rival = second if first == left_arm else first
         if count < 0:
-            found = rival_chance(state, lane, arms, meeting.log_round, meeting.tail, other)
-        elif other == left:
-            found = 1.0 if count == 0 else 0.0
-        elif count > 0 and gate(state, lane, left, other) <= meeting.log_round:
-            found = ANY / count + (1.0 - ANY) * (other == meeting.best)
-    found *= 1.0 - meeting.share
+            chance = rival_chance(state, lane, arms, plan.log_round, plan.tail, rival)
+        elif rival == left_arm:
+            chance = 1.0 if count == 0 else 0.0
+        elif count > 0 and pair_gate(state, lane, left_arm, rival) <= plan.log_round:
+            chance = ANY_RIVAL / count + (1.0 - ANY_RIVAL) * (rival == plan.best)
+    chance *= 1.0 - plan.share
     if first == second:
-        return found
-    return 0.5 * found + meeting.share / (len(arms) * (len(arms) - 1.0))
+        return chance
+    return 0.5 * chance + plan.share / (len(arms) * (len(arms) - 1.0))
 
 
 @dataclass(frozen=True)
@@ -366,51 +366,53 @@ class HorizonDraw(DuelPolicy):
 
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"tail": 2.0})
 
-    tail: Annotated[float, within(1.0, 100.0)] = 4.0
+    tail: Annotated[float, float_range(1.0, 100.0)] = 4.0
 
-    def init(self, lanes: int) -> Ladder:
-        return Ladder.blank(lanes, self.arm_count)
+    def init(self, lanes: int) -> Standings:
+        return Standings.blank(lanes, self.arm_count)
 
-    def enrol(self, state: Ladder, lanes: int, known: int) -> None:
+    def enrol(self, state: Standings, lanes: int, known: int) -> None:
         for lane in range(lanes):
             if state.leader[lane] >= 0:
-                standings.renew(state, lane, np.arange(self.arm_count))
+                standings.update_leader(state, lane, np.arange(self.arm_count))
 
     @staticmethod
-    def choose(params: HorizonDraw, state: Ladder, lane: int, impression: Impression, rng: Generator) -> Duel:
-        return drawn_duel(
-            state, lane, impression.arms, meeting_of(state, lane, impression.arms, params.tail), rng
+    def choose(
+        params: HorizonDraw, state: Standings, lane: int, impression: Impression, rng: Generator
+    ) -> Duel:
+        return draw_duel(
+            state, lane, impression.arms, plan_duel(state, lane, impression.arms, params.tail), rng
         )
 
     @staticmethod
     def propensity(
-        params: HorizonDraw, state: Ladder, lane: int, impression: Impression, pair: Duel
+        params: HorizonDraw, state: Standings, lane: int, impression: Impression, pair: Duel
     ) -> float:
-        meeting = meeting_of(state, lane, impression.arms, params.tail)
-        return chance_of_duel(state, lane, impression.arms, meeting, pair[0], pair[1])
+        plan = plan_duel(state, lane, impression.arms, params.tail)
+        return duel_chance(state, lane, impression.arms, plan, pair[0], pair[1])
 
     @staticmethod
     def decide_and_weigh(
-        params: HorizonDraw, state: Ladder, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: HorizonDraw, state: Standings, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> float:
         arms = impression.arms
-        meeting = meeting_of(state, lane, arms, params.tail)
-        action[0], action[1] = drawn_duel(state, lane, arms, meeting, rng)
-        return chance_of_duel(state, lane, arms, meeting, action[0], action[1])
+        plan = plan_duel(state, lane, arms, params.tail)
+        action[0], action[1] = draw_duel(state, lane, arms, plan, rng)
+        return duel_chance(state, lane, arms, plan, action[0], action[1])
 
     @staticmethod
-    def count_open(params: HorizonDraw, state: Ladder, lane: int, arm: int, hits: int, plays: int) -> None:
+    def count_open(params: HorizonDraw, state: Standings, lane: int, arm: int, hits: int, plays: int) -> None:
         state.open[lane] += plays
 
     @staticmethod
-    def learn(params: HorizonDraw, state: Ladder, lane: int, outcome: Outcome) -> None:
-        left, right = outcome.shown
+    def learn(params: HorizonDraw, state: Standings, lane: int, outcome: Outcome) -> None:
+        left_arm, right_arm = outcome.shown
         state.rounds[lane] += 1.0
-        if left == right or outcome.reward == 0.5:
+        if left_arm == right_arm or outcome.reward == 0.5:
             return
-        if left == state.leader[lane]:
-            standings.watch(state, lane, right, outcome.reward)
-        elif right == state.leader[lane]:
-            standings.watch(state, lane, left, 1.0 - outcome.reward)
-        standings.count_duel(state.margins, lane, left, right, outcome.reward)
-        standings.renew(state, lane, outcome.impression.arms)
+        if left_arm == state.leader[lane]:
+            standings.update_walk(state, lane, right_arm, outcome.reward)
+        elif right_arm == state.leader[lane]:
+            standings.update_walk(state, lane, left_arm, 1.0 - outcome.reward)
+        standings.count_duel(state.margins, lane, left_arm, right_arm, outcome.reward)
+        standings.update_leader(state, lane, outcome.impression.arms)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import optional, param, within
+from tacit.core.part import float_range, optional, param
 from tacit.core.state_ranges import ArmIndex, Count, ValueRange
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
@@ -89,7 +89,7 @@ class RMED1(DuelPolicy):
         otherwise="HorizonDraw, also where no arm beats all others or preferences change",
     )
 
-    f: Annotated[float | None, optional(within(0.0, 1e12))] = None
+    f: Annotated[float | None, optional(float_range(0.0, 1e12))] = None
 
     @param
     def slack(self) -> float:
@@ -114,22 +114,22 @@ class RMED1(DuelPolicy):
     @staticmethod
     def choose(params: RMED1, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
         # Until round ``alone`` the pass is one arm that duels itself, so nothing needs to be computed.
-        if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
+        if state.rounds[lane] < state.alone[lane] and has_all_arms(state, lane, impression):
             return state.best[lane], state.best[lane]
-        left, right = unmet_pair(state, lane, impression, rng)
-        if left >= 0:
-            return left, right
-        best = least_evidence(state, lane, impression, rng)
-        left = best
+        left_arm, right_arm = draw_unmet_pair(state, lane, impression, rng)
+        if left_arm >= 0:
+            return left_arm, right_arm
+        best = draw_least_evidence(state, lane, impression, rng)
+        left_arm = best
         for arm in impression.arms:
             if state.waiting[lane, arm] > 0.0:
-                left = arm
+                left_arm = arm
                 break
-        return left, denier(state, lane, impression, left, best, rng)
+        return left_arm, draw_opponent(state, lane, impression, left_arm, best, rng)
 
     @staticmethod
     def propensity(params: RMED1, state: State, lane: int, impression: Impression, pair: Duel) -> float:
-        if state.rounds[lane] < state.alone[lane] and everyone(state, lane, impression):
+        if state.rounds[lane] < state.alone[lane] and has_all_arms(state, lane, impression):
             return 1.0 if pair[0] == pair[1] == state.best[lane] else 0.0
         for arm in impression.arms:
             if has_unmet(state, lane, impression, arm):
@@ -143,40 +143,40 @@ class RMED1(DuelPolicy):
         for best in impression.arms:
             if state.evidence[lane, best] == least:
                 ties += 1.0
-                left = turn if turn >= 0 else best
-                if left == pair[0]:
-                    chance += denial_chance(state, lane, impression, left, best, pair[1])
+                left_arm = turn if turn >= 0 else best
+                if left_arm == pair[0]:
+                    chance += opponent_chance(state, lane, impression, left_arm, best, pair[1])
         return chance / ties
 
     @staticmethod
     def learn(params: RMED1, state: State, lane: int, outcome: Outcome) -> None:
-        left, right = outcome.shown
+        left_arm, right_arm = outcome.shown
         state.rounds[lane] += 1.0
-        foreseen = left == right == state.best[lane] and everyone(state, lane, outcome.impression)
-        if foreseen and state.rounds[lane] < state.alone[lane]:
+        is_solo = left_arm == right_arm == state.best[lane] and has_all_arms(state, lane, outcome.impression)
+        if is_solo and state.rounds[lane] < state.alone[lane]:
             return
         state.alone[lane] = 0.0
-        if left != right:
-            first = state.wins[lane, left, right] + state.wins[lane, right, left] == 0.0
-            state.wins[lane, left, right] += outcome.reward
-            state.wins[lane, right, left] += 1.0 - outcome.reward
-            weigh(state, lane, left, right)
+        if left_arm != right_arm:
+            first = state.wins[lane, left_arm, right_arm] + state.wins[lane, right_arm, left_arm] == 0.0
+            state.wins[lane, left_arm, right_arm] += outcome.reward
+            state.wins[lane, right_arm, left_arm] += 1.0 - outcome.reward
+            update_evidence(state, lane, left_arm, right_arm)
             # Pairs that never met duel before any pass, and do not take a turn.
             if first:
-                state.met[lane, left] += 1.0
-                state.met[lane, right] += 1.0
+                state.met[lane, left_arm] += 1.0
+                state.met[lane, right_arm] += 1.0
                 return
-        take_turn(state, lane, outcome.impression, left, params.slack)
+        finish_turn(state, lane, outcome.impression, left_arm, params.slack)
 
 
 @kernel
-def everyone(state: RMED1.State, lane: int, impression: Impression) -> bool:
+def has_all_arms(state: RMED1.State, lane: int, impression: Impression) -> bool:
     """True if all arms are on offer, and none was added since the solo pass was foreseen."""
     return bool(len(impression.arms) == state.met.shape[1] == state.among[lane])
 
 
 @kernel
-def unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> Duel:
+def draw_unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> Duel:
     """Draw two arms on offer that have never met, or return (−1, −1); the search starts at random."""
     arms = impression.arms
     total = state.met.shape[1]
@@ -187,28 +187,28 @@ def unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Gener
         count = len(arms)
         start, other_start = int(rng.random() * count), int(rng.random() * count)
         for i in range(count):
-            left = arms[(start + i) % count]
-            if state.met[lane, left] < total - 1.0:
+            left_arm = arms[(start + i) % count]
+            if state.met[lane, left_arm] < total - 1.0:
                 for j in range(count):
-                    right = arms[(other_start + j) % count]
-                    if unmet(state, lane, left, right):
-                        return left, right
+                    right_arm = arms[(other_start + j) % count]
+                    if is_unmet(state, lane, left_arm, right_arm):
+                        return left_arm, right_arm
     return -1, -1
 
 
 @kernel
-def unmet(state: RMED1.State, lane: int, left: int, right: int) -> bool:
+def is_unmet(state: RMED1.State, lane: int, left_arm: int, right_arm: int) -> bool:
     """True if two different arms have never met."""
-    met = state.wins[lane, left, right] + state.wins[lane, right, left] > 0.0
-    return left != right and not met
+    met = state.wins[lane, left_arm, right_arm] + state.wins[lane, right_arm, left_arm] > 0.0
+    return left_arm != right_arm and not met
 
 
 @kernel
-def has_unmet(state: RMED1.State, lane: int, impression: Impression, left: int) -> bool:
+def has_unmet(state: RMED1.State, lane: int, impression: Impression, left_arm: int) -> bool:
     """True if an arm has not yet met every other arm on offer."""
-    if state.met[lane, left] < state.met.shape[1] - 1.0:
-        for right in impression.arms:
-            if unmet(state, lane, left, right):
+    if state.met[lane, left_arm] < state.met.shape[1] - 1.0:
+        for right_arm in impression.arms:
+            if is_unmet(state, lane, left_arm, right_arm):
                 return True
     return False
 
@@ -221,24 +221,24 @@ def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: Du
     distance from the suitable arm before it.
     """
     arms, count = impression.arms, len(impression.arms)
-    left, right = pair
-    if not unmet(state, lane, left, right):
+    left_arm, right_arm = pair
+    if not is_unmet(state, lane, left_arm, right_arm):
         return 0.0
     place, other_place, distance, other_distance = 0, 0, 1, 1
     for i in range(count):
-        if arms[i] == left:
+        if arms[i] == left_arm:
             place = i
-        elif arms[i] == right:
+        elif arms[i] == right_arm:
             other_place = i
     while not has_unmet(state, lane, impression, arms[(place - distance) % count]):
         distance += 1
-    while not unmet(state, lane, left, arms[(other_place - other_distance) % count]):
+    while not is_unmet(state, lane, left_arm, arms[(other_place - other_distance) % count]):
         other_distance += 1
     return distance * other_distance / count**2
 
 
 @kernel
-def least_evidence(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> int:
+def draw_least_evidence(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> int:
     """Return the arm on offer with the least evidence against it; of several, draw one."""
     best, leader, ties = math.inf, -1, 0.0
     for arm in impression.arms:
@@ -253,69 +253,69 @@ def least_evidence(state: RMED1.State, lane: int, impression: Impression, rng: G
 
 
 @kernel
-def denier(
-    state: RMED1.State, lane: int, impression: Impression, left: int, best: int, rng: Generator
+def draw_opponent(
+    state: RMED1.State, lane: int, impression: Impression, left_arm: int, best: int, rng: Generator
 ) -> int:
     """Return the arm that the left arm duels (algorithm 2); of several, draw one."""
     wins = state.wins[lane]
-    if best != left and wins[left, best] <= wins[best, left]:
+    if best != left_arm and wins[left_arm, best] <= wins[best, left_arm]:
         return best
-    least, right, ties = 0.5, best, 0.0
+    least, right_arm, ties = 0.5, best, 0.0
     for arm in impression.arms:
-        won, lost = wins[left, arm], wins[arm, left]
-        if arm != left and won <= lost:
+        won, lost = wins[left_arm, arm], wins[arm, left_arm]
+        if arm != left_arm and won <= lost:
             # All arms on offer have met: pairs that have not duel first.
             share = won / (won + lost)
             if share < least or ties == 0.0:
-                least, right, ties = share, arm, 1.0
+                least, right_arm, ties = share, arm, 1.0
             elif share == least:
                 ties += 1.0
                 if rng.random() * ties < 1.0:
-                    right = arm
-    return right
+                    right_arm = arm
+    return right_arm
 
 
 @kernel
-def denial_chance(
-    state: RMED1.State, lane: int, impression: Impression, left: int, best: int, right: int
+def opponent_chance(
+    state: RMED1.State, lane: int, impression: Impression, left_arm: int, best: int, right_arm: int
 ) -> float:
     """Return the probability that :func:`draw_opponent` returns an arm."""
     wins = state.wins[lane]
-    if best != left and wins[left, best] <= wins[best, left]:
-        return 1.0 if right == best else 0.0
-    least, ties, tied = 0.5, 0.0, right == best
+    if best != left_arm and wins[left_arm, best] <= wins[best, left_arm]:
+        return 1.0 if right_arm == best else 0.0
+    least, ties, tied = 0.5, 0.0, right_arm == best
     for arm in impression.arms:
-        won, lost = wins[left, arm], wins[arm, left]
-        if arm != left and won <= lost:
+        won, lost = wins[left_arm, arm], wins[arm, left_arm]
+        if arm != left_arm and won <= lost:
             share = won / (won + lost)
             if share < least or ties == 0.0:
-                least, ties, tied = share, 1.0, arm == right
+                least, ties, tied = share, 1.0, arm == right_arm
             elif share == least:
-                ties, tied = ties + 1.0, tied or arm == right
+                ties, tied = ties + 1.0, tied or arm == right_arm
     return 1.0 / max(ties, 1.0) if tied else 0.0
 
 
 @kernel
-def weigh(state: RMED1.State, lane: int, left: int, right: int) -> None:
+def update_evidence(state: RMED1.State, lane: int, left_arm: int, right_arm: int) -> None:
     """Update a pair's terms, and the evidence against its two arms."""
-    won, lost = state.wins[lane, left, right], state.wins[lane, right, left]
+    won, lost = state.wins[lane, left_arm, right_arm], state.wins[lane, right_arm, left_arm]
     # The evidence I against an arm is the sum of these terms.
     term = (won + lost) * bernoulli_kl(won / (won + lost), 0.5)
     against_left = term if won <= lost else 0.0
     against_right = term if lost <= won else 0.0
     # Recompute the sum: corrections by the difference would accumulate rounding errors.
-    if state.terms[lane, left, right] != against_left:
-        state.terms[lane, left, right] = against_left
-        state.evidence[lane, left] = state.terms[lane, left].sum()
-    if state.terms[lane, right, left] != against_right:
-        state.terms[lane, right, left] = against_right
-        state.evidence[lane, right] = state.terms[lane, right].sum()
+    if state.terms[lane, left_arm, right_arm] != against_left:
+        state.terms[lane, left_arm, right_arm] = against_left
+        state.evidence[lane, left_arm] = state.terms[lane, left_arm].sum()
+    if state.terms[lane, right_arm, left_arm] != against_right:
+        state.terms[lane, right_arm, left_arm] = against_right
+        state.evidence[lane, right_arm] = state.terms[lane, right_arm].sum()
 
 
 @kernel
-def take_turn(state: RMED1.State, lane: int, impression: Impression, left: int, slack: float) -> None:
+def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm: int, slack: float) -> None:
     """End the left arm's turn, select arms for the next pass, and start that pass once this one is over."""
-    state.waiting[lane, left] = 0.0
+    state.waiting[lane, left_arm] = 0.0
     least = math.inf
     for arm in impression.arms:
         least = min(least, state.evidence[lane, arm])
@@ -332,11 +332,11 @@ def take_turn(state: RMED1.State, lane: int, impression: Impression, left: int, 
             state.waiting[lane, arm] = state.next[lane, arm]
             state.next[lane, arm] = 0.0
         if len(impression.arms) == state.met.shape[1]:
-            foresee(state, lane, slack)
+            foresee_solo_pass(state, lane, slack)
 
 
 @kernel
-def foresee(state: RMED1.State, lane: int, slack: float) -> None:
+def foresee_solo_pass(state: RMED1.State, lane: int, slack: float) -> None:
     """Store the round until which the pass consists of one arm that beats all others, and duels itself."""
     least, second, best = math.inf, math.inf, -1
     unmet = 0.0

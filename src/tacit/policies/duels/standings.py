@@ -21,7 +21,7 @@ from tacit.core.state_ranges import ArmIndexOrNone, Count, ValueRange
 # ---- Pairwise margins: utilities, learned from all duels, plus an effect of each pair
 
 # Prior variances of an arm's utility and of a pair's effect: margins of some tenths, nearly transitive.
-UTILITY, OWN = 0.12**2, 0.05**2
+UTILITY_VARIANCE, PAIR_VARIANCE = 0.12**2, 0.05**2
 
 
 class Margins(NamedTuple):
@@ -45,61 +45,65 @@ class Margins(NamedTuple):
     def blank(cls, lanes: int, arms: int) -> Margins:
         """Return the prior, before the first duel."""
         covariance = np.zeros((lanes, arms, arms))
-        covariance[:, range(arms), range(arms)] = UTILITY
+        covariance[:, range(arms), range(arms)] = UTILITY_VARIANCE
         return cls(np.zeros((lanes, arms, arms)), np.zeros((lanes, arms)), covariance)
 
 
 @kernel
-def lead(margins: Margins, lane: int, arm: int, other: int) -> float:
+def net_wins(margins: Margins, lane: int, arm: int, rival: int) -> float:
     """Return an arm's wins minus its losses against a rival."""
-    return float(margins.wins[lane, arm, other] - margins.wins[lane, other, arm])
+    return float(margins.wins[lane, arm, rival] - margins.wins[lane, rival, arm])
 
 
 @kernel
-def ahead(margins: Margins, lane: int, arm: int, other: int) -> float:
+def signed_margin(margins: Margins, lane: int, arm: int, rival: int) -> float:
     """Return a number with the sign of the mean margin of an arm over a rival."""
     mean = margins.mean[lane]
-    return float(mean[arm] - mean[other] + 2.0 * OWN * lead(margins, lane, arm, other))
+    return float(mean[arm] - mean[rival] + 2.0 * PAIR_VARIANCE * net_wins(margins, lane, arm, rival))
 
 
 @kernel
-def margin_of(margins: Margins, lane: int, arm: int, other: int) -> tuple[float, float]:
+def pair_margin(margins: Margins, lane: int, arm: int, rival: int) -> tuple[float, float]:
     """Return mean and variance of the margin of an arm over a rival."""
     covariance = margins.covariance[lane]
-    duels = margins.wins[lane, arm, other] + margins.wins[lane, other, arm]
-    left = 1.0 / (1.0 + 4.0 * OWN * duels)
-    apart = covariance[arm, arm] + covariance[other, other] - 2.0 * covariance[arm, other]
-    return left * ahead(margins, lane, arm, other), left * left * max(apart, 0.0) + OWN * left
+    duels = margins.wins[lane, arm, rival] + margins.wins[lane, rival, arm]
+    shrinkage = 1.0 / (1.0 + 4.0 * PAIR_VARIANCE * duels)
+    utility_variance = covariance[arm, arm] + covariance[rival, rival] - 2.0 * covariance[arm, rival]
+    return shrinkage * signed_margin(margins, lane, arm, rival), shrinkage * shrinkage * max(
+        utility_variance, 0.0
+    ) + PAIR_VARIANCE * shrinkage
 
 
 @kernel
-def says(margins: Margins, lane: int, arm: int, other: int) -> tuple[float, float]:
+def pair_evidence(margins: Margins, lane: int, arm: int, rival: int) -> tuple[float, float]:
     """Return the evidence of a pair's duels on its difference of utilities: precision, precision · mean."""
-    duels = margins.wins[lane, arm, other] + margins.wins[lane, other, arm]
-    left = 1.0 / (1.0 + 4.0 * OWN * duels)
-    return 4.0 * left * duels, 2.0 * left * lead(margins, lane, arm, other)
+    duels = margins.wins[lane, arm, rival] + margins.wins[lane, rival, arm]
+    shrinkage = 1.0 / (1.0 + 4.0 * PAIR_VARIANCE * duels)
+    return 4.0 * shrinkage * duels, 2.0 * shrinkage * net_wins(margins, lane, arm, rival)
 
 
 @kernel
-def take_in(margins: Margins, lane: int, arm: int, other: int, precision: float, linear: float) -> None:
+def update_utilities(
+    margins: Margins, lane: int, arm: int, rival: int, precision: float, linear: float
+) -> None:
     """Update the utilities with an observation of the difference of two of them."""
     mean, covariance = margins.mean[lane], margins.covariance[lane]
     arms = len(mean)
-    apart = covariance[arm, arm] + covariance[other, other] - 2.0 * covariance[arm, other]
-    scale = 1.0 / (1.0 + precision * apart)
-    step = scale * (linear - precision * (mean[arm] - mean[other]))
+    utility_variance = covariance[arm, arm] + covariance[rival, rival] - 2.0 * covariance[arm, rival]
+    scale = 1.0 / (1.0 + precision * utility_variance)
+    step = scale * (linear - precision * (mean[arm] - mean[rival]))
     for i in range(arms):
-        mean[i] += step * (covariance[i, arm] - covariance[i, other])
+        mean[i] += step * (covariance[i, arm] - covariance[i, rival])
     # Update the rows of these two arms last: all other rows are computed from them.
     for i in range(arms):
-        if i != arm and i != other:
+        if i != arm and i != rival:
             row = covariance[i]
-            part = scale * precision * (row[arm] - row[other])
+            part = scale * precision * (row[arm] - row[rival])
             for j in range(arms):
-                row[j] -= part * (covariance[arm, j] - covariance[other, j])
-    first, second = covariance[arm], covariance[other]
-    a = scale * precision * (first[arm] - first[other])
-    b = scale * precision * (second[arm] - second[other])
+                row[j] -= part * (covariance[arm, j] - covariance[rival, j])
+    first, second = covariance[arm], covariance[rival]
+    a = scale * precision * (first[arm] - first[rival])
+    b = scale * precision * (second[arm] - second[rival])
     for j in range(arms):
         difference = first[j] - second[j]
         first[j] -= a * difference
@@ -107,13 +111,13 @@ def take_in(margins: Margins, lane: int, arm: int, other: int, precision: float,
 
 
 @kernel
-def count_duel(margins: Margins, lane: int, left: int, right: int, outcome: float) -> None:
+def count_duel(margins: Margins, lane: int, left_arm: int, right_arm: int, outcome: float) -> None:
     """Learn the outcome of a duel of two arms."""
-    before, linear_before = says(margins, lane, left, right)
-    margins.wins[lane, left, right] += max(2.0 * outcome - 1.0, 0.0)
-    margins.wins[lane, right, left] += max(1.0 - 2.0 * outcome, 0.0)
-    precision, linear = says(margins, lane, left, right)
-    take_in(margins, lane, left, right, precision - before, linear - linear_before)
+    before, linear_before = pair_evidence(margins, lane, left_arm, right_arm)
+    margins.wins[lane, left_arm, right_arm] += max(2.0 * outcome - 1.0, 0.0)
+    margins.wins[lane, right_arm, left_arm] += max(1.0 - 2.0 * outcome, 0.0)
+    precision, linear = pair_evidence(margins, lane, left_arm, right_arm)
+    update_utilities(margins, lane, left_arm, right_arm, precision - before, linear - linear_before)
 
 
 @kernel
@@ -123,7 +127,7 @@ def fade_pairs(margins: Margins, lane: int, most: float) -> None:
     margins.mean[lane] = 0.0
     margins.covariance[lane] = 0.0
     for i in range(arms):
-        margins.covariance[lane, i, i] = UTILITY
+        margins.covariance[lane, i, i] = UTILITY_VARIANCE
     for i in range(arms):
         for j in range(i):
             duels = wins[i, j] + wins[j, i]
@@ -131,27 +135,27 @@ def fade_pairs(margins: Margins, lane: int, most: float) -> None:
                 wins[i, j] *= most / duels
                 wins[j, i] *= most / duels
             if duels > 0.0:
-                precision, linear = says(margins, lane, i, j)
-                take_in(margins, lane, i, j, precision, linear)
+                precision, linear = pair_evidence(margins, lane, i, j)
+                update_utilities(margins, lane, i, j, precision, linear)
 
 
 @kernel
-def gate_of(margins: Margins, lane: int, arm: int, other: int) -> float:
+def duel_gate(margins: Margins, lane: int, arm: int, rival: int) -> float:
     """Return the logarithm of the horizon from which more duels of two arms pay off.
 
     It weighs the cost of the duels against the possible gain (Lai 1988). It is at most twice the lead of the
     better arm in the pair's own duels: two arms without a lead in them duel, however sure other pairs are.
     """
-    mean, variance = margin_of(margins, lane, arm, other)
-    own = lead(margins, lane, arm, other)
-    own = max(own if mean > 0.0 else -own, 0.0)
-    return float(min(np.log(0.125 / variance) + 1.5 * mean * mean / variance, 2.0 * own))
+    mean, variance = pair_margin(margins, lane, arm, rival)
+    net_lead = net_wins(margins, lane, arm, rival)
+    net_lead = max(net_lead if mean > 0.0 else -net_lead, 0.0)
+    return float(min(np.log(0.125 / variance) + 1.5 * mean * mean / variance, 2.0 * net_lead))
 
 
 @kernel
-def gain_of(margins: Margins, lane: int, arm: int, other: int) -> float:
+def possible_gain(margins: Margins, lane: int, arm: int, rival: int) -> float:
     """Return the expected gain of the arm that seems worse over the other: E max(0, its margin)."""
-    mean, variance = margin_of(margins, lane, arm, other)
+    mean, variance = pair_margin(margins, lane, arm, rival)
     deviation = np.sqrt(variance)
     x = abs(mean) / deviation
     density = 0.3989422804014327 * np.exp(-0.5 * x * x)
@@ -163,10 +167,10 @@ def gain_of(margins: Margins, lane: int, arm: int, other: int) -> float:
 # Range of a rival's win probability under a walk's alternative hypothesis, that the leader is wrong.
 WRONG_LOW, WRONG_HIGH = 0.52, 0.62
 # Height of a walk at which it raises an alarm, after this many duels at least; duels that pairs keep then.
-ALARM, ALARM_DUELS, KEPT_DUELS = 6.0, 3.0, 5.0
+ALARM, ALARM_DUELS, ALARM_MEMORY = 6.0, 3.0, 5.0
 
 
-class Ladder(NamedTuple):
+class Standings(NamedTuple):
     """Margins, leader and test for changes of each lane.
 
     Attributes
@@ -203,7 +207,7 @@ class Ladder(NamedTuple):
     open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
 
     @classmethod
-    def blank(cls, lanes: int, arms: int) -> Ladder:
+    def blank(cls, lanes: int, arms: int) -> Standings:
         """Return the standings before the first duel."""
         single = (lanes, arms)
         return cls(
@@ -221,12 +225,12 @@ class Ladder(NamedTuple):
 
 
 @kernel
-def count_wins(state: Ladder, lane: int, arms: Ints) -> None:
+def count_wins(state: Standings, lane: int, arms: Ints) -> None:
     """Count in the workspace how many of the arms on offer each arm beats by the mean margins."""
     wins = state.room[0, 0]
     for i in range(len(arms)):
         for j in range(i):
-            margin = ahead(state.margins, lane, arms[i], arms[j])
+            margin = signed_margin(state.margins, lane, arms[i], arms[j])
             if margin > 0.0:
                 wins[arms[i]] += 1.0
             elif margin < 0.0:
@@ -234,7 +238,7 @@ def count_wins(state: Ladder, lane: int, arms: Ints) -> None:
 
 
 @kernel
-def most_winning(state: Ladder, lane: int, arms: Ints) -> int:
+def find_leader(state: Standings, lane: int, arms: Ints) -> int:
     """Return the arm of most wins in the workspace; of several the leader, else that of most utility."""
     wins, mean, present = state.room[0, 0], state.margins.mean[lane], state.leader[lane]
     best = arms[0]
@@ -246,59 +250,59 @@ def most_winning(state: Ladder, lane: int, arms: Ints) -> int:
 
 
 @kernel
-def beats_all(state: Ladder, lane: int, arms: Ints) -> bool:
+def beats_all(state: Standings, lane: int, arms: Ints) -> bool:
     """True if the leader is on offer and beats all other arms on offer."""
     leader, offered = state.leader[lane], False
-    known = state.beaten[lane] == state.walk.shape[1] - 1
+    beats_every_arm = state.beaten[lane] == state.walk.shape[1] - 1
     for arm in arms:
         if arm == leader:
             offered = True
-        elif not known and ahead(state.margins, lane, leader, arm) <= 0.0:
+        elif not beats_every_arm and signed_margin(state.margins, lane, leader, arm) <= 0.0:
             return False
     return offered
 
 
 @kernel
-def watch(state: Ladder, lane: int, other: int, outcome: float) -> None:
+def update_walk(state: Standings, lane: int, rival: int, outcome: float) -> None:
     """Update the walk of the leader and a rival; if it raises an alarm, forget most duels."""
     margins, leader = state.margins, state.leader[lane]
-    mean, _ = margin_of(margins, lane, leader, other)
+    mean, _ = pair_margin(margins, lane, leader, rival)
     upset = min(max(0.5 - abs(mean), 0.02), 0.499)
-    instead = min(max(1.0 - upset, WRONG_LOW), WRONG_HIGH)
+    alternative = min(max(1.0 - upset, WRONG_LOW), WRONG_HIGH)
     against = (outcome < 0.5) == (mean > 0.0)
-    step = np.log(instead / upset) if against else np.log((1.0 - instead) / (1.0 - upset))
-    walk = max(0.0, state.walk[lane, other] + abs(2.0 * outcome - 1.0) * step)
-    state.walk[lane, other] = walk
-    duels = margins.wins[lane, leader, other] + margins.wins[lane, other, leader]
+    step = np.log(alternative / upset) if against else np.log((1.0 - alternative) / (1.0 - upset))
+    walk = max(0.0, state.walk[lane, rival] + abs(2.0 * outcome - 1.0) * step)
+    state.walk[lane, rival] = walk
+    duels = margins.wins[lane, leader, rival] + margins.wins[lane, rival, leader]
     if walk > ALARM and duels >= ALARM_DUELS:
-        fade_pairs(margins, lane, KEPT_DUELS)
+        fade_pairs(margins, lane, ALARM_MEMORY)
         state.walk[lane] = 0.0
 
 
 @kernel
-def renew(state: Ladder, lane: int, arms: Ints) -> None:
+def update_leader(state: Standings, lane: int, arms: Ints) -> None:
     """Find the leader again, and update the gates and gains of its duels."""
     count_wins(state, lane, arms)
-    leader = most_winning(state, lane, arms)
+    leader = find_leader(state, lane, arms)
     state.room[0] = 0.0
     if leader != state.leader[lane]:
         state.leader[lane] = leader
         state.walk[lane] = 0.0
-    every, beaten, soonest = state.walk.shape[1], 0, np.inf
-    for arm in range(every):
-        if arm != leader and ahead(state.margins, lane, leader, arm) > 0.0:
+    arm_count, beaten, soonest = state.walk.shape[1], 0, np.inf
+    for arm in range(arm_count):
+        if arm != leader and signed_margin(state.margins, lane, leader, arm) > 0.0:
             beaten += 1
     state.beaten[lane] = beaten
     gates = state.gates[lane]
-    if beaten < every - 1:
-        for arm in range(every):
-            for other in range(arm):
-                gates[arm, other] = gates[other, arm] = gate_of(state.margins, lane, arm, other)
+    if beaten < arm_count - 1:
+        for arm in range(arm_count):
+            for rival in range(arm):
+                gates[arm, rival] = gates[rival, arm] = duel_gate(state.margins, lane, arm, rival)
         soonest = -np.inf
     else:
-        for arm in range(every):
+        for arm in range(arm_count):
             if arm != leader:
-                gates[leader, arm] = gate_of(state.margins, lane, leader, arm)
-                state.gains[lane, arm] = gain_of(state.margins, lane, leader, arm)
+                gates[leader, arm] = duel_gate(state.margins, lane, leader, arm)
+                state.gains[lane, arm] = possible_gain(state.margins, lane, leader, arm)
                 soonest = min(soonest, gates[leader, arm] if state.walk[lane, arm] == 0.0 else -np.inf)
     state.soonest[lane] = soonest

@@ -42,31 +42,31 @@ class WorkingSet(NamedTuple):
     @classmethod
     def full(cls, lanes: int, arms: int) -> WorkingSet:
         """Return working sets of all arms, for lanes before the first comparison."""
-        slots = np.tile(np.arange(arms), (lanes, 1))
-        every = np.full(lanes, arms)
-        return cls(slots, slots.copy(), every, every.copy(), np.full((lanes, arms), -1))
+        members = np.tile(np.arange(arms), (lanes, 1))
+        sizes = np.full(lanes, arms)
+        return cls(members, members.copy(), sizes, sizes.copy(), np.full((lanes, arms), -1))
 
 
 @dispatch.kernel
-def has(working: WorkingSet, lane: int, arm: int) -> bool:
+def is_member(working: WorkingSet, lane: int, arm: int) -> bool:
     """True if an arm is in the working set."""
     return bool(working.place[lane, arm] < working.size[lane])
 
 
 @dispatch.kernel
-def exchange(working: WorkingSet, lane: int, arm: int, place: int) -> None:
+def swap_places(working: WorkingSet, lane: int, arm: int, place: int) -> None:
     """Exchange an arm with the arm at a place."""
     members, places = working.members, working.place
-    other, old = members[lane, place], places[lane, arm]
-    members[lane, place], members[lane, old] = arm, other
-    places[lane, arm], places[lane, other] = place, old
+    displaced, old_place = members[lane, place], places[lane, arm]
+    members[lane, place], members[lane, old_place] = arm, displaced
+    places[lane, arm], places[lane, displaced] = place, old_place
 
 
 @dispatch.kernel
-def drop(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
+def remove_arm(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
     """Remove an arm from the working set; ``regroup`` must follow."""
     working.size[lane] -= 1
-    exchange(working, lane, arm, working.size[lane])
+    swap_places(working, lane, arm, working.size[lane])
     working.left[lane, arm] = moment
 
 
@@ -83,23 +83,23 @@ def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
         arm = working.members[lane, i]
         if plays[lane, arm] == least:
             if due < i:
-                exchange(working, lane, arm, due)
+                swap_places(working, lane, arm, due)
             due += 1
     working.due[lane] = due
     return int(least)
 
 
 @dispatch.kernel
-def played(working: WorkingSet, lane: int, arm: int) -> bool:
+def mark_compared(working: WorkingSet, lane: int, arm: int) -> bool:
     """Mark an arm as compared; return whether all arms of fewest comparisons have been."""
     if working.place[lane, arm] < working.due[lane]:
         working.due[lane] -= 1
-        exchange(working, lane, arm, working.due[lane])
+        swap_places(working, lane, arm, working.due[lane])
     return bool(working.due[lane] == 0)
 
 
 @dispatch.kernel
-def draw(
+def draw_arm(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool,
     rng: Generator,
 ) -> int:  # fmt: skip
@@ -110,17 +110,17 @@ def draw(
     if len(impression.arms) == working.members.shape[1]:
         count = working.due[lane] if fewest else working.size[lane]
         return int(working.members[lane, int(rng.random() * count)])
-    chosen, ties, least = -1, 0, MANY
+    winner, ties, least = -1, 0, MANY
     for arm in impression.arms:
-        if has(working, lane, arm):
+        if is_member(working, lane, arm):
             n = int(plays[lane, arm]) if fewest else 0
             if n < least:
                 ties, least = 0, n
             if n == least:
                 ties += 1
                 if rng.random() * ties < 1.0:
-                    chosen = arm
-    return chosen
+                    winner = arm
+    return winner
 
 
 @dispatch.kernel
@@ -134,48 +134,48 @@ def draw_pair(
         first = int(place)
         second = int((place - first) * working.size[lane])
         return int(working.members[lane, first]), int(working.members[lane, second])
-    left = draw(working, lane, plays, impression, True, rng)
-    right = draw(working, lane, plays, impression, False, rng) if left >= 0 else -1
-    return left, right
+    left_arm = draw_arm(working, lane, plays, impression, True, rng)
+    right_arm = draw_arm(working, lane, plays, impression, False, rng) if left_arm >= 0 else -1
+    return left_arm, right_arm
 
 
 @dispatch.kernel
-def drawn(
+def draw_chance(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool, arm: int
 ) -> float:
     """Return the probability that ``draw_arm`` returns an arm, or −1 for none."""
-    chosen, ties, least = 0, 0, MANY
-    for other in impression.arms:
-        if has(working, lane, other):
-            n = int(plays[lane, other]) if fewest else 0
+    matches, ties, least = 0, 0, MANY
+    for candidate in impression.arms:
+        if is_member(working, lane, candidate):
+            n = int(plays[lane, candidate]) if fewest else 0
             if n < least:
-                chosen, ties, least = 0, 0, n
+                matches, ties, least = 0, 0, n
             if n == least:
                 ties += 1
-                chosen += other == arm
+                matches += candidate == arm
     if ties == 0:
         return 1.0 if arm < 0 else 0.0
-    return chosen / ties
+    return matches / ties
 
 
 @dispatch.kernel
-def on_offer(impression: Impression, arm: int) -> bool:
+def is_on_offer(impression: Impression, arm: int) -> bool:
     """True if an arm is on offer."""
-    found = False
+    offered = False
     for i in range(len(impression.arms)):
-        found |= impression.arms[i] == arm
-    return found
+        offered |= impression.arms[i] == arm
+    return offered
 
 
 @dispatch.kernel
-def any_pair(impression: Impression, rng: Generator) -> tuple[int, int]:
+def draw_any_pair(impression: Impression, rng: Generator) -> tuple[int, int]:
     """Draw two arms on offer, uniformly and independently."""
     count = len(impression.arms)
-    left = impression.arms[int(rng.random() * count)]
-    return int(left), int(impression.arms[int(rng.random() * count)])
+    left_arm = impression.arms[int(rng.random() * count)]
+    return int(left_arm), int(impression.arms[int(rng.random() * count)])
 
 
-class Duels(NamedTuple):
+class EliminationResult(NamedTuple):
     """Result of a lane of a policy that eliminates arms.
 
     Attributes
@@ -196,7 +196,7 @@ class Duels(NamedTuple):
     guarantee: str
 
 
-class Eliminating(DuelPolicy, abstract=True):
+class EliminationPolicy(DuelPolicy, abstract=True):
     """Base of the policies that eliminate arms: ``working``, ``spent``, ``winner`` in the State."""
 
     @property
@@ -204,7 +204,7 @@ class Eliminating(DuelPolicy, abstract=True):
         """Guarantee for the winner, with its assumptions."""
         raise NotImplementedError
 
-    def result(self, state: Any, lane: int) -> Duels:
+    def result(self, state: Any, lane: int) -> EliminationResult:
         """Return the winner and the eliminated arms of a lane.
 
         Parameters
@@ -217,15 +217,15 @@ class Eliminating(DuelPolicy, abstract=True):
         Duels
         """
         winner = int(state.winner[lane])
-        return Duels(
+        return EliminationResult(
             winner if winner >= 0 else None,
-            departures(state.working.left[lane]),
+            elimination_order(state.working.left[lane]),
             int(state.spent[lane]),
             self.guarantee,
         )
 
 
-def departures(left: Any) -> tuple[int, ...]:
+def elimination_order(eliminated_at: Any) -> tuple[int, ...]:
     """Return the eliminated arms in the order of elimination; simultaneous ones by index.
 
     Parameters
@@ -233,5 +233,5 @@ def departures(left: Any) -> tuple[int, ...]:
     left : array of int64, shape (arms,)
         Number of comparisons when each arm was eliminated; −1 if it was not.
     """
-    order = np.argsort(left, kind="stable")
-    return tuple(int(arm) for arm in order if left[arm] >= 0)
+    order = np.argsort(eliminated_at, kind="stable")
+    return tuple(int(arm) for arm in order if eliminated_at[arm] >= 0)

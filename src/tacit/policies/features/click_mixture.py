@@ -14,19 +14,36 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import mixture
-from tacit.policies.features.click_model import SKIPPED, UNSEEN, coupled_choice, coupled_propensity, place_of
-from tacit.policies.features.ec_bandit import blocks_of
-from tacit.policies.features.gaussian import clear, commit, dot, drawn, logistic_step, project, reset, sigmoid
+from tacit.policies.features.click_model import (
+    SKIPPED,
+    UNSEEN,
+    choose_coupled,
+    compute_coupled_propensity,
+    find_place,
+)
+from tacit.policies.features.ec_bandit import split_beliefs
+from tacit.policies.features.gaussian import (
+    apply_observation,
+    clear,
+    dot,
+    draw_samples,
+    logistic_step,
+    project,
+    reset,
+    sigmoid,
+)
 
 # ---- Several models of the same clicks, weighed by how well each predicted them
 
 
 @kernel
-def component_of(state: Any, lane: int, k: int, split: int) -> mixture.Component:
+def get_component(state: Any, lane: int, k: int, split: int) -> mixture.Component:
     """Return component ``k`` of a lane."""
     mean, root, offsets = state.mean[lane, k], state.root[lane, k], state.offsets
-    own = offsets.mean[lane, k], offsets.variance[lane, k], offsets.slope[lane, k]
-    return mixture.Component(mean, root, own[0], own[1], own[2], split, mixture.hides(k))
+    offset_terms = offsets.mean[lane, k], offsets.variance[lane, k], offsets.slope[lane, k]
+    return mixture.Component(
+        mean, root, offset_terms[0], offset_terms[1], offset_terms[2], split, mixture.hides(k)
+    )
 
 
 @dataclass(frozen=True)
@@ -105,69 +122,73 @@ class ClickMixture(mixture.Mixture):
             np.zeros((*shape, width)),
             np.zeros(shape[:2]),
             mixture.Offsets.prior(*shape),
-            mixture.Inputs.unmet(lanes, width, self.relevance_dim),
+            mixture.Inputs.empty(lanes, width, self.relevance_dim),
             np.zeros((lanes, 3, width)),
         )
         for lane in range(lanes):
             self.restart(self.params, state, lane)
         return state
 
-    def posterior(self, state: State, lane: int) -> mixture.Weighed:
+    def posterior(self, state: State, lane: int) -> mixture.MixtureBelief:
         """Return the beliefs of the component with the largest weight, and all weights."""
         weights, factor = state.weight[lane].copy(), state.inputs.factor[lane]
         heaviest = int(np.argmax(weights))
         mean, root = state.mean[lane, heaviest], state.root[lane, heaviest]
-        return mixture.Weighed(*blocks_of(factor * mean, factor[:, None] * root, self.split), weights)
+        return mixture.MixtureBelief(
+            *split_beliefs(factor * mean, factor[:, None] * root, self.split), weights
+        )
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards, of shape (draws, offered)."""
-        rows = mixture.rows_read(state.inputs, lane, impression, self.split, self.width)
+        rows = mixture.read_offer(state.inputs, lane, impression, self.split, self.width)
         every = range(len(rows))
-        known = np.array([mixture.known_arm(state.inputs, lane, impression, place) for place in every])
-        found = []
+        arm_rows = np.array([mixture.find_arm_row(state.inputs, lane, impression, place) for place in every])
+        samples = []
         for k, share in enumerate(rng.multinomial(draws, state.weight[lane])):
-            theta = drawn(state.mean[lane, k], state.root[lane, k], rng, share)
-            offsets = state.offsets.drawn(lane, k, known, theta, rng)
-            found.append(mixture.clicks_at(theta, rows, self.split, mixture.hides(k), offsets))
-        return np.concatenate(found)
+            theta = draw_samples(state.mean[lane, k], state.root[lane, k], rng, share)
+            offsets = state.offsets.draw_offsets(lane, k, arm_rows, theta, rng)
+            samples.append(mixture.predict_clicks(theta, rows, self.split, mixture.hides(k), offsets))
+        return np.concatenate(samples)
 
     @staticmethod
     def choose(params: ClickMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        return coupled_choice(params, state, lane, impression, rng)
+        return choose_coupled(params, state, lane, impression, rng)
 
     @staticmethod
     def line(params: ClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
         h, v, x = state.room[lane, 0], state.room[lane, 1], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
-        mixture.read(state.inputs, lane, impression, place, params.split, x)
-        known = mixture.known_arm(state.inputs, lane, impression, place)
+        mixture.read_features(state.inputs, lane, impression, place, params.split, x)
+        arm_row = mixture.find_arm_row(state.inputs, lane, impression, place)
         for k in range(mixture.COMPONENTS):
             weight = state.weight[lane, k]
             if weight > 0.0:
-                aim = mixture.aim_at(component_of(state, lane, k, params.split), known, x, h, mixture.CLICK)
-                s = project(state.root[lane, k], h, v) + aim.by_offset**2 * aim.variance
+                arm_logit = mixture.compute_logit(
+                    get_component(state, lane, k, params.split), arm_row, x, h, mixture.CLICK
+                )
+                s = project(state.root[lane, k], h, v) + arm_logit.by_offset**2 * arm_logit.variance
                 # Updated component by component (West 1979): differences of squares would cancel.
                 total += weight
-                off = aim.logit - mean
+                off = arm_logit.logit - mean
                 mean += weight / total * off
-                variance += weight * (s + off * (aim.logit - mean))
+                variance += weight * (s + off * (arm_logit.logit - mean))
         clear(state.room[lane])
         return mean, np.sqrt(variance / total)
 
     @staticmethod
     def learn(params: ClickMixture, state: State, lane: int, outcome: Outcome) -> None:
         impression, weights, x = outcome.impression, state.weight[lane], state.room[lane, 2]
-        place = place_of(impression.arms, outcome.shown)
+        place = find_place(impression.arms, outcome.shown)
         mixture.measure_offer(state.inputs, lane, impression, params.split, x)
-        mixture.meet(state.inputs, lane, impression)
-        mixture.read(state.inputs, lane, impression, place, params.split, x)
-        known = mixture.known_arm(state.inputs, lane, impression, place)
+        mixture.register_arms(state.inputs, lane, impression)
+        mixture.read_features(state.inputs, lane, impression, place, params.split, x)
+        arm_row = mixture.find_arm_row(state.inputs, lane, impression, place)
         for k in range(mixture.COMPONENTS):
             if weights[k] > 0.0:
-                component = component_of(state, lane, k, params.split)
-                evidence = mixture.take_in(component, known, outcome.reward, state.room[lane])
+                component = get_component(state, lane, k, params.split)
+                evidence = mixture.learn_reward(component, arm_row, outcome.reward, state.room[lane])
                 weights[k] = np.log(weights[k]) + evidence
             else:
                 weights[k] = -np.inf
@@ -187,25 +208,27 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def believed(params: ClickMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
-        place, chance = place_of(impression.arms, arm), 0.0
+        place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
-        mixture.read(state.inputs, lane, impression, place, params.split, x)
-        known = mixture.known_arm(state.inputs, lane, impression, place)
+        mixture.read_features(state.inputs, lane, impression, place, params.split, x)
+        arm_row = mixture.find_arm_row(state.inputs, lane, impression, place)
         for k in range(mixture.COMPONENTS):
             if state.weight[lane, k] > 0.0:
-                aim = mixture.aim_at(component_of(state, lane, k, params.split), known, x, h, mixture.CLICK)
-                chance += state.weight[lane, k] * sigmoid(aim.logit)
+                arm_logit = mixture.compute_logit(
+                    get_component(state, lane, k, params.split), arm_row, x, h, mixture.CLICK
+                )
+                chance += state.weight[lane, k] * sigmoid(arm_logit.logit)
         clear(state.room[lane])
         return float(chance)
 
 
 # ---- A click mixture that shares parameters between keys
 
-UNALIKE = 0.25
+DEVIATION_SHARE = 0.25
 """Prior variance of a key's deviation in a parameter, relative to that of the shared parameter."""
 
 
-class Common(NamedTuple):
+class SharedState(NamedTuple):
     """State that all keys share: the parameters θ₀, the weights of components, the scaling of features.
 
     Attributes
@@ -223,37 +246,37 @@ class Common(NamedTuple):
 
 
 @kernel
-def own_variance(k: int, j: int, split: int) -> float:
+def key_variance(k: int, j: int, split: int) -> float:
     """Return the prior variance of a key's deviation δ in parameter ``j`` of component ``k``."""
-    shared = 0.25 if mixture.hides(k) and j == split - 1 else mixture.prior_variance(k)
-    return UNALIKE * shared
+    shared_variance = 0.25 if mixture.hides(k) and j == split - 1 else mixture.prior_variance(k)
+    return DEVIATION_SHARE * shared_variance
 
 
 @kernel
-def centre(state: Any, lane: int, split: int) -> None:
+def fill_centre(state: Any, lane: int, split: int) -> None:
     """Fill ``state.centre`` with the posterior mean of the key's parameters, by component."""
     for k in range(mixture.COMPONENTS):
         if state.shared.weight[0, k] > 0.0:
             root, v, room = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
             for j in range(len(v)):
-                room[j] = state.shared.mean[0, k, j] / own_variance(k, j, split)
+                room[j] = state.shared.mean[0, k, j] / key_variance(k, j, split)
             project(root, room, v)
             for j in range(len(v)):
                 state.centre[lane, k, j] = state.mean[lane, k, j] + dot(root[j], v)
 
 
 @kernel
-def spread(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
+def logit_variances(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
     """Return the variance of a logit due to the key's deviation, and due to the shared parameters.
 
     ``room[0]`` has the gradient h; ``room[1]`` gets Sᵀh, ``room[3]`` the gradient by θ₀, and
     ``room[4]`` that times the root of θ₀'s covariance.
     """
     room, root = state.room[lane], state.root[lane, k]
-    own = project(root, room[0], room[1])
+    key_part = project(root, room[0], room[1])
     for j in range(len(root)):
-        room[3, j] = dot(root[j], room[1]) / own_variance(k, j, split)
-    return own, project(state.shared.root[0, k], room[3], room[4])
+        room[3, j] = dot(root[j], room[1]) / key_variance(k, j, split)
+    return key_part, project(state.shared.root[0, k], room[3], room[4])
 
 
 @kernel
@@ -263,26 +286,30 @@ def learn_component(state: Any, lane: int, k: int, split: int, reward: float) ->
         return observe_component(state, lane, k, split, max(reward, 0.0), mixture.CLICK)
     room = state.room[lane]
     logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, True, 0.0, room[0], mixture.CLICK)
-    own, common = spread(state, lane, k, split)
-    observe_component(state, lane, k, split, reward - UNSEEN, mixture.SEEN)
+    key_part, shared_part = logit_variances(state, lane, k, split)
+    observe_component(state, lane, k, split, reward - UNSEEN, mixture.EXAMINATION)
     if reward == SKIPPED:
-        centre(state, lane, split)
-        observe_component(state, lane, k, split, 0.0, mixture.WANTED)
-    return mixture.foretold(logit, own + common, 0.0)
+        fill_centre(state, lane, split)
+        observe_component(state, lane, k, split, 0.0, mixture.RELEVANCE)
+    return mixture.log_predictive(logit, key_part + shared_part, 0.0)
 
 
 @kernel
-def observe_component(state: Any, lane: int, k: int, split: int, reward: float, of: int) -> float:
+def observe_component(state: Any, lane: int, k: int, split: int, reward: float, kind: int) -> float:
     """Update a component with an observation of the features ``room[2]``; return its log-probability."""
     shared, room = state.shared, state.room[lane]
-    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, mixture.hides(k), 0.0, room[0], of)
-    own, common = spread(state, lane, k, split)
-    c, gain = logistic_step(logit, own + common, reward)
+    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, mixture.hides(k), 0.0, room[0], kind)
+    key_part, shared_part = logit_variances(state, lane, k, split)
+    c, gain = logistic_step(logit, key_part + shared_part, reward)
     # The observation minus its mean for θ₀ = 0, times c.
-    off = gain * (1.0 + c * (own + common)) + c * dot(room[3], shared.mean[0, k])
-    commit(shared.mean[0, k], shared.root[0, k], room[4], common, c / (1.0 + c * own), gain)
-    commit(state.mean[lane, k], state.root[lane, k], room[1], own, c, off / (1.0 + c * own))
-    return mixture.foretold(logit, own + common, reward)
+    off = gain * (1.0 + c * (key_part + shared_part)) + c * dot(room[3], shared.mean[0, k])
+    apply_observation(
+        shared.mean[0, k], shared.root[0, k], room[4], shared_part, c / (1.0 + c * key_part), gain
+    )
+    apply_observation(
+        state.mean[lane, k], state.root[lane, k], room[1], key_part, c, off / (1.0 + c * key_part)
+    )
+    return mixture.log_predictive(logit, key_part + shared_part, reward)
 
 
 @dataclass(frozen=True)
@@ -327,7 +354,7 @@ class HybridClickMixture(mixture.Mixture):
     """
 
     class State(NamedTuple):
-        shared: Common
+        shared: SharedState
         mean: Floats  # (lanes, components, d), where θ₀ = 0
         root: Floats  # (lanes, components, d, d), given θ₀
         centre: Floats  # (lanes, components, d), zeros between calls
@@ -343,56 +370,58 @@ class HybridClickMixture(mixture.Mixture):
 
     def init(self, lanes: int) -> Any:
         width, shape = self.width, (mixture.COMPONENTS, self.width)
-        common = Common(
+        common = SharedState(
             np.zeros((1, *shape)),
             np.zeros((1, *shape, width)),
             np.zeros((1, mixture.COMPONENTS)),
-            mixture.Inputs.unmet(1, width, self.relevance_dim),
+            mixture.Inputs.empty(1, width, self.relevance_dim),
         )
         first = mixture.first_component(width, self.split)
         common.weight[0, first:] = 1.0 / (mixture.COMPONENTS - first)
         for k in range(mixture.COMPONENTS):
-            variances = [own_variance(k, j, self.split) / UNALIKE for j in range(width)]
+            variances = [key_variance(k, j, self.split) / DEVIATION_SHARE for j in range(width)]
             common.root[0, k] = np.diag(np.sqrt(variances))
-        own = np.zeros((lanes, *shape)), np.zeros((lanes, *shape, width))
-        state = self.State(common, *own, np.zeros((lanes, *shape)), np.zeros((lanes, 5, width)))
+        deviations = np.zeros((lanes, *shape)), np.zeros((lanes, *shape, width))
+        state = self.State(common, *deviations, np.zeros((lanes, *shape)), np.zeros((lanes, 5, width)))
         for lane in range(lanes):
             self.restart(self.params, state, lane)
         return state
 
-    def posterior(self, state: Any, lane: int) -> mixture.Weighed:
+    def posterior(self, state: Any, lane: int) -> mixture.MixtureBelief:
         """Return the beliefs about a key of the component with the largest weight, and all weights."""
         weights, factor = state.shared.weight[0].copy(), state.shared.inputs.factor[0]
         k = int(np.argmax(weights))
         root, common = state.root[lane, k], state.shared.root[0, k]
-        own = [own_variance(k, j, self.split) for j in range(len(root))]
-        follows = root @ root.T / np.array(own)
+        key_variances = [key_variance(k, j, self.split) for j in range(len(root))]
+        follows = root @ root.T / np.array(key_variances)
         mean = state.mean[lane, k] + follows @ state.shared.mean[0, k]
         covariance = root @ root.T + follows @ common @ common.T @ follows.T
         whole = factor[:, None] * np.linalg.cholesky(covariance)
-        return mixture.Weighed(*blocks_of(factor * mean, whole, self.split), weights)
+        return mixture.MixtureBelief(*split_beliefs(factor * mean, whole, self.split), weights)
 
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards, of shape (draws, offered)."""
         shared, width, split = state.shared, self.width, self.split
-        rows = mixture.rows_read(shared.inputs, 0, impression, split, width)
-        found = []
+        rows = mixture.read_offer(shared.inputs, 0, impression, split, width)
+        samples = []
         for k, share in enumerate(rng.multinomial(draws, shared.weight[0])):
             root = state.root[lane, k]
-            own = np.array([own_variance(k, j, split) for j in range(width)])
-            common = drawn(shared.mean[0, k], shared.root[0, k], rng, share)
-            theta = drawn(state.mean[lane, k], root, rng, share) + common / own @ (root @ root.T)
-            found.append(mixture.clicks_at(theta, rows, split, mixture.hides(k)))
-        return np.concatenate(found)
+            key_variances = np.array([key_variance(k, j, split) for j in range(width)])
+            common = draw_samples(shared.mean[0, k], shared.root[0, k], rng, share)
+            theta = draw_samples(state.mean[lane, k], root, rng, share) + common / key_variances @ (
+                root @ root.T
+            )
+            samples.append(mixture.predict_clicks(theta, rows, split, mixture.hides(k)))
+        return np.concatenate(samples)
 
     @staticmethod
     def choose(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        centre(state, lane, params.split)
-        arm = coupled_choice(params, state, lane, impression, rng)
+        fill_centre(state, lane, params.split)
+        arm = choose_coupled(params, state, lane, impression, rng)
         clear(state.centre[lane])
         clear(state.room[lane])
         return arm
@@ -401,8 +430,8 @@ class HybridClickMixture(mixture.Mixture):
     def propensity(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        centre(state, lane, params.split)
-        chance = coupled_propensity(params, state, lane, impression, arm)
+        fill_centre(state, lane, params.split)
+        chance = compute_coupled_propensity(params, state, lane, impression, arm)
         clear(state.centre[lane])
         clear(state.room[lane])
         return chance
@@ -411,28 +440,28 @@ class HybridClickMixture(mixture.Mixture):
     def line(params: HybridClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
         h, x = state.room[lane, 0], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
-        mixture.read(state.shared.inputs, 0, impression, place, params.split, x)
+        mixture.read_features(state.shared.inputs, 0, impression, place, params.split, x)
         for k in range(mixture.COMPONENTS):
             weight = state.shared.weight[0, k]
             if weight > 0.0:
                 logit, _ = mixture.tangent(
                     x, state.centre[lane, k], params.split, mixture.hides(k), 0.0, h, mixture.CLICK
                 )
-                own, common = spread(state, lane, k, params.split)
+                key_part, shared_part = logit_variances(state, lane, k, params.split)
                 total += weight
                 off = logit - mean
                 mean += weight / total * off
-                variance += weight * (own + common + off * (logit - mean))
+                variance += weight * (key_part + shared_part + off * (logit - mean))
         return mean, np.sqrt(variance / total)
 
     @staticmethod
     def learn(params: HybridClickMixture, state: State, lane: int, outcome: Outcome) -> None:
         impression, shared = outcome.impression, state.shared
         weights, room = shared.weight[0], state.room[lane]
-        place = place_of(impression.arms, outcome.shown)
+        place = find_place(impression.arms, outcome.shown)
         mixture.measure_offer(shared.inputs, 0, impression, params.split, room[2])
-        mixture.read(shared.inputs, 0, impression, place, params.split, room[2])
-        centre(state, lane, params.split)
+        mixture.read_features(shared.inputs, 0, impression, place, params.split, room[2])
+        fill_centre(state, lane, params.split)
         for k in range(mixture.COMPONENTS):
             if weights[k] > 0.0:
                 evidence = learn_component(state, lane, k, params.split, outcome.reward)
@@ -448,16 +477,16 @@ class HybridClickMixture(mixture.Mixture):
         for k in range(mixture.COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], 1.0)
             for j in range(state.mean.shape[2]):
-                state.root[lane, k, j, j] = np.sqrt(own_variance(k, j, params.split))
+                state.root[lane, k, j, j] = np.sqrt(key_variance(k, j, params.split))
 
     @staticmethod
     def believed(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        place, chance = place_of(impression.arms, arm), 0.0
+        place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
-        centre(state, lane, params.split)
-        mixture.read(state.shared.inputs, 0, impression, place, params.split, x)
+        fill_centre(state, lane, params.split)
+        mixture.read_features(state.shared.inputs, 0, impression, place, params.split, x)
         for k in range(mixture.COMPONENTS):
             weight = state.shared.weight[0, k]
             if weight > 0.0:

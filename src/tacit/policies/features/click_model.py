@@ -17,11 +17,11 @@ import numpy as np
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel, line
-from tacit.core.part import param, whole
+from tacit.core.part import int_range, param
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import Impression, Policy
-from tacit.policies.index import latest_of, mass
+from tacit.policies.index import break_tie, interval_probability
 
 # ---- Policies that know arms by their relevance and examination features
 
@@ -46,7 +46,7 @@ def with_seen(rewards: Floats, seen: Floats) -> Floats:
     return np.where(unclicked & (seen == 0.0), UNSEEN, np.where(unclicked & (seen == 1.0), SKIPPED, rewards))
 
 
-def known_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) -> Floats:
+def encode_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) -> Floats:
     """Validate which results were seen; return rewards of shape (rows, 1) with the codes of ``with_seen``.
 
     Raises
@@ -62,14 +62,14 @@ def known_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) -> 
         remedy = f"give True, False or None for each of {len(rewards)}"
         raise InvalidValue("seen", wrong[0] if wrong else seen, remedy)
     # NumPy takes None for NaN.
-    known = np.array(seen, np.float64)[:, None]
-    if np.any((known == 0.0) & (rewards > 0.0)):
+    seen_numbers = np.array(seen, np.float64)[:, None]
+    if np.any((seen_numbers == 0.0) & (rewards > 0.0)):
         raise InvalidValue("seen", False, "what earned a reward was seen; give True, or a reward of 0")
-    return with_seen(rewards, known)
+    return with_seen(rewards, seen_numbers)
 
 
 @kernel
-def place_of(arms: Ints, arm: int) -> int:
+def find_place(arms: Ints, arm: int) -> int:
     """Return the place of an arm among the arms on offer; 0 if it is not on offer."""
     if arm < len(arms) and arms[arm] == arm:
         return arm
@@ -104,7 +104,7 @@ class ClickModel(FeaturePolicy, abstract=True):
     hides: ClassVar[bool] = False
     """Whether a click requires that the result is seen."""
 
-    relevance_dim: Annotated[int, whole(1, MAX_DIM)]
+    relevance_dim: Annotated[int, int_range(1, MAX_DIM)]
     examination_dim: int = 0
 
     def __post_init__(self) -> None:
@@ -139,7 +139,7 @@ DRAWS = ("parameters", "coupled")
 
 
 @kernel
-def coupled_choice(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+def choose_coupled(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
     """Return the arm with the largest mean + z·deviation.
 
     If rounding makes the scores of different lines equal, the line with the larger deviation goes
@@ -154,29 +154,29 @@ def coupled_choice(params: Any, state: Any, lane: int, impression: Impression, r
             continue
         if score == best and deviation == wide and mean == high:
             ties += 1.0
-            taken, tie = latest_of(ties, tie)
-            leader = i if taken else leader
+            replaces, tie = break_tie(ties, tie)
+            leader = i if replaces else leader
         else:
             best, high, wide, ties, leader = score, mean, deviation, 1.0, i
     return int(impression.arms[leader])
 
 
 @kernel
-def coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
+def compute_coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
     """Return the probability that :func:`choose_coupled` plays an arm."""
-    own, wide = line(params, state, lane, impression, place_of(impression.arms, arm))
+    chosen_mean, chosen_deviation = line(params, state, lane, impression, find_place(impression.arms, arm))
     low, high, ties = 0.0, np.inf, 0.0
     for i in range(len(impression.arms)):
         mean, deviation = line(params, state, lane, impression, i)
-        if deviation > wide:
-            high = min(high, (own - mean) / (deviation - wide))
-        elif deviation < wide:
-            low = max(low, (mean - own) / (wide - deviation))
-        elif mean > own:
+        if deviation > chosen_deviation:
+            high = min(high, (chosen_mean - mean) / (deviation - chosen_deviation))
+        elif deviation < chosen_deviation:
+            low = max(low, (mean - chosen_mean) / (chosen_deviation - deviation))
+        elif mean > chosen_mean:
             return 0.0
-        elif mean == own:
+        elif mean == chosen_mean:
             ties += 1.0
-    return mass(low, high) / ties
+    return interval_probability(low, high) / ties
 
 
 def draw_field() -> Any:
@@ -214,5 +214,5 @@ class Coupled(ClickModel, abstract=True):
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
         if params.coupled:
-            return coupled_propensity(params, state, lane, impression, arm)
+            return compute_coupled_propensity(params, state, lane, impression, arm)
         return math.nan

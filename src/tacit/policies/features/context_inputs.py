@@ -19,15 +19,15 @@ Singles = npt.NDArray[np.float32]
 
 LEADING = 22
 """Largest number of directions with full covariances."""
-KEPT = 128
+BUFFER_SIZE = 128
 """Number of first events in the buffer; they are learned again after each fit of the scaling."""
-FIRST = 8
+FIRST_FIT = 8
 """Events before the first fit of the scaling; it is fitted again whenever their number has doubled."""
 FURTHEST = 5.0
 """Scaled numbers are clipped at this distance from the mean."""
-TURNS = 11
+SUBSPACE_STEPS = 11
 """Steps of the subspace iteration that finds the leading directions."""
-STAYS = np.float32(1e-3)
+RIDGE = np.float32(1e-3)
 """Added to all eigenvalues, relative to their mean: no direction is lost if contexts are few."""
 LARGEST = 1e30
 
@@ -66,7 +66,7 @@ def add_times(x: Singles, factor: np.float32, y: Singles) -> None:
 
 
 @kernel
-def turn_all(columns: Singles, x: Singles, y: Singles) -> None:
+def multiply_columns(columns: Singles, x: Singles, y: Singles) -> None:
     """Fill ``y`` with the inner products of ``x`` with the rows of a matrix, stored by columns.
 
     Eight columns at a time: the loop over rows becomes vector instructions, and the order of additions
@@ -91,7 +91,7 @@ def turn_all(columns: Singles, x: Singles, y: Singles) -> None:
 # ---- The buffer of first events: contexts, arms and rewards
 
 
-class Kept(NamedTuple):
+class EventBuffer(NamedTuple):
     """A buffer of the first events.
 
     Attributes
@@ -111,7 +111,7 @@ class Kept(NamedTuple):
     rewards: Floats
 
     @classmethod
-    def nothing(cls, models: int, dim: int, events: int = KEPT) -> Kept:
+    def empty(cls, models: int, dim: int, events: int = BUFFER_SIZE) -> EventBuffer:
         """Return an empty buffer."""
         contexts = np.zeros((models, events, dim), np.float32)
         arms = np.zeros((models, events), np.int32)
@@ -119,28 +119,30 @@ class Kept(NamedTuple):
 
 
 @kernel
-def keep(kept: Kept, model: int, event: int, context: Floats, arm: int, reward: float) -> None:
+def store_event(
+    buffer: EventBuffer, model: int, event: int, context: Floats, arm: int, reward: float
+) -> None:
     """Store an event in the buffer, with the numbers of the context that the model reads."""
-    for j in range(kept.origin.shape[1]):
+    for j in range(buffer.origin.shape[1]):
         if event == 0:
-            kept.origin[model, j] = context[j]
-        off = context[j] - kept.origin[model, j]
-        kept.contexts[model, event, j] = np.float32(min(max(off, -LARGEST), LARGEST))
-    kept.arms[model, event] = arm
-    kept.rewards[model, event] = reward
+            buffer.origin[model, j] = context[j]
+        off = context[j] - buffer.origin[model, j]
+        buffer.contexts[model, event, j] = np.float32(min(max(off, -LARGEST), LARGEST))
+    buffer.arms[model, event] = arm
+    buffer.rewards[model, event] = reward
 
 
 @kernel
-def recall(kept: Kept, model: int, event: int, context: Floats) -> None:
+def load_context(buffer: EventBuffer, model: int, event: int, context: Floats) -> None:
     """Fill ``context`` with the context of an event in the buffer."""
     for j in range(len(context)):
-        context[j] = kept.origin[model, j] + kept.contexts[model, event, j]
+        context[j] = buffer.origin[model, j] + buffer.contexts[model, event, j]
 
 
 @kernel
 def is_due(events: int) -> bool:
     """Return whether the scaling is fitted after this number of events."""
-    due = FIRST
+    due = FIRST_FIT
     while due < events:
         due *= 2
     return due == events
@@ -149,7 +151,7 @@ def is_due(events: int) -> bool:
 # ---- The scaling of contexts
 
 
-class Measure(NamedTuple):
+class Scaling(NamedTuple):
     """Scaling and rotation of the numbers of a context.
 
     Attributes
@@ -166,7 +168,7 @@ class Measure(NamedTuple):
     directions: Singles
 
     @classmethod
-    def nothing(cls, models: int, dim: int, turned: int) -> Measure:
+    def empty(cls, models: int, dim: int, turned: int) -> Scaling:
         """Return the scaling before the first fit."""
         mean, factor = np.zeros((2, models, dim))
         return cls(mean, factor, np.zeros((models, turned, dim), np.float32))
@@ -179,45 +181,45 @@ def is_change(off: float, number: float) -> bool:
 
 
 @kernel
-def measure_kept(measure: Measure, kept: Kept, model: int, events: int) -> None:
+def fit_scales(scaling: Scaling, buffer: EventBuffer, model: int, events: int) -> None:
     """Fit means and factors to the contexts in the buffer.
 
     A number's scale is its standard deviation or, if larger, a third of the largest distance from the
     mean: so numbers that rarely change are not magnified.
     """
-    for j in range(measure.mean.shape[1]):
+    for j in range(scaling.mean.shape[1]):
         mean, squares, far = 0.0, 0.0, 0.0
         for event in range(events):
-            mean += np.float64(kept.contexts[model, event, j])
+            mean += np.float64(buffer.contexts[model, event, j])
         mean /= events
         for event in range(events):
-            off = np.float64(kept.contexts[model, event, j]) - mean
+            off = np.float64(buffer.contexts[model, event, j]) - mean
             squares += off * off
             far = max(far, abs(off))
         scale = max(np.sqrt(squares / events), far / 3.0)
-        measure.mean[model, j] = kept.origin[model, j] + mean
-        measure.factor[model, j] = 1.0 / scale if is_change(scale, measure.mean[model, j]) else 0.0
+        scaling.mean[model, j] = buffer.origin[model, j] + mean
+        scaling.factor[model, j] = 1.0 / scale if is_change(scale, scaling.mean[model, j]) else 0.0
 
 
 @kernel
-def notice_changes(measure: Measure, model: int, context: Floats) -> None:
+def notice_changes(scaling: Scaling, model: int, context: Floats) -> None:
     """Set the factors of numbers that were constant and now change, with the change as the largest."""
-    for j in range(measure.mean.shape[1]):
-        off = abs(context[j] - measure.mean[model, j])
-        if measure.factor[model, j] == 0.0 and is_change(off, measure.mean[model, j]):
-            measure.factor[model, j] = 3.0 / off
+    for j in range(scaling.mean.shape[1]):
+        off = abs(context[j] - scaling.mean[model, j])
+        if scaling.factor[model, j] == 0.0 and is_change(off, scaling.mean[model, j]):
+            scaling.factor[model, j] = 3.0 / off
 
 
 @kernel
-def scale_context(measure: Measure, model: int, context: Floats, scaled: Singles) -> None:
+def scale_context(scaling: Scaling, model: int, context: Floats, scaled: Singles) -> None:
     """Fill ``scaled`` with the scaled numbers of a context, as many as ``scaled`` holds."""
     for j in range(len(scaled)):
-        off = (context[j] - measure.mean[model, j]) * measure.factor[model, j]
+        off = (context[j] - scaling.mean[model, j]) * scaling.factor[model, j]
         scaled[j] = np.float32(min(max(off, -FURTHEST), FURTHEST))
 
 
 @kernel
-def leave_out(flags: Ints, context: Floats, scaled: Singles) -> None:
+def zero_missing(flags: Ints, context: Floats, scaled: Singles) -> None:
     """Set scaled numbers to 0, the average, where the context flags them as missing."""
     for j in range(len(scaled)):
         if flags[j] >= 0 and context[flags[j]] != 0.0:
@@ -230,11 +232,11 @@ def leave_out(flags: Ints, context: Floats, scaled: Singles) -> None:
 @kernel
 def begin_directions(directions: Singles) -> None:
     """Fill directions with fixed pseudo-random numbers, by a linear congruential generator."""
-    drawn = 1
+    number = 1
     for k in range(len(directions)):
         for j in range(directions.shape[1]):
-            drawn = (drawn * 1103515245 + 12345) % 2147483648
-            directions[k, j] = np.float32(drawn / 1073741824.0 - 1.0)
+            number = (number * 1103515245 + 12345) % 2147483648
+            directions[k, j] = np.float32(number / 1073741824.0 - 1.0)
 
 
 @kernel
@@ -251,7 +253,7 @@ def orthonormalise(directions: Singles) -> None:
 
 
 @kernel
-def turn(directions: Singles, turned: Singles, scaled: Singles) -> np.float32:
+def accumulate_products(directions: Singles, turned: Singles, scaled: Singles) -> np.float32:
     """Add a context times its inner product with each direction to ``turned``; return its squared length."""
     for k in range(len(directions)):
         add_times(scaled, dot_single(directions[k], scaled), turned[k])
@@ -260,26 +262,32 @@ def turn(directions: Singles, turned: Singles, scaled: Singles) -> np.float32:
 
 @kernel
 def find_directions(
-    measure: Measure, kept: Kept, model: int, events: int, raw: Floats, scaled: Singles, turned: Singles
+    scaling: Scaling,
+    buffer: EventBuffer,
+    model: int,
+    events: int,
+    raw: Floats,
+    scaled: Singles,
+    turned: Singles,
 ) -> None:
     """Find the directions of largest variance of the contexts in the buffer."""
-    directions = measure.directions[model]
+    directions = scaling.directions[model]
     begin_directions(directions)
-    for step in range(TURNS + 1 if len(directions) > 0 else 0):
+    for step in range(SUBSPACE_STEPS + 1 if len(directions) > 0 else 0):
         orthonormalise(directions)
-        if step == TURNS:
+        if step == SUBSPACE_STEPS:
             return
         total = np.float32(0.0)
         for k in range(len(turned)):
             for j in range(turned.shape[1]):
                 turned[k, j] = np.float32(0.0)
         for event in range(events):
-            recall(kept, model, event, raw)
-            scale_context(measure, model, raw, scaled)
-            total += turn(directions, turned, scaled)
-        stays = max(STAYS * total / np.float32(len(raw)), STAYS)
+            load_context(buffer, model, event, raw)
+            scale_context(scaling, model, raw, scaled)
+            total += accumulate_products(directions, turned, scaled)
+        ridge = max(RIDGE * total / np.float32(len(raw)), RIDGE)
         for k in range(len(directions)):
-            add_times(directions[k], stays, turned[k])
+            add_times(directions[k], ridge, turned[k])
             for j in range(len(raw)):
                 directions[k, j] = turned[k, j]
 
@@ -288,18 +296,18 @@ def find_directions(
 
 
 @kernel
-def fill_features(measure: Measure, model: int, scaled: Singles, features: Singles) -> None:
+def fill_features(scaling: Scaling, model: int, scaled: Singles, features: Singles) -> None:
     """Fill in the features of a scaled context: 1, its leading directions, and the residual."""
-    directions = measure.directions[model]
+    directions = scaling.directions[model]
     features[0] = np.float32(1.0)
     if len(directions) == 0:
         for j in range(len(scaled)):
             features[1 + j] = scaled[j]
         return
-    rest = features[1 + len(directions) :]
+    residual = features[1 + len(directions) :]
     for j in range(len(scaled)):
-        rest[j] = scaled[j]
+        residual[j] = scaled[j]
     for k in range(len(directions)):
         features[1 + k] = dot_single(directions[k], scaled)
     for k in range(len(directions)):
-        add_times(directions[k], -features[1 + k], rest)
+        add_times(directions[k], -features[1 + k], residual)

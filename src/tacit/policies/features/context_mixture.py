@@ -16,15 +16,21 @@ from tacit.classifiers.concepts import is_unusual
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, param, whole
+from tacit.core.part import Flag, int_range, param
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import Declared, context_width, declared, flags_of, signals_within
+from tacit.policies.context import (
+    Schema,
+    find_missing_flags,
+    normalize_schema,
+    resolve_context_dim,
+    resolve_signals_dim,
+)
 from tacit.policies.features import context_inputs, context_models, context_weights
-from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
-from tacit.policies.features.context_models import Base, Models, Room
+from tacit.policies.features.click_model import MAX_DIM, choose_coupled, find_place
+from tacit.policies.features.context_models import Base, Models, Workspace
 from tacit.policies.features.context_weights import ContextState, MixtureTally
 from tacit.policies.features.gaussian import logistic
-from tacit.policies.index import LATER, TellsArms, envelope_share
+from tacit.policies.index import ADDED_LATER, PriorsPolicy, envelope_share
 
 MARGIN = 0.1
 """Distance from the usual range at which a signal is a warning, as a share of the range's width."""
@@ -35,13 +41,13 @@ MARGIN = 0.1
 @kernel
 def read_context(state: ContextState, model: int, context: Floats, flags: Ints | None) -> None:
     """Fill the workspace with the features of a context; missing fields, by ``flags``, count as average."""
-    room, measure = state.room, state.measure
-    context_inputs.scale_context(measure, model, context, room.scaled[0])
+    room, scaling = state.room, state.measure
+    context_inputs.scale_context(scaling, model, context, room.scaled[0])
     if flags is not None:
-        context_inputs.leave_out(flags, context, room.scaled[0])
-    context_inputs.fill_features(measure, model, room.scaled[0], room.features[0])
-    known = context_models.context_layout(len(room.scaled[0])).known
-    context_models.fill_products(room.features[0], known, room.squares[0], room.products[0])
+        context_inputs.zero_missing(flags, context, room.scaled[0])
+    context_inputs.fill_features(scaling, model, room.scaled[0], room.features[0])
+    dense = context_models.context_layout(len(room.scaled[0])).dense
+    context_models.fill_products(room.features[0], dense, room.squares[0], room.products[0])
 
 
 @kernel
@@ -49,13 +55,15 @@ def draw_lines(state: ContextState, model: int, impression: Impression, flags: I
     """Fill in mean and deviation of the logit of each arm on offer, over all hypotheses."""
     read_context(state, model, impression.context, flags)
     models, room, weights = state.models, state.room, state.tally.weights[model]
-    base = context_weights.base_of(state.tally, model)
+    base = context_weights.compute_base(state.tally, model)
     least, total = context_weights.weight_in_use(weights)
     for i in range(len(impression.arms)):
         mean, square = 0.0, 0.0
         for h in range(context_models.HYPOTHESES):
             if weights[h] >= least:
-                logit, variance = context_models.belief_in(models, room, model, impression.arms[i], h, base)
+                logit, variance = context_models.compute_belief(
+                    models, room, model, impression.arms[i], h, base
+                )
                 mean += weights[h] / total * logit
                 square += weights[h] / total * (variance + logit * logit)
         room.lines[0, i, 0] = mean
@@ -63,40 +71,40 @@ def draw_lines(state: ContextState, model: int, impression: Impression, flags: I
 
 
 @kernel
-def heed_signals(state: ContextState, model: int, context: Floats, margin: float | None) -> None:
+def check_signals(state: ContextState, model: int, context: Floats, margin: float | None) -> None:
     """Handle a warning if a signal of the context is unusual; do nothing if ``margin`` is None."""
     read = state.room.raw.shape[1]
     if margin is not None and is_unusual(state.tally.announced.usual, margin, context[read:]):
-        context_weights.take_warning(state, model, context_models.context_layout(read))
+        context_weights.apply_warning(state, model, context_models.context_layout(read))
 
 
 # ---- Learning
 
 
 @kernel
-def expected_of(state: ContextState, model: int, arm: int) -> float:
+def expected_click(state: ContextState, model: int, arm: int) -> float:
     """Return the mean probability of a click on an arm, over all hypotheses."""
-    base, mean = context_weights.base_of(state.tally, model), 0.0
+    base, mean = context_weights.compute_base(state.tally, model), 0.0
     for h in range(context_models.HYPOTHESES):
-        logit, variance = context_models.belief_in(state.models, state.room, model, arm, h, base)
-        mean += state.tally.weights[model, h] * context_weights.click_chance(logit, variance)
+        logit, variance = context_models.compute_belief(state.models, state.room, model, arm, h, base)
+        mean += state.tally.weights[model, h] * context_weights.click_probability(logit, variance)
     return mean
 
 
 @kernel
-def measure_anew(state: ContextState, model: int, events: int, prior: Any) -> None:
+def refit_scaling(state: ContextState, model: int, events: int, prior: Any) -> None:
     """Fit the scaling to the contexts in the buffer, and reset the model, which had the old scaling."""
-    room, kept, measure = state.room, state.kept, state.measure
-    context_inputs.measure_kept(measure, kept, model, events)
-    if measure.directions.shape[1] > 0:
+    room, buffer, scaling = state.room, state.kept, state.measure
+    context_inputs.fit_scales(scaling, buffer, model, events)
+    if scaling.directions.shape[1] > 0:
         context_inputs.find_directions(
-            measure, kept, model, events, room.raw[0], room.scaled[0], room.turned[0]
+            scaling, buffer, model, events, room.raw[0], room.scaled[0], room.turned[0]
         )
     context_weights.forget_all(state, model, context_models.context_layout(len(room.raw[0])), prior)
 
 
 @dataclass(frozen=True, repr=False)
-class ContextMixture(TellsArms):
+class ContextMixture(PriorsPolicy):
     """Play the best arm for a context, among arms that are known by name.
 
     Needs no tuning: a context of few numbers or of hundreds, of any scale, with much, little or no
@@ -181,20 +189,20 @@ class ContextMixture(TellsArms):
         weak="clicks of 2 % or a dozen telling numbers, 1.2 times the regret of LinUCB, tuned",
     )
 
-    context_dim: Annotated[int, whole(1, MAX_DIM)] = 0  # 0 is refused: the length must be given
-    context: Annotated[Any, declared] = field(default=(), kw_only=True, metadata=LATER)
-    signals_dim: Annotated[int, whole(0, MAX_DIM)] = field(default=0, kw_only=True, metadata=LATER)
+    context_dim: Annotated[int, int_range(1, MAX_DIM)] = 0  # 0 is refused: the length must be given
+    context: Annotated[Any, normalize_schema] = field(default=(), kw_only=True, metadata=ADDED_LATER)
+    signals_dim: Annotated[int, int_range(0, MAX_DIM)] = field(default=0, kw_only=True, metadata=ADDED_LATER)
     per_key: Flag = field(default=False, kw_only=True)
-    priors: Any = field(default=(), kw_only=True, metadata=LATER)
+    priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
-        self._set("context", declared("context", self.context))
-        self._set("context_dim", context_width(self.context, self.context_dim))
+        self._set("context", normalize_schema("context", self.context))
+        self._set("context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
-        self._set("signals_dim", signals_within(self.context, self.context_dim, self.signals_dim))
+        self._set("signals_dim", resolve_signals_dim(self.context, self.context_dim, self.signals_dim))
 
     @property
-    def schema(self) -> Declared:
+    def schema(self) -> Schema:
         return self.context  # type: ignore[no-any-return]
 
     @classmethod
@@ -202,19 +210,19 @@ class ContextMixture(TellsArms):
         return cls(arms, dim)
 
     @param
-    def heeded(self) -> float | None:
+    def signal_margin(self) -> float | None:
         """Margin of a warning by signals; None without signals, so that compiled loops omit the check."""
         return MARGIN if self.signals_dim else None
 
     @param
     def prior(self) -> Floats | None:
         """Priors of arms, as normal observations of their constants; None without priors."""
-        return context_models.surmised(self.known) if self.priors else None
+        return context_models.prior_observations(self.prior_counts) if self.priors else None
 
     @param
     def flags(self) -> Ints | None:
         """For each column the index of its missing flag, or -1; None if contexts are numbers."""
-        flags = flags_of(self.context)
+        flags = find_missing_flags(self.context)
         return None if flags is None else flags[: self.read_dim]
 
     @property
@@ -241,10 +249,10 @@ class ContextMixture(TellsArms):
         layout = context_models.context_layout(dim)
         return ContextState(
             Models.prior(models, arms, layout, self.prior),
-            MixtureTally.nothing(models, self.signals_dim),
-            context_inputs.Measure.nothing(models, dim, layout.leading if layout.rest else 0),
-            context_inputs.Kept.nothing(models, dim),
-            Room.empty(arms, layout),
+            MixtureTally.empty(models, self.signals_dim),
+            context_inputs.Scaling.empty(models, dim, layout.leading if layout.residual else 0),
+            context_inputs.EventBuffer.empty(models, dim),
+            Workspace.empty(arms, layout),
         )
 
     def beliefs_in(self, state: ContextState, lane: int, contexts: Floats) -> ContextBeliefs:
@@ -255,40 +263,40 @@ class ContextMixture(TellsArms):
         contexts : array of float64, shape (contexts, d)
         """
         model = lane if self.per_key else 0
-        weights, base = state.tally.weights[model], context_weights.base_of(state.tally, model)
+        weights, base = state.tally.weights[model], context_weights.compute_base(state.tally, model)
         read = contexts[:, : self.read_dim]
-        return beliefs_in(state.models, state.measure, weights, base, model, read, self.flags)
+        return compute_beliefs(state.models, state.measure, weights, base, model, read, self.flags)
 
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards in a context, of shape (draws, offered)."""
         model = lane if self.per_key else 0
-        base, weights = context_weights.base_of(state.tally, model), state.tally.weights[model]
+        base, weights = context_weights.compute_base(state.tally, model), state.tally.weights[model]
         read_context(state, model, impression.context, self.flags)
-        found = []
+        samples = []
         for h, share in enumerate(rng.multinomial(draws, weights)):
             beliefs = [
-                context_models.belief_in(state.models, state.room, model, arm, h, base)
+                context_models.compute_belief(state.models, state.room, model, arm, h, base)
                 for arm in impression.arms
             ]
             logits, variances = np.array(beliefs).T
             shape = int(share), len(logits)
-            found.append(logistic(logits + np.sqrt(variances) * rng.standard_normal(shape)))
-        context_models.clear_room(state.room)
-        return np.concatenate(found)
+            samples.append(logistic(logits + np.sqrt(variances) * rng.standard_normal(shape)))
+        context_models.clear_workspace(state.room)
+        return np.concatenate(samples)
 
     @staticmethod
     def observe(params: ContextMixture, state: ContextState, lane: int, impression: Impression) -> None:
-        heed_signals(state, lane if params.per_key else 0, impression.context, params.heeded)
+        check_signals(state, lane if params.per_key else 0, impression.context, params.signal_margin)
 
     @staticmethod
     def choose(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, rng: Generator
     ) -> int:
         draw_lines(state, lane if params.per_key else 0, impression, params.flags)
-        arm = coupled_choice(params, state, lane, impression, rng)
-        context_models.clear_room(state.room)
+        arm = choose_coupled(params, state, lane, impression, rng)
+        context_models.clear_workspace(state.room)
         return arm
 
     @staticmethod
@@ -296,15 +304,15 @@ class ContextMixture(TellsArms):
         params: ContextMixture,
         state: ContextState,
         lane: int,
-        asked: Impression,
+        impression: Impression,
         rng: Generator,
         action: Ints,
     ) -> float:
-        draw_lines(state, lane if params.per_key else 0, asked, params.flags)
-        action[0] = coupled_choice(params, state, lane, asked, rng)
-        place = place_of(asked.arms, action[0])
-        share = envelope_share(state.room.lines[0], len(asked.arms), place)
-        context_models.clear_room(state.room)
+        draw_lines(state, lane if params.per_key else 0, impression, params.flags)
+        action[0] = choose_coupled(params, state, lane, impression, rng)
+        place = find_place(impression.arms, action[0])
+        share = envelope_share(state.room.lines[0], len(impression.arms), place)
+        context_models.clear_workspace(state.room)
         return share
 
     @staticmethod
@@ -318,9 +326,9 @@ class ContextMixture(TellsArms):
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, arm: int
     ) -> float:
         draw_lines(state, lane if params.per_key else 0, impression, params.flags)
-        place = place_of(impression.arms, arm)
+        place = find_place(impression.arms, arm)
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
-        context_models.clear_room(state.room)
+        context_models.clear_workspace(state.room)
         return share
 
     @staticmethod
@@ -328,31 +336,31 @@ class ContextMixture(TellsArms):
         model, context, room = lane if params.per_key else 0, outcome.impression.context, state.room
         events = int(state.tally.rounds[model])
         first = events
-        if events < context_inputs.KEPT:
-            context_inputs.keep(state.kept, model, events, context, outcome.shown, outcome.reward)
+        if events < context_inputs.BUFFER_SIZE:
+            context_inputs.store_event(state.kept, model, events, context, outcome.shown, outcome.reward)
             if context_inputs.is_due(events + 1):
-                measure_anew(state, model, events + 1, params.prior)
+                refit_scaling(state, model, events + 1, params.prior)
                 first = 0
         else:
             context_inputs.notice_changes(state.measure, model, context)
         for event in range(first, events + 1):
             arm, reward = outcome.shown, outcome.reward
-            if events < context_inputs.KEPT:
+            if events < context_inputs.BUFFER_SIZE:
                 arm, reward = state.kept.arms[model, event], state.kept.rewards[model, event]
-                context_inputs.recall(state.kept, model, event, room.raw[0])
+                context_inputs.load_context(state.kept, model, event, room.raw[0])
             else:
                 for j in range(room.raw.shape[1]):
                     room.raw[0, j] = context[j]
             read_context(state, model, room.raw[0], params.flags)
             times = 1.0
-            if not context_weights.tells_as_clicks(state.tally, model, reward):
-                times = context_weights.clicks_worth(
-                    state.tally, model, expected_of(state, model, arm), reward
+            if not context_weights.is_binary(state.tally, model, reward):
+                times = context_weights.equivalent_clicks(
+                    state.tally, model, expected_click(state, model, arm), reward
                 )
-            context_weights.take_in(
+            context_weights.learn_event(
                 state, model, arm, reward, times, context_models.context_layout(room.raw.shape[1])
             )
-        context_models.clear_room(room)
+        context_models.clear_workspace(room)
 
 
 # ---- Beliefs in many contexts at once
@@ -382,11 +390,11 @@ class ContextBeliefs(NamedTuple):
     scaled: Floats
 
     @property
-    def says_nothing(self) -> float:
+    def no_effect_weight(self) -> float:
         """Weight of the hypothesis that contexts have hardly any effect."""
-        return float(self.weights[context_models.NOTHING])
+        return float(self.weights[context_models.NO_EFFECT])
 
-    def added(self) -> Floats:
+    def contributions(self) -> Floats:
         """Return the contribution of each number to each arm's log-odds, relative to an average context.
 
         Returns
@@ -397,9 +405,9 @@ class ContextBeliefs(NamedTuple):
         return added
 
 
-def beliefs_in(
+def compute_beliefs(
     models: Models,
-    measure: context_inputs.Measure,
+    scaling: context_inputs.Scaling,
     weights: Floats,
     base: Base,
     model: int,
@@ -420,51 +428,51 @@ def beliefs_in(
     flags : array of int64, shape (d,), or None
         For each column the index of its missing flag, or -1.
     """
-    off = (contexts - measure.mean[model]) * measure.factor[model]
+    off = (contexts - scaling.mean[model]) * scaling.factor[model]
     scaled = np.clip(off, -context_inputs.FURTHEST, context_inputs.FURTHEST)
     if flags is not None:
         scaled[(flags >= 0) & (contexts[:, flags] != 0.0)] = 0.0
-    directions = measure.directions[model].astype(float)
-    known = 1 + (len(directions) or contexts.shape[1])
+    directions = scaling.directions[model].astype(float)
+    dense = 1 + (len(directions) or contexts.shape[1])
     along = scaled @ directions.T
     parts = [along, scaled - along @ directions] if len(directions) else [scaled]
     x = np.column_stack([np.ones(len(scaled)), *parts])
     means = models.mean[model].astype(float)
     logits = np.einsum("nf,khf->nkh", x, means)
-    variances = _variances(models, model, x, known)
-    first = _first(models, model, base)
+    variances = _variances(models, model, x, dense)
+    first = _first_constants(models, model, base)
     unmet = ~models.met[model]
     logits += np.where(unmet, first[0] - means[..., 0], 0.0)
-    variances += np.where(unmet, first[1] - _constant(models, model), 0.0)
+    variances += np.where(unmet, first[1] - _constant_variances(models, model), 0.0)
     return ContextBeliefs(
         weights.copy(), logits, np.maximum(variances, 0.0), _slopes(weights, means, directions), scaled
     )
 
 
-def _variances(models: Models, model: int, x: Floats, known: int) -> Floats:
+def _variances(models: Models, model: int, x: Floats, dense: int) -> Floats:
     """Return the variance of the logit of each arm, under each hypothesis."""
     # The lower triangle column by column is the upper one row by row.
-    column, row = np.triu_indices(known)
+    column, row = np.triu_indices(dense)
     products = x[:, column] * x[:, row] * np.where(column == row, 1.0, 2.0)
-    products = np.column_stack([products, x[:, known:] ** 2])
+    products = np.column_stack([products, x[:, dense:] ** 2])
     narrow = models.narrow[model].astype(float)
-    found = np.empty((len(x), *models.met[model].shape))
-    found[..., : context_models.FULL] = np.einsum(
+    variances = np.empty((len(x), *models.met[model].shape))
+    variances[..., : context_models.FULL] = np.einsum(
         "np,khp->nkh", products, models.spread[model].astype(float), optimize=True
     )
-    found[..., context_models.NOTHING] = x[:, : narrow.shape[1]] ** 2 @ narrow.T
-    return found
+    variances[..., context_models.NO_EFFECT] = x[:, : narrow.shape[1]] ** 2 @ narrow.T
+    return variances
 
 
-def _constant(models: Models, model: int) -> Floats:
+def _constant_variances(models: Models, model: int) -> Floats:
     """Return the variance of each arm's constant; before its first event, the precision of its prior."""
     narrow = models.narrow[model, :, :1]
     return np.column_stack([models.spread[model, :, :, 0], narrow]).astype(float)
 
 
-def _first(models: Models, model: int, base: Base) -> Any:
+def _first_constants(models: Models, model: int, base: Base) -> Any:
     """Return mean and variance of the constants of arms before their first event."""
-    precision, pull = _constant(models, model), models.mean[model, :, :, 0]
+    precision, pull = _constant_variances(models, model), models.mean[model, :, :, 0]
     variance = 1.0 / (1.0 / base.variance + precision)
     return variance * (base.logit / base.variance + pull), variance
 
@@ -474,5 +482,5 @@ def _slopes(weights: Floats, means: Floats, directions: Floats) -> Floats:
     mixed: Floats = np.tensordot(weights, means, (0, 1))[:, 1:]
     if not len(directions):
         return mixed
-    along, rest = mixed[:, : len(directions)], mixed[:, len(directions) :]
-    return rest + (along - rest @ directions.T) @ directions
+    along, residual = mixed[:, : len(directions)], mixed[:, len(directions) :]
+    return residual + (along - residual @ directions.T) @ directions

@@ -19,7 +19,7 @@ from tacit.policies.features.gaussian import logistic_step, sigmoid
 SCALES = (1.0, 4.0, 2.0, 0.1)
 """Prior deviation of an arm's logit from its base rate, under each hypothesis."""
 HYPOTHESES = len(SCALES)
-RECENT, NOTHING = 2, 3
+RECENT, NO_EFFECT = 2, 3
 """The hypothesis that restarts regularly, and the one that contexts have hardly any effect."""
 FULL = 3
 """Number of hypotheses with full covariances; the last one has variances only."""
@@ -71,9 +71,9 @@ class Design(NamedTuple):
     dim: int
     leading: int
     wide: int
-    known: int
+    dense: int
     lean: int
-    rest: int
+    residual: int
     crossed: int
     user: int
     scales: tuple[float, float, float, float]
@@ -86,19 +86,19 @@ class Design(NamedTuple):
 def context_layout(dim: int) -> Design:
     """Return the layout for a context of length ``dim``, with a model for each arm."""
     leading = min(dim, LEADING)
-    known, rest = 1 + leading, dim if dim > LEADING else 0
-    return Design(dim, leading, known, known, rest, rest, 0, 0, SCALES, SCALES, 0, None)
+    dense, residual = 1 + leading, dim if dim > LEADING else 0
+    return Design(dim, leading, dense, dense, residual, residual, 0, 0, SCALES, SCALES, 0, None)
 
 
 @kernel
 def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     """Return the prior variance of parameter ``i`` under hypothesis ``h``."""
     row, at = i // layout.wide, i % layout.wide
-    if i >= layout.known:
-        further = i - layout.known - layout.rest * (1 + layout.crossed)
+    if i >= layout.dense:
+        further = i - layout.dense - layout.residual * (1 + layout.crossed)
         row, at = 1, further % layout.wide
         if further < 0:
-            row, at = (i - layout.known) // layout.rest, 1 + layout.order
+            row, at = (i - layout.dense) // layout.residual, 1 + layout.order
     scale, spread_over = layout.scales[h], 1
     if row > 0:
         scale, spread_over = layout.across[h], layout.user
@@ -115,7 +115,7 @@ def prior_variance(layout: Design, h: int, i: int) -> np.float32:
 # ---- The workspace
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """Workspace of kernels; all zeros between their calls. Every array has a leading axis of 1.
 
     Attributes
@@ -143,18 +143,18 @@ class Room(NamedTuple):
     lines: Floats
 
     @classmethod
-    def empty(cls, arms: int, layout: Design) -> Room:
+    def empty(cls, arms: int, layout: Design) -> Workspace:
         """Return a workspace for a number of arms and a layout."""
-        dim, known, lean = layout.dim, layout.known, layout.lean
-        features, squares, along = np.zeros((3, 1, known + lean), np.float32)
+        dim, dense, lean = layout.dim, layout.dense, layout.lean
+        features, squares, along = np.zeros((3, 1, dense + lean), np.float32)
         return cls(
             raw=np.zeros((1, dim)),
             scaled=np.zeros((1, dim), np.float32),
             features=features,
             squares=squares,
             along=along,
-            products=np.zeros((1, known * (known + 1) // 2 + lean), np.float32),
-            turned=np.zeros((1, layout.leading if layout.rest else 0, dim), np.float32),
+            products=np.zeros((1, dense * (dense + 1) // 2 + lean), np.float32),
+            turned=np.zeros((1, layout.leading if layout.residual else 0, dim), np.float32),
             lines=np.zeros((1, arms, 2)),
         )
 
@@ -167,7 +167,7 @@ def clear_row(row: Singles) -> None:
 
 
 @kernel
-def clear_room(room: Room) -> None:
+def clear_workspace(room: Workspace) -> None:
     """Set the workspace to zeros."""
     clear_row(room.raw[0])
     clear_row(room.scaled[0])
@@ -181,19 +181,19 @@ def clear_room(room: Room) -> None:
 
 
 @kernel
-def fill_products(x: Singles, known: int, squares: Singles, products: Singles) -> None:
+def fill_products(x: Singles, dense: int, squares: Singles, products: Singles) -> None:
     """Fill in squares and products of features, for variances as inner products with packed covariances."""
     for i in range(len(x)):
         squares[i] = x[i] * x[i]
     k = 0
-    for j in range(known):
-        column, others, twice = products[k : k + known - j], x[j:known], x[j] + x[j]
+    for j in range(dense):
+        column, tail, twice = products[k : k + dense - j], x[j:dense], x[j] + x[j]
         column[0] = squares[j]
         for i in range(1, len(column)):
-            column[i] = twice * others[i]
-        k += known - j
-    for i in range(known, len(x)):
-        products[k + i - known] = squares[i]
+            column[i] = twice * tail[i]
+        k += dense - j
+    for i in range(dense, len(x)):
+        products[k + i - dense] = squares[i]
 
 
 # ---- The models of all arms, and their priors
@@ -225,23 +225,23 @@ class Models(NamedTuple):
     @classmethod
     def prior(cls, models: int, arms: int, layout: Design, prior: Floats | None) -> Models:
         """Return the prior of all models."""
-        known, lean = layout.known, layout.lean
-        mean = np.zeros((models, arms, HYPOTHESES, known + lean), np.float32)
-        spread = np.zeros((models, arms, FULL, known * (known + 1) // 2 + lean), np.float32)
-        last = 3 if layout.order else known + lean if layout.scales[NOTHING] else 1
+        dense, lean = layout.dense, layout.lean
+        mean = np.zeros((models, arms, HYPOTHESES, dense + lean), np.float32)
+        spread = np.zeros((models, arms, FULL, dense * (dense + 1) // 2 + lean), np.float32)
+        last = 3 if layout.order else dense + lean if layout.scales[NO_EFFECT] else 1
         narrow = np.zeros((models, arms, last), np.float32)
-        found = cls(mean, spread, narrow, np.zeros((models, arms, HYPOTHESES), np.bool_))
+        initial = cls(mean, spread, narrow, np.zeros((models, arms, HYPOTHESES), np.bool_))
         if models and arms:
             for h in range(HYPOTHESES):
-                forget_arm(found, 0, 0, h, layout, None)
+                forget_arm(initial, 0, 0, h, layout, None)
             spread[:], narrow[:] = spread[0, 0], narrow[0, 0]
         if prior is not None:
             precisions, pulls = prior.T
             mean[..., 0], spread[..., 0], narrow[..., 0] = pulls[:, None], precisions[:, None], precisions
-        return found
+        return initial
 
 
-def surmised(known: Floats) -> Floats:
+def prior_observations(counts: Floats) -> Floats:
     """Convert priors of arms to normal observations of their constants.
 
     Parameters
@@ -254,20 +254,20 @@ def surmised(known: Floats) -> Floats:
     array of float64, shape (arms, 2)
         The precision, 0 without a prior, and the precision times the mean.
     """
-    plays = known.sum(axis=1)
-    rates = (known[:, 0] + 0.5) / (plays + 1.0)
+    plays = counts.sum(axis=1)
+    rates = (counts[:, 0] + 0.5) / (plays + 1.0)
     precisions = np.minimum(plays, SUREST) * rates * (1.0 - rates)
     return np.column_stack([precisions, precisions * (np.log(rates) - np.log1p(-rates))])
 
 
 @kernel
-def fill_prior(spread: Singles, layout: Design, h: int, known: int, precision: float) -> None:
+def fill_prior(spread: Singles, layout: Design, h: int, dense: int, precision: float) -> None:
     """Set a packed covariance of dense features, and the variances after it, to the prior."""
     clear_row(spread)
     k = 0
-    for j in range(known + len(spread) - known * (known + 1) // 2):
+    for j in range(dense + len(spread) - dense * (dense + 1) // 2):
         spread[k] = prior_variance(layout, h, j)
-        k += max(known - j, 1)
+        k += max(dense - j, 1)
     spread[0] = np.float32(precision)
 
 
@@ -283,31 +283,31 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, pri
     if layout.order > 0:
         mean[1] = np.float32(ORDER)
     models.met[model, arm, h] = False
-    spread, known = models.narrow[model, arm], 2 * layout.order
-    if h != NOTHING:
-        spread, known = models.spread[model, arm, h], layout.known
-    fill_prior(spread, layout, h, known, precision)
+    spread, dense = models.narrow[model, arm], 2 * layout.order
+    if h != NO_EFFECT:
+        spread, dense = models.spread[model, arm, h], layout.dense
+    fill_prior(spread, layout, h, dense, precision)
 
 
 @kernel
-def adopt(models: Models, model: int, arm: int, layout: Design) -> None:
+def adopt_recent(models: Models, model: int, arm: int, layout: Design) -> None:
     """Copy the recent hypothesis's beliefs about an arm to all other hypotheses, as far as they fit."""
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
-    narrow, k, known = models.narrow[model, arm], 0, layout.known
+    narrow, k, dense = models.narrow[model, arm], 0, layout.dense
     if layout.order > 0:
         narrow = narrow[:0]  # The beliefs of the hypothesis about the order alone stay.
     for h in range(HYPOTHESES):
-        for i in range(len(narrow) if h == NOTHING else len(source)):
+        for i in range(len(narrow) if h == NO_EFFECT else len(source)):
             models.mean[model, arm, h, i] = source[i]
         models.met[model, arm, h] = models.met[model, arm, RECENT]
     for h in range(FULL):
         for i in range(len(spread)):
             models.spread[model, arm, h, i] = spread[i]
-    for j in range(min(known, len(narrow))):
+    for j in range(min(dense, len(narrow))):
         narrow[j] = spread[k]
-        k += known - j
-    for i in range(known, len(narrow)):
-        narrow[i] = spread[k + i - known]
+        k += dense - j
+    for i in range(dense, len(narrow)):
+        narrow[i] = spread[k + i - dense]
 
 
 # ---- Beliefs about an arm
@@ -321,7 +321,7 @@ class Base(NamedTuple):
 
 
 @kernel
-def begins(models: Models, model: int, arm: int, h: int, base: Base) -> Base:
+def initial_constant(models: Models, model: int, arm: int, h: int, base: Base) -> Base:
     """Return mean and variance of a new arm's constant: the base rate, combined with the arm's prior."""
     precision = first_variance(models, model, arm, h)
     variance = 1.0 / (1.0 / base.variance + precision)
@@ -332,22 +332,24 @@ def begins(models: Models, model: int, arm: int, h: int, base: Base) -> Base:
 @kernel
 def first_variance(models: Models, model: int, arm: int, h: int) -> float:
     """Return the variance of an arm's constant; before its first event, the precision of its prior."""
-    if h == NOTHING:
+    if h == NO_EFFECT:
         return np.float64(models.narrow[model, arm, 0])  # type: ignore[return-value]
     return np.float64(models.spread[model, arm, h, 0])  # type: ignore[return-value]
 
 
 @kernel
-def belief_in(models: Models, room: Room, model: int, arm: int, h: int, base: Base) -> tuple[float, float]:
+def compute_belief(
+    models: Models, room: Workspace, model: int, arm: int, h: int, base: Base
+) -> tuple[float, float]:
     """Return mean and variance of the logit of an arm's click."""
     logit = np.float64(dot_single(models.mean[model, arm, h], room.features[0]))
-    if h == NOTHING:
+    if h == NO_EFFECT:
         variance = np.float64(dot_single(models.narrow[model, arm], room.squares[0]))
     else:
         variance = np.float64(dot_single(models.spread[model, arm, h], room.products[0]))
     # An arm without events starts at the current base rate: mean and variance of its constant are replaced.
     if not models.met[model, arm, h]:
-        first = begins(models, model, arm, h, base)
+        first = initial_constant(models, model, arm, h, base)
         logit += first.logit - np.float64(models.mean[model, arm, h, 0])
         variance += first.variance - first_variance(models, model, arm, h)
     return logit, max(variance, 0.0)
@@ -357,37 +359,37 @@ def belief_in(models: Models, room: Room, model: int, arm: int, h: int, base: Ba
 
 
 @kernel
-def project_packed(spread: Singles, known: int, x: Singles, y: Singles) -> None:
+def project_packed(spread: Singles, dense: int, x: Singles, y: Singles) -> None:
     """Fill ``y`` with the packed covariance times the features ``x``; long columns use parallel sums."""
-    for i in range(known):
+    for i in range(dense):
         y[i] = np.float32(0.0)
     k = 0
-    for j in range(known):
+    for j in range(dense):
         # Only the lower triangle of the symmetric matrix is stored, column by column.
-        column, others = spread[k : k + known - j], x[j:known]
+        column, tail = spread[k : k + dense - j], x[j:dense]
         add_times(column, x[j], y[j:])
-        if known > LONG:
-            y[j] += dot_single(others[1:], column[1:])
+        if dense > LONG:
+            y[j] += dot_single(tail[1:], column[1:])
         else:
             across = np.float32(0.0)
             for i in range(1, len(column)):
-                across += column[i] * others[i]
+                across += column[i] * tail[i]
             y[j] += across
-        k += known - j
-    for i in range(known, len(x)):
-        y[i] = spread[k + i - known] * x[i]
+        k += dense - j
+    for i in range(dense, len(x)):
+        y[i] = spread[k + i - dense] * x[i]
 
 
 @kernel
-def shrink_packed(spread: Singles, known: int, y: Singles, factor: np.float32) -> None:
+def shrink_packed(spread: Singles, dense: int, y: Singles, factor: np.float32) -> None:
     """Subtract a multiple of the outer product of ``y`` with itself from a packed covariance."""
     k = 0
-    for j in range(known):
-        times, column, others = factor * y[j], spread[k : k + known - j], y[j:known]
+    for j in range(dense):
+        times, column, tail = factor * y[j], spread[k : k + dense - j], y[j:dense]
         for i in range(len(column)):
-            column[i] -= times * others[i]
-        k += known - j
-    shrink_each(spread[k:], y[known:], factor)
+            column[i] -= times * tail[i]
+        k += dense - j
+    shrink_each(spread[k:], y[dense:], factor)
 
 
 @kernel
@@ -398,18 +400,18 @@ def shrink_each(variances: Singles, y: Singles, factor: np.float32) -> None:
 
 
 @kernel
-def meet(models: Models, model: int, arm: int, h: int, base: Base) -> None:
+def start_arm(models: Models, model: int, arm: int, h: int, base: Base) -> None:
     """Initialise the constant of an arm at its first event."""
-    first = begins(models, model, arm, h, base)
+    first = initial_constant(models, model, arm, h, base)
     models.met[model, arm, h] = True
     models.mean[model, arm, h, 0] = np.float32(first.logit)
-    if h == NOTHING:
+    if h == NO_EFFECT:
         models.narrow[model, arm, 0] = np.float32(first.variance)
     else:
         models.spread[model, arm, h, 0] = np.float32(first.variance)
 
 
-class Sighting(NamedTuple):
+class Observation(NamedTuple):
     """A reward of an arm that may have been seen.
 
     Attributes
@@ -425,12 +427,12 @@ class Sighting(NamedTuple):
 
     reward: float
     times: float
-    seen: float
+    examination: float
     offset: float
 
 
 @kernel
-def hidden_step(logit: float, s: float, reward: float, seen: float) -> Any:
+def hidden_step(logit: float, s: float, reward: float, examination: float) -> Any:
     """Find the posterior's mode along the direction of an observation of an arm that may not have been seen.
 
     As :func:`~tacit.policies.features.gaussian.logistic_step`, but no click counts less, the less likely
@@ -440,7 +442,7 @@ def hidden_step(logit: float, s: float, reward: float, seen: float) -> Any:
     at, precision, gain = logit, 0.0, 0.0
     for _ in range(STEPS):
         chance = sigmoid(at)
-        missed = (1.0 - reward) * seen * (1.0 - chance) / (1.0 - seen * chance)
+        missed = (1.0 - reward) * examination * (1.0 - chance) / (1.0 - examination * chance)
         gain = reward * (1.0 - chance) - missed * chance
         precision = chance * (1.0 - chance) * (reward + missed)
         at -= (at - logit - s * gain) / (1.0 + s * precision)
@@ -449,7 +451,7 @@ def hidden_step(logit: float, s: float, reward: float, seen: float) -> Any:
 
 @kernel
 def learn_arm(
-    models: Models, room: Room, model: int, arm: int, h: int, layout: Design, given: Sighting
+    models: Models, room: Workspace, model: int, arm: int, h: int, layout: Design, observation: Observation
 ) -> tuple[float, float, float, float]:
     """Update an arm with a reward, under a hypothesis; :func:`start_arm` comes first.
 
@@ -460,24 +462,24 @@ def learn_arm(
     precision, gain : float
         Precision and gain of the update along the features.
     """
-    x, y, known, spread = room.features[0], room.along[0], layout.known, models.narrow[model, arm]
-    if h == NOTHING:
-        known = 2 * layout.order
-        width = known if known > 0 else len(spread)
+    x, y, dense, spread = room.features[0], room.along[0], layout.dense, models.narrow[model, arm]
+    if h == NO_EFFECT:
+        dense = 2 * layout.order
+        width = dense if dense > 0 else len(spread)
         x, y = x[:width], y[:width]
     else:
         spread = models.spread[model, arm, h]
-    project_packed(spread, known, x, y)
+    project_packed(spread, dense, x, y)
     logit = np.float64(dot_single(x, models.mean[model, arm, h]))
     # Single precision may leave a variance a little below 0.
     s = max(np.float64(dot_single(x, y)), 0.0)
-    aim, times = logit + given.offset, given.times
-    if given.seen < 1.0:
-        c, gain = hidden_step(aim, s, given.reward, given.seen)
+    aim, times = logit + observation.offset, observation.times
+    if observation.examination < 1.0:
+        c, gain = hidden_step(aim, s, observation.reward, observation.examination)
     else:
-        c, gain = logistic_step(aim, times * s, given.reward)
+        c, gain = logistic_step(aim, times * s, observation.reward)
     # A reward that counts as several clicks has as many times the precision of one.
     c *= times
     add_times(y, np.float32(times * gain), models.mean[model, arm, h])
-    shrink_packed(spread, known, y, np.float32(c / (1.0 + c * s)))
+    shrink_packed(spread, dense, y, np.float32(c / (1.0 + c * s)))
     return logit, s, c, gain

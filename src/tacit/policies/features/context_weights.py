@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.classifiers.concepts import Usual
+from tacit.classifiers.concepts import UsualRange
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
 from tacit.core.state_ranges import Count
 from tacit.policies.features import context_models
-from tacit.policies.features.context_inputs import KEPT, Kept, Measure
-from tacit.policies.features.context_models import Base, Design, Models, Room, Sighting
+from tacit.policies.features.context_inputs import BUFFER_SIZE, EventBuffer, Scaling
+from tacit.policies.features.context_models import Base, Design, Models, Observation, Workspace
 from tacit.policies.features.gaussian import sigmoid
-from tacit.policies.features.mixture import foretold
-from tacit.policies.shifting.shift_mixture import Spread, steadiness
+from tacit.policies.features.mixture import log_predictive
+from tacit.policies.shifting.shift_mixture import RewardSpread, click_equivalents
 
 WIDTH = 0.7
 """Factor on the single draw that moves the scores of all arms."""
@@ -40,7 +40,7 @@ WORTHLESS, SUREST = 0.05, 0.98
 # ---- The state
 
 
-class Announced(NamedTuple):
+class SignalWarnings(NamedTuple):
     """Warnings by signals, and how many were correct.
 
     Attributes
@@ -53,15 +53,15 @@ class Announced(NamedTuple):
         1 if a warning has restarted the recent hypothesis and is not yet judged.
     """
 
-    usual: Usual
+    usual: UsualRange
     warnings: Floats
     right: Floats
     waiting: Floats
 
     @classmethod
-    def nothing(cls, models: int, signals: int) -> Announced:
+    def empty(cls, models: int, signals: int) -> SignalWarnings:
         """Return the state of a number of signals before the first event."""
-        return cls(Usual.nothing(signals), *np.zeros((3, models)))
+        return cls(UsualRange.empty(signals), *np.zeros((3, models)))
 
 
 class MixtureTally(NamedTuple):
@@ -82,15 +82,15 @@ class MixtureTally(NamedTuple):
     clicks: Floats
     age: Count
     weights: Floats
-    spread: Spread
-    announced: Announced
+    spread: RewardSpread
+    announced: SignalWarnings
 
     @classmethod
-    def nothing(cls, models: int, signals: int = 0) -> MixtureTally:
+    def empty(cls, models: int, signals: int = 0) -> MixtureTally:
         """Return the tally before the first event."""
         rounds, clicks, age, *spread = np.zeros((6, models))
         weights = np.full((models, context_models.HYPOTHESES), 1.0 / context_models.HYPOTHESES)
-        return cls(rounds, clicks, age, weights, Spread(*spread), Announced.nothing(models, signals))
+        return cls(rounds, clicks, age, weights, RewardSpread(*spread), SignalWarnings.empty(models, signals))
 
 
 class ContextState(NamedTuple):
@@ -107,16 +107,16 @@ class ContextState(NamedTuple):
 
     models: Models
     tally: MixtureTally
-    measure: Measure
-    kept: Kept
-    room: Room
+    measure: Scaling
+    kept: EventBuffer
+    room: Workspace
 
 
 # ---- The base rate of new arms, and the hypotheses in use
 
 
 @kernel
-def base_of(tally: MixtureTally, model: int) -> Base:
+def compute_base(tally: MixtureTally, model: int) -> Base:
     """Return mean and variance of the log-odds of a click on a new arm, from all events so far."""
     clicks, misses = tally.clicks[model] + 0.5, tally.rounds[model] - tally.clicks[model] + 0.5
     return Base(np.log(clicks) - np.log(misses), 1.0 + 1.0 / clicks + 1.0 / misses)
@@ -167,10 +167,10 @@ def share_weights(weights: Floats, share: float) -> None:
 @kernel
 def heaviest_other(weights: Floats) -> float:
     """Return the largest weight of a hypothesis other than the recent one."""
-    others = 0.0
+    largest = 0.0
     for h in range(context_models.HYPOTHESES):
-        others = max(others, weights[h] if h != context_models.RECENT else 0.0)
-    return others
+        largest = max(largest, weights[h] if h != context_models.RECENT else 0.0)
+    return largest
 
 
 @kernel
@@ -181,7 +181,7 @@ def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
         tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[context_models.RECENT]
     )
     if ahead or tally.age[model] >= max(SPAN, SHARE * tally.rounds[model]):
-        settle(tally, model, 1.0 if ahead else weights[context_models.RECENT])
+        judge_warning(tally, model, 1.0 if ahead else weights[context_models.RECENT])
         restart_recent(state, model, layout, ahead, BEHIND)
     return bool(ahead)
 
@@ -196,7 +196,7 @@ def restart_recent(state: ContextState, model: int, layout: Design, adopted: boo
     largest = max(heaviest_other(weights), weights[context_models.RECENT])
     for arm in range(state.models.met.shape[1]):
         if adopted:
-            context_models.adopt(state.models, model, arm, layout)
+            context_models.adopt_recent(state.models, model, arm, layout)
         context_models.forget_arm(state.models, model, arm, context_models.RECENT, layout, None)
     for h in range(context_models.HYPOTHESES):
         weights[h] = 1.0 if adopted else weights[h]
@@ -206,7 +206,7 @@ def restart_recent(state: ContextState, model: int, layout: Design, adopted: boo
 
 
 @kernel
-def settle(tally: MixtureTally, model: int, right: float) -> None:
+def judge_warning(tally: MixtureTally, model: int, right: float) -> None:
     """Count a pending warning, if there is one, as correct to the degree ``right``."""
     announced = tally.announced
     if announced.waiting[model] > 0.0:
@@ -216,15 +216,15 @@ def settle(tally: MixtureTally, model: int, right: float) -> None:
 
 
 @kernel
-def take_warning(state: ContextState, model: int, layout: Design) -> None:
+def apply_warning(state: ContextState, model: int, layout: Design) -> None:
     """Restart the recent hypothesis at a warning, with a weight by the share of correct earlier warnings."""
     tally, weights, announced = state.tally, state.tally.weights[model], state.tally.announced
     # A hypothesis that has just restarted is not yet judged: another warning would throw away the little it
     # has learned.
     early = announced.waiting[model] > 0.0 and tally.age[model] < SEASONED
-    if early or tally.rounds[model] < KEPT:
+    if early or tally.rounds[model] < BUFFER_SIZE:
         return
-    settle(tally, model, weights[context_models.RECENT])
+    judge_warning(tally, model, weights[context_models.RECENT])
     change = min((0.5 + announced.right[model]) / (1.0 + announced.warnings[model]), SUREST)
     if change >= WORTHLESS:
         adopted = weights[context_models.RECENT] > heaviest_other(weights)
@@ -234,34 +234,40 @@ def take_warning(state: ContextState, model: int, layout: Design) -> None:
 
 
 @kernel
-def tells_as_clicks(tally: MixtureTally, model: int, reward: float) -> bool:
+def is_binary(tally: MixtureTally, model: int, reward: float) -> bool:
     """Return whether a reward, and all rewards before, are 0 or 1."""
     return tally.spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0
 
 
 @kernel
-def clicks_worth(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
+def equivalent_clicks(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
     """Return how many clicks a reward counts as: more than one if rewards vary less than clicks."""
-    spread, own = tally.spread, slice(model, model + 1)
-    return steadiness(Spread(spread.squares[own], spread.expected[own], spread.fractions[own]), mean, reward)
+    spread, row = tally.spread, slice(model, model + 1)
+    return click_equivalents(
+        RewardSpread(spread.squares[row], spread.expected[row], spread.fractions[row]), mean, reward
+    )
 
 
 @kernel
-def click_chance(logit: float, variance: float) -> float:
+def click_probability(logit: float, variance: float) -> float:
     """Return the mean probability of a click whose logit is normal."""
     return sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
 
 
 @kernel
-def take_in(state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design) -> None:
+def learn_event(
+    state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design
+) -> None:
     """Learn from an event whose context is in the workspace; the reward counts as ``times`` clicks."""
     tally, weights = state.tally, state.tally.weights[model]
-    base, given = base_of(tally, model), Sighting(reward, times, 1.0, 0.0)
+    base, observation = compute_base(tally, model), Observation(reward, times, 1.0, 0.0)
     for h in range(context_models.HYPOTHESES):
         if not state.models.met[model, arm, h]:
-            context_models.meet(state.models, model, arm, h, base)
-        logit, s, _, _ = context_models.learn_arm(state.models, state.room, model, arm, h, layout, given)
-        weights[h] *= np.exp(max(times * foretold(logit, s, reward), UNLIKELIEST))
+            context_models.start_arm(state.models, model, arm, h, base)
+        logit, s, _, _ = context_models.learn_arm(
+            state.models, state.room, model, arm, h, layout, observation
+        )
+        weights[h] *= np.exp(max(times * log_predictive(logit, s, reward), UNLIKELIEST))
     tally.rounds[model] += 1.0
     tally.clicks[model] += reward
     tally.age[model] += 1.0

@@ -14,11 +14,11 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, PositiveFraction, param, whole
+from tacit.core.part import Flag, Positive, PositiveFraction, int_range, param
 from tacit.errors import AssumptionWarning
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import gaussian
-from tacit.policies.features.click_model import UNSEEN, ClickModel, place_of
+from tacit.policies.features.click_model import UNSEEN, ClickModel, find_place
 
 # ---- Identifiability of relevance and examination, checked on the features alone
 
@@ -66,38 +66,38 @@ def identifiability(
     first = np.hstack([relevance, ones]) if relevance_intercept else np.asarray(relevance)
     second = np.hstack([examination, ones]) if examination_intercept else np.asarray(examination)
     constants = [_spans(block, ones[:, 0]) for block in (first, second)]
-    found = []
+    findings = []
     if not any(constants):
-        found.append(
+        findings.append(
             "neither block has a constant: results whose features are all 0 are believed to be "
             "clicked a quarter of the time, for ever; set relevance_intercept=True if they are not"
         )
     if all(constants):
-        found.append(
+        findings.append(
             "both blocks have a constant: while clicks are rare only the sum of the two is "
             "determined, the rest is the prior's; keep it in one block"
         )
     shared = _rank(first) + _rank(second) - _rank(np.hstack([first, second])) - int(all(constants))
     if shared > 0:
-        found.append(
+        findings.append(
             f"the blocks share {shared} directions: along them clicks cannot tell relevance from "
             "examination (with the same features in both, the two may be swapped); give each "
             "feature to one block"
         )
-    return found
+    return findings
 
 
-def warn_of(findings: list[str]) -> None:
+def warn_findings(findings: list[str]) -> None:
     """Warn of each finding."""
     for finding in findings:
         warnings.warn(finding, IdentifiabilityWarning, stacklevel=6)
 
 
 def _rank(block: Floats) -> int:
-    return int(np.linalg.matrix_rank(_scaled(block), tol=SAME_DIRECTION * max(block.shape)))
+    return int(np.linalg.matrix_rank(_scale_columns(block), tol=SAME_DIRECTION * max(block.shape)))
 
 
-def _scaled(block: Floats) -> Floats:
+def _scale_columns(block: Floats) -> Floats:
     """Return the columns scaled to length 1; columns of zeros stay."""
     lengths = np.linalg.norm(block, axis=0)
     return block / np.where(lengths > 0.0, lengths, 1.0)
@@ -105,9 +105,9 @@ def _scaled(block: Floats) -> Floats:
 
 def _spans(block: Floats, column: Floats) -> bool:
     """Return whether a column is a combination of a block's columns."""
-    columns = _scaled(block)
-    rest = column - columns @ np.linalg.lstsq(columns, column, rcond=None)[0]
-    return bool(np.linalg.norm(rest) <= SAME_DIRECTION * np.linalg.norm(column))
+    columns = _scale_columns(block)
+    residual = column - columns @ np.linalg.lstsq(columns, column, rcond=None)[0]
+    return bool(np.linalg.norm(residual) <= SAME_DIRECTION * np.linalg.norm(column))
 
 
 # ---- The base class of policies with relevance and examination
@@ -129,7 +129,7 @@ class Beliefs(NamedTuple):
     joint: gaussian.Belief | None = None
 
 
-def blocks_of(mean: Floats, root: Floats, split: int) -> Beliefs:
+def split_beliefs(mean: Floats, root: Floats, split: int) -> Beliefs:
     """Return the beliefs of a joint Gaussian, and of its two blocks split at ``split``."""
     relevance, examination = (
         gaussian.belief(mean[:split], root[:split]),
@@ -149,9 +149,9 @@ def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> in
     """
     best, bar, leader = np.inf, -np.inf, 0
     for i in range(len(impression.arms)):
-        relevance = gaussian.scored(impression.relevance[i], theta_c)
+        relevance = gaussian.score_row(impression.relevance[i], theta_c)
         if relevance > bar:
-            examination = gaussian.scored(impression.examination[i], theta_e)
+            examination = gaussian.score_row(impression.examination[i], theta_e)
             if examination > bar:
                 skipped = np.exp(min(-relevance, 350.0))
                 unseen = np.exp(min(-examination, 350.0))
@@ -173,7 +173,7 @@ class ExaminationModel(ClickModel, abstract=True):
             "relevance_intercept": bool(self.relevance_intercept),  # type: ignore[attr-defined]
             "examination_intercept": bool(self.examination_intercept),  # type: ignore[attr-defined]
         }
-        warn_of(identifiability(relevance, examination, **constants))
+        warn_findings(identifiability(relevance, examination, **constants))
 
     @param
     def split(self) -> int:
@@ -191,13 +191,15 @@ class ExaminationModel(ClickModel, abstract=True):
         """Return draws of the arms' mean rewards, of shape (draws, offered)."""
         theta = self.parameter_draws(state, lane, rng, draws)
         split = self.split
-        seen = theta[:, split:] @ gaussian.rows_of(impression.examination, width=self.width - split).T
-        wanted = theta[:, :split] @ gaussian.rows_of(impression.relevance, width=split).T
-        return gaussian.logistic(wanted) * gaussian.logistic(seen)
+        examination = (
+            theta[:, split:] @ gaussian.stack_features(impression.examination, width=self.width - split).T
+        )
+        relevance = theta[:, :split] @ gaussian.stack_features(impression.relevance, width=split).T
+        return gaussian.logistic(relevance) * gaussian.logistic(examination)
 
     def parameter_draws(self, state: Any, lane: int, rng: Generator, draws: int) -> Floats:
         """Return draws of all parameters, relevance first, of shape (draws, width)."""
-        return gaussian.drawn(state.mean[lane], state.root[lane], rng, draws)
+        return gaussian.draw_samples(state.mean[lane], state.root[lane], rng, draws)
 
 
 # ---- E-C Bandit: two Gaussians, and a variational bound on the likelihood
@@ -219,17 +221,17 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
     """
     c_c, b_c, c_e, b_e = 0.0, 0.0, 0.0, 0.0
     var_c, mean_c, var_e, mean_e = s_c, at_c, s_e, at_e
-    known, looked = reward < 0.0, reward - UNSEEN
+    is_reported, reported_seen = reward < 0.0, reward - UNSEEN
     reward = max(reward, 0.0)
     for _ in range(iterations):
         xi_c = np.sqrt(var_c + mean_c * mean_c)
         xi_e = np.sqrt(var_e + mean_e * mean_e)
-        seen = (
-            looked
-            if known
+        examination = (
+            reported_seen
+            if is_reported
             else gaussian.sigmoid(mean_e - 0.5 * mean_c - 0.5 * xi_c + gaussian.log_sigmoid(xi_c))
         )
-        missed = (1.0 - reward) * seen
+        missed = (1.0 - reward) * examination
         c_c = 2.0 * (reward + missed) * gaussian.jaakkola(xi_c)
         b_c = 0.5 * (reward - missed)
         c_e = 2.0 * gaussian.jaakkola(xi_e)
@@ -309,7 +311,7 @@ class ECBandit(ExaminationModel):
     )
 
     prior_variance: Positive = 1.0
-    inner_iterations: Annotated[int, whole(1, 10_000)] = 5
+    inner_iterations: Annotated[int, int_range(1, 10_000)] = 5
     relevance_intercept: Flag = False
     examination_intercept: Flag = False
     discount: PositiveFraction = 1.0
@@ -325,7 +327,7 @@ class ECBandit(ExaminationModel):
         return Beliefs(*(gaussian.belief(block.mean[lane], block.root[lane]) for block in state))
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
-        blocks = [gaussian.drawn(block.mean[lane], block.root[lane], rng, draws) for block in state]
+        blocks = [gaussian.draw_samples(block.mean[lane], block.root[lane], rng, draws) for block in state]
         return np.hstack(blocks)
 
     @staticmethod
@@ -341,7 +343,7 @@ class ECBandit(ExaminationModel):
     @staticmethod
     def learn(params: ECBandit, state: State, lane: int, outcome: Outcome) -> None:
         impression, reward = outcome.impression, outcome.reward
-        place = place_of(impression.arms, outcome.shown)
+        place = find_place(impression.arms, outcome.shown)
         mean_c, root_c = state.relevance.mean[lane], state.relevance.root[lane]
         mean_e, root_e = state.examination.mean[lane], state.examination.root[lane]
         room_c, room_e = state.relevance.room[lane], state.examination.room[lane]
@@ -353,8 +355,12 @@ class ECBandit(ExaminationModel):
         s_e = gaussian.project(root_e, room_e[0], room_e[1])
         at_c, at_e = gaussian.dot(mean_c, room_c[0]), gaussian.dot(mean_e, room_e[0])
         c_c, b_c, c_e, b_e = variational(s_c, at_c, s_e, at_e, reward, params.inner_iterations)
-        gaussian.commit(mean_c, root_c, room_c[1], s_c, c_c, (b_c - c_c * at_c) / (1.0 + c_c * s_c))
-        gaussian.commit(mean_e, root_e, room_e[1], s_e, c_e, (b_e - c_e * at_e) / (1.0 + c_e * s_e))
+        gaussian.apply_observation(
+            mean_c, root_c, room_c[1], s_c, c_c, (b_c - c_c * at_c) / (1.0 + c_c * s_c)
+        )
+        gaussian.apply_observation(
+            mean_e, root_e, room_e[1], s_e, c_e, (b_e - c_e * at_e) / (1.0 + c_e * s_e)
+        )
         gaussian.clear(room_c)
         gaussian.clear(room_e)
 
@@ -365,7 +371,7 @@ class ECBandit(ExaminationModel):
 
     @staticmethod
     def believed(params: ECBandit, state: State, lane: int, impression: Impression, arm: int) -> float:
-        place = place_of(impression.arms, arm)
-        relevance = gaussian.scored(impression.relevance[place], state.relevance.mean[lane])
-        examination = gaussian.scored(impression.examination[place], state.examination.mean[lane])
+        place = find_place(impression.arms, arm)
+        relevance = gaussian.score_row(impression.relevance[place], state.relevance.mean[lane])
+        examination = gaussian.score_row(impression.examination[place], state.examination.mean[lane])
         return gaussian.sigmoid(relevance) * gaussian.sigmoid(examination)

@@ -14,20 +14,26 @@ from tacit.core.arrays import Floats, Ints, byte_count
 from tacit.core.dispatch import kernel
 from tacit.policies.base import Impression
 from tacit.policies.features import context_inputs
-from tacit.policies.features.context_inputs import Kept, Measure, Singles
+from tacit.policies.features.context_inputs import EventBuffer, Scaling, Singles
 from tacit.policies.features.context_models import (
     FULL,
     HYPOTHESES,
-    NOTHING,
+    NO_EFFECT,
     Base,
     Design,
     Models,
-    Room,
-    begins,
+    Workspace,
     first_variance,
+    initial_constant,
     project_packed,
 )
-from tacit.policies.features.context_weights import WIDTH, MixtureTally, base_of, click_chance, weight_in_use
+from tacit.policies.features.context_weights import (
+    WIDTH,
+    MixtureTally,
+    click_probability,
+    compute_base,
+    weight_in_use,
+)
 from tacit.policies.features.gaussian import dot
 
 ITEM_LEADING, USER_LEADING = 32, 6
@@ -49,36 +55,38 @@ LIST_SCALES, LIST_ACROSS = (1.0, 2.0, 1.2, 0.0), (0.3, 2.0, 1.0, 0.0)
 Scales = tuple[float, float, float, float]
 
 
-def read_of(users: int) -> int:
+def count_read_directions(users: int) -> int:
     """Return the number of directions of a user that are read."""
     return users if users <= ALL_READ else MOST_READ
 
 
 def user_directions(users: int) -> int:
     """Return the number of directions of users to find: 0 if all numbers have full covariances."""
-    return read_of(users) if users > USER_LEADING else 0
+    return count_read_directions(users) if users > USER_LEADING else 0
 
 
 def embedding_layout(items: int, users: int, flags: Ints | None) -> Design:
     """Return the layout of features for items and users of given lengths, with one model for all items."""
-    return _laid_out(items, users, ITEM_LEADING if users else ALONE, SCALES, ACROSS, 0)._replace(flags=flags)
+    return _build_layout(items, users, ITEM_LEADING if users else ALONE, SCALES, ACROSS, 0)._replace(
+        flags=flags
+    )
 
 
 def list_layout(items: int, users: int, flags: Ints | None) -> Design:
     """Return the layout of features for lists, where the order offered is a first guess."""
-    return _laid_out(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)._replace(flags=flags)
+    return _build_layout(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)._replace(flags=flags)
 
 
-def _laid_out(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
+def _build_layout(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
     along = min(users, USER_LEADING)
     # Tastes are learned from products only: if users have few numbers, more directions of items fit.
     most = min(most, MOST_KNOWN // (1 + along) - 2)
-    leading, rest = min(items, most), items if items > most else 0
+    leading, residual = min(items, most), items if items > most else 0
     wide = 1 + order + leading + int(items == users)
-    crossed = min(along, MOST_CROSSED // rest) if rest else 0
-    lean = rest * (1 + crossed) + wide * (read_of(users) - along)
-    known = wide * (1 + along)
-    return Design(items, leading, wide, known, lean, rest, crossed, users, scales, across, order, None)
+    crossed = min(along, MOST_CROSSED // residual) if residual else 0
+    lean = residual * (1 + crossed) + wide * (count_read_directions(users) - along)
+    dense = wide * (1 + along)
+    return Design(items, leading, wide, dense, lean, residual, crossed, users, scales, across, order, None)
 
 
 @kernel
@@ -106,24 +114,24 @@ class EmbeddingState(NamedTuple):
 
     models: Models
     tally: MixtureTally
-    items: Measure
-    users: Measure
+    items: Scaling
+    users: Scaling
     products: Floats
-    kept: Kept
-    kept_users: Kept
+    kept: EventBuffer
+    kept_users: EventBuffer
 
     @classmethod
-    def nothing(cls, models: int, layout: Design, events: int, users: int) -> EmbeddingState:
+    def empty(cls, models: int, layout: Design, events: int, users: int) -> EmbeddingState:
         """Return the initial state, with buffers for a number of first events and users."""
-        turned = layout.leading if layout.rest else 0
+        turned = layout.leading if layout.residual else 0
         return cls(
             Models.prior(models, 1, layout, None),
-            MixtureTally.nothing(models),
-            Measure.nothing(models, layout.dim, turned),
-            Measure.nothing(models, layout.user, user_directions(layout.user)),
+            MixtureTally.empty(models),
+            Scaling.empty(models, layout.dim, turned),
+            Scaling.empty(models, layout.user, user_directions(layout.user)),
             np.zeros((models, 2 * (layout.wide - 1 - layout.order - layout.leading))),
-            Kept.nothing(models, layout.dim, events),
-            Kept.nothing(models, layout.user, users),
+            EventBuffer.empty(models, layout.dim, events),
+            EventBuffer.empty(models, layout.user, users),
         )
 
     @property
@@ -136,12 +144,14 @@ class EmbeddingState(NamedTuple):
 
 
 @kernel
-def empty_room(layout: Design) -> Room:
+def make_workspace(layout: Design) -> Workspace:
     """Return a workspace for learning."""
-    width, single = layout.known + layout.lean, np.float32
+    width, single = layout.dense + layout.lean, np.float32
     features, along = np.zeros((1, width), single), np.zeros((1, width), single)
     raw, scaled, none = np.zeros((1, layout.dim)), np.zeros((1, layout.dim), single), np.zeros((1, 0), single)
-    return Room(raw, scaled, features, none, along, none, np.zeros((1, 0, 0), single), np.zeros((1, 0, 2)))
+    return Workspace(
+        raw, scaled, features, none, along, none, np.zeros((1, 0, 0), single), np.zeros((1, 0, 2))
+    )
 
 
 @kernel
@@ -150,14 +160,14 @@ def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints |
     scaled = np.zeros(state.users.mean.shape[1], np.float32)
     context_inputs.scale_context(state.users, model, user, scaled)
     if flags is not None:
-        context_inputs.leave_out(flags, user, scaled)
-    found = np.zeros(1 + state.users.directions.shape[1] + len(scaled), np.float32)
-    context_inputs.fill_features(state.users, model, scaled, found)
-    return found
+        context_inputs.zero_missing(flags, user, scaled)
+    features = np.zeros(1 + state.users.directions.shape[1] + len(scaled), np.float32)
+    context_inputs.fill_features(state.users, model, scaled, features)
+    return features
 
 
 @kernel
-def product_of(state: EmbeddingState, model: int, user: Floats, item: Floats) -> np.float32:
+def scaled_product(state: EmbeddingState, model: int, user: Floats, item: Floats) -> np.float32:
     """Return the scaled inner product of a user and an item."""
     off = (dot(user, item) - state.products[model, 0]) * state.products[model, 1]
     return np.float32(min(max(off, -context_inputs.FURTHEST), context_inputs.FURTHEST))
@@ -165,31 +175,37 @@ def product_of(state: EmbeddingState, model: int, user: Floats, item: Floats) ->
 
 @kernel
 def read_event(
-    state: EmbeddingState, model: int, item: Floats, user: Floats, order: float, layout: Design, room: Room
+    state: EmbeddingState,
+    model: int,
+    item: Floats,
+    user: Floats,
+    order: float,
+    layout: Design,
+    room: Workspace,
 ) -> None:
     """Fill the workspace with the features of an item for a user; ``order`` is the feature of its place."""
     leading, wide, features = layout.leading, layout.wide, room.features[0]
     first = 1 + layout.order
-    own = np.zeros(1 + leading + layout.rest, np.float32)
+    item_features = np.zeros(1 + leading + layout.residual, np.float32)
     context_inputs.scale_context(state.items, model, item, room.scaled[0])
-    context_inputs.fill_features(state.items, model, room.scaled[0], own)
+    context_inputs.fill_features(state.items, model, room.scaled[0], item_features)
     product = np.float32(0.0)
     if wide > first + leading:
-        product = product_of(state, model, user, item)
+        product = scaled_product(state, model, user, item)
     asking = user_features(state, model, user, layout.flags)
-    rows, left = layout.known // wide, layout.rest * (1 + layout.crossed)
-    for row in range(rows + (layout.lean - left) // wide):
-        start = row * wide + (left if row >= rows else 0)
+    rows, residual_count = layout.dense // wide, layout.residual * (1 + layout.crossed)
+    for row in range(rows + (layout.lean - residual_count) // wide):
+        start = row * wide + (residual_count if row >= rows else 0)
         features[start] = asking[row]
         if first > 1:
             features[start + 1] = asking[row] * np.float32(order)
         for at in range(leading):
-            features[start + first + at] = asking[row] * own[1 + at]
+            features[start + first + at] = asking[row] * item_features[1 + at]
         if wide > first + leading:
             features[start + first + leading] = asking[row] * product
-    for row in range(1 + layout.crossed if layout.rest > 0 else 0):
-        for i in range(layout.rest):
-            features[layout.known + row * layout.rest + i] = asking[row] * own[1 + leading + i]
+    for row in range(1 + layout.crossed if layout.residual > 0 else 0):
+        for i in range(layout.residual):
+            features[layout.dense + row * layout.residual + i] = asking[row] * item_features[1 + leading + i]
 
 
 # ---- Beliefs about candidates
@@ -217,116 +233,116 @@ class UserView(NamedTuple):
     means: Singles
     spread: Singles
     columns: Singles
-    left: float
-    nothing: Base
+    residual_variance: float
+    no_effect: Base
     slope: float
     covariance: float
     variance: float
 
 
 @kernel
-def contract(spread: Singles, asking: Singles, layout: Design, found: Singles) -> None:
+def contract(spread: Singles, asking: Singles, layout: Design, total: Singles) -> None:
     """Add up the covariance of an item's parameters for a user, packed as in the models."""
-    wide, known, k = layout.wide, layout.known, 0
+    wide, dense, k = layout.wide, layout.dense, 0
     across = np.zeros((wide, wide), np.float32)
-    for column in range(known):
+    for column in range(dense):
         row, at = column // wide, column % wide
         start = at * wide - at * (at - 1) // 2
-        context_inputs.add_times(spread[k : k + wide - at], asking[row] * asking[row], found[start:])
+        context_inputs.add_times(spread[k : k + wide - at], asking[row] * asking[row], total[start:])
         k += wide - at
-        for below in range(row + 1, known // wide):
+        for below in range(row + 1, dense // wide):
             context_inputs.add_times(spread[k : k + wide], asking[row] * asking[below], across[at])
             k += wide
     k = 0
-    for at in range(wide if known > wide else 0):
+    for at in range(wide if dense > wide else 0):
         for i in range(at, wide):
-            found[k] += across[at, i] + across[i, at]
+            total[k] += across[at, i] + across[i, at]
             k += 1
 
 
 @kernel
-def fill_mean(mean: Singles, asking: Singles, layout: Design, found: Singles) -> None:
+def fill_mean(mean: Singles, asking: Singles, layout: Design, total: Singles) -> None:
     """Fill in the mean of an item's parameters for a user."""
-    rows, left = layout.known // layout.wide, layout.rest * (1 + layout.crossed)
-    for row in range(rows + (layout.lean - left) // layout.wide):
-        start = row * layout.wide + (left if row >= rows else 0)
-        context_inputs.add_times(mean[start : start + layout.wide], asking[row], found)
+    rows, residual_count = layout.dense // layout.wide, layout.residual * (1 + layout.crossed)
+    for row in range(rows + (layout.lean - residual_count) // layout.wide):
+        start = row * layout.wide + (residual_count if row >= rows else 0)
+        context_inputs.add_times(mean[start : start + layout.wide], asking[row], total)
 
 
 @kernel
-def fill_spread(spread: Singles, asking: Singles, layout: Design, found: Singles) -> float:
+def fill_spread(spread: Singles, asking: Singles, layout: Design, covariance: Singles) -> float:
     """Fill in the covariance of an item's parameters for a user; return the mean variance of the residual."""
-    wide, known, left, k = layout.wide, layout.known, 0.0, 0
-    packed, rows, half = known * (known + 1) // 2, known // wide, np.zeros(wide * (wide + 1) // 2, np.float32)
+    wide, dense, residual_variance, k = layout.wide, layout.dense, 0.0, 0
+    packed, rows, half = dense * (dense + 1) // 2, dense // wide, np.zeros(wide * (wide + 1) // 2, np.float32)
     contract(spread[:packed], asking, layout, half)
     for at in range(wide):
         for i in range(at, wide):
-            found[at, i] = half[k]
-            found[i, at] = half[k]
+            covariance[at, i] = half[k]
+            covariance[i, at] = half[k]
             k += 1
-    count = layout.rest * (1 + layout.crossed)
-    rest, further = spread[packed : packed + count], spread[packed + count :]
+    count = layout.residual * (1 + layout.crossed)
+    residual, further = spread[packed : packed + count], spread[packed + count :]
     for row in range(len(further) // wide):
         factor = asking[rows + row] * asking[rows + row]
         for at in range(wide):
-            found[at, at] += factor * further[row * wide + at]
+            covariance[at, at] += factor * further[row * wide + at]
     for i in range(count):
-        row = i // layout.rest
-        left += np.float64(asking[row] * asking[row] * rest[i]) / layout.rest
-    return left
+        row = i // layout.residual
+        residual_variance += np.float64(asking[row] * asking[row] * residual[i]) / layout.residual
+    return residual_variance
 
 
 @kernel
-def view_of(
+def build_view(
     state: EmbeddingState, model: int, user: Floats, layout: Design, weights: Floats, base: Base
 ) -> UserView:
     """Return the models for one user, averaged over hypotheses by ``weights``."""
-    models, wide, leading, known = state.models, layout.wide, layout.leading, layout.known
+    models, wide, leading, dense = state.models, layout.wide, layout.leading, layout.dense
     asking, directions = user_features(state, model, user, layout.flags), state.items.directions[model]
     means, unmet = np.zeros((FULL, wide), np.float32), 0.0
     spread, whole = np.zeros((wide, wide), np.float32), np.zeros(models.spread.shape[3], np.float32)
-    columns, along = np.zeros((layout.rest, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
-    outside = np.zeros(layout.rest, np.float32)
+    columns, along = np.zeros((layout.residual, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
+    outside = np.zeros(layout.residual, np.float32)
     for h in range(FULL):
         mean = models.mean[model, 0, h]
         fill_mean(mean, asking, layout, means[h])
         context_inputs.add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
-        if layout.rest > 0:
+        if layout.residual > 0:
             # The residual of an item has no part along its directions: that part is removed from the mean.
-            for j in range(layout.rest):
+            for j in range(layout.residual):
                 outside[j] = np.float32(0.0)
             for row in range(1 + layout.crossed):
                 context_inputs.add_times(
-                    mean[known + row * layout.rest :][: layout.rest], asking[row], outside
+                    mean[dense + row * layout.residual :][: layout.residual], asking[row], outside
                 )
             for at in range(leading):
                 along[at] = context_inputs.dot_single(directions[at], outside)
             context_inputs.add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
-        for j in range(layout.rest):
+        for j in range(layout.residual):
             columns[j, leading + h] = outside[j]
         if not models.met[model, 0, h]:
-            first = begins(models, model, 0, h, base)
+            first = initial_constant(models, model, 0, h, base)
             means[h, 0] += np.float32(first.logit) - mean[0]
             unmet += weights[h] * (first.variance - first_variance(models, model, 0, h))
-    for at in range(leading if layout.rest > 0 else 0):
-        for j in range(layout.rest):
+    for at in range(leading if layout.residual > 0 else 0):
+        for j in range(layout.residual):
             columns[j, at] = directions[at, j]
-    left = fill_spread(whole, asking, layout, spread)
+    residual_variance = fill_spread(whole, asking, layout, spread)
     spread[0, 0] += np.float32(unmet)
-    nothing = begins(models, model, 0, NOTHING, base)
-    if models.met[model, 0, NOTHING]:
-        logit, variance = models.mean[model, 0, NOTHING, 0], models.narrow[model, 0, 0]
-        nothing = Base(np.float64(logit), np.float64(variance))
+    no_effect = initial_constant(models, model, 0, NO_EFFECT, base)
+    if models.met[model, 0, NO_EFFECT]:
+        logit, variance = models.mean[model, 0, NO_EFFECT, 0], models.narrow[model, 0, 0]
+        no_effect = Base(np.float64(logit), np.float64(variance))
     slope, covariance, alone = 0.0, 0.0, 0.0
     if layout.order > 0:
-        slope, narrow = np.float64(models.mean[model, 0, NOTHING, 1]), models.narrow[model, 0]
+        slope, narrow = np.float64(models.mean[model, 0, NO_EFFECT, 1]), models.narrow[model, 0]
         covariance, alone = np.float64(narrow[1]), np.float64(narrow[2])
-    return UserView(means, spread, columns, left, nothing, slope, covariance, alone)
+    return UserView(means, spread, columns, residual_variance, no_effect, slope, covariance, alone)
 
 
 @kernel
 def read_candidates(
-    state: EmbeddingState, model: int, asked: Impression, layout: Design, view: UserView
+    state: EmbeddingState, model: int, impression: Impression, layout: Design, view: UserView
 ) -> Floats:
     """Return the logit of each candidate under each hypothesis that reads features, and their variance.
 
@@ -334,38 +350,48 @@ def read_candidates(
     """
     wide, leading, first, single = layout.wide, layout.leading, 1 + layout.order, np.float32
     scaled, turned = np.zeros(layout.dim, single), np.zeros(leading + ABREAST, single)
-    own, along, found = np.zeros(wide, single), np.zeros(wide, single), np.zeros((len(asked.arms), FULL + 1))
-    own[0] = np.float32(1.0)
-    for i in range(len(asked.arms)):
+    features, along, moments = (
+        np.zeros(wide, single),
+        np.zeros(wide, single),
+        np.zeros((len(impression.arms), FULL + 1)),
+    )
+    features[0] = np.float32(1.0)
+    for i in range(len(impression.arms)):
         remains = 0.0
-        context_inputs.scale_context(state.items, model, asked.relevance[i], scaled)
-        if layout.rest > 0:
-            context_inputs.turn_all(view.columns, scaled, turned)
+        context_inputs.scale_context(state.items, model, impression.relevance[i], scaled)
+        if layout.residual > 0:
+            context_inputs.multiply_columns(view.columns, scaled, turned)
             apart = context_inputs.dot_single(scaled, scaled) - context_inputs.dot_single(
                 turned[:leading], turned
             )
             remains = max(np.float64(apart), 0.0)
         if first > 1:
-            own[1] = np.float32(order_score(i, len(asked.arms)))
+            features[1] = np.float32(order_score(i, len(impression.arms)))
         for j in range(leading):
-            own[first + j] = turned[j] if layout.rest > 0 else scaled[j]
+            features[first + j] = turned[j] if layout.residual > 0 else scaled[j]
         if wide > first + leading:
-            own[first + leading] = product_of(state, model, asked.context, asked.relevance[i])
+            features[first + leading] = scaled_product(
+                state, model, impression.context, impression.relevance[i]
+            )
         for h in range(FULL):
-            found[i, h] = np.float64(context_inputs.dot_single(own, view.means[h]) + turned[leading + h])
-        context_inputs.turn_all(view.spread, own, along)
-        found[i, FULL] = max(np.float64(context_inputs.dot_single(own, along)) + view.left * remains, 0.0)
-    return found
+            moments[i, h] = np.float64(
+                context_inputs.dot_single(features, view.means[h]) + turned[leading + h]
+            )
+        context_inputs.multiply_columns(view.spread, features, along)
+        moments[i, FULL] = max(
+            np.float64(context_inputs.dot_single(features, along)) + view.residual_variance * remains, 0.0
+        )
+    return moments
 
 
 @kernel
-def by_order(view: UserView, place: int, offered: int, layout: Design) -> Base:
+def order_belief(view: UserView, place: int, offered: int, layout: Design) -> Base:
     """Return the belief about a candidate under the hypothesis that features have no effect."""
     if layout.order == 0:
-        return view.nothing
+        return view.no_effect
     at = np.float64(np.float32(order_score(place, offered)))
-    variance = view.nothing.variance + at * (2.0 * view.covariance + at * view.variance)
-    return Base(view.nothing.logit + at * view.slope, max(variance, 0.0))
+    variance = view.no_effect.variance + at * (2.0 * view.covariance + at * view.variance)
+    return Base(view.no_effect.logit + at * view.slope, max(variance, 0.0))
 
 
 @kernel
@@ -373,71 +399,71 @@ def candidate_moments(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, base: Base
 ) -> Floats:
     """Return mean and variance of the logit of each candidate, over all hypotheses."""
-    count, weights, found = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
+    count, weights, moments = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     least, total = weight_in_use(state.tally.weights[model])
     for h in range(HYPOTHESES):
         if state.tally.weights[model, h] >= least:
             weights[h] = state.tally.weights[model, h] / total
-    view = view_of(state, model, impression.context, layout, weights, base)
-    read, share = read_candidates(state, model, impression, layout, view), weights[NOTHING]
+    view = build_view(state, model, impression.context, layout, weights, base)
+    read, share = read_candidates(state, model, impression, layout, view), weights[NO_EFFECT]
     for i in range(count):
-        nothing = by_order(view, i, count, layout)
-        mean = share * nothing.logit
-        square = read[i, FULL] + share * (nothing.variance + nothing.logit * nothing.logit)
+        no_effect = order_belief(view, i, count, layout)
+        mean = share * no_effect.logit
+        square = read[i, FULL] + share * (no_effect.variance + no_effect.logit * no_effect.logit)
         for h in range(FULL):
             mean += weights[h] * read[i, h]
             square += weights[h] * read[i, h] * read[i, h]
-        found[i, 0] = mean
-        found[i, 1] = max(square - mean * mean, 0.0)
-    return found
+        moments[i, 0] = mean
+        moments[i, 1] = max(square - mean * mean, 0.0)
+    return moments
 
 
 @kernel
 def candidate_lines(state: EmbeddingState, model: int, impression: Impression, layout: Design) -> Floats:
     """Return mean and deviation of the score of each candidate."""
-    lines = candidate_moments(state, model, impression, layout, base_of(state.tally, model))
+    lines = candidate_moments(state, model, impression, layout, compute_base(state.tally, model))
     for i in range(len(lines)):
         lines[i, 1] = WIDTH * np.sqrt(lines[i, 1])
     return lines
 
 
 @kernel
-def beliefs_by(
+def compute_beliefs(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, h: int, base: Base
 ) -> Floats:
     """Return mean and variance of the logit of each candidate under a hypothesis."""
-    count, weights, found = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
+    count, weights, moments = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     weights[h] = 1.0
-    view = view_of(state, model, impression.context, layout, weights, base)
+    view = build_view(state, model, impression.context, layout, weights, base)
     read = read_candidates(state, model, impression, layout, view)
     for i in range(count):
-        found[i, 0], found[i, 1] = read[i, min(h, FULL - 1)], read[i, FULL]
-        if h == NOTHING:
-            nothing = by_order(view, i, count, layout)
-            found[i, 0], found[i, 1] = nothing.logit, nothing.variance
-    return found
+        moments[i, 0], moments[i, 1] = read[i, min(h, FULL - 1)], read[i, FULL]
+        if h == NO_EFFECT:
+            no_effect = order_belief(view, i, count, layout)
+            moments[i, 0], moments[i, 1] = no_effect.logit, no_effect.variance
+    return moments
 
 
 # ---- Learning
 
 
 @kernel
-def expected_of(state: EmbeddingState, model: int, layout: Design, room: Room) -> float:
+def expected_click(state: EmbeddingState, model: int, layout: Design, room: Workspace) -> float:
     """Return the mean probability of a click on the item in the workspace, over all hypotheses."""
     models, x, y, mean = state.models, room.features[0], room.along[0], 0.0
-    base = base_of(state.tally, model)
+    base = compute_base(state.tally, model)
     for h in range(HYPOTHESES):
         logit, variance = np.float64(context_inputs.dot_single(models.mean[model, 0, h], x)), 0.0
-        if h == NOTHING:
+        if h == NO_EFFECT:
             variance = np.float64(models.narrow[model, 0, 0])
         else:
-            project_packed(models.spread[model, 0, h], layout.known, x, y)
+            project_packed(models.spread[model, 0, h], layout.dense, x, y)
             variance = np.float64(context_inputs.dot_single(x, y))
         if not models.met[model, 0, h]:
-            first = begins(models, model, 0, h, base)
+            first = initial_constant(models, model, 0, h, base)
             logit += first.logit - np.float64(models.mean[model, 0, h, 0])
             variance += first.variance - first_variance(models, model, 0, h)
-        mean += state.tally.weights[model, h] * click_chance(logit, max(variance, 0.0))
+        mean += state.tally.weights[model, h] * click_probability(logit, max(variance, 0.0))
     return mean
 
 
@@ -447,8 +473,8 @@ def measure_products(state: EmbeddingState, model: int, users: int, each: int) -
     item, user = np.zeros(state.items.mean.shape[1]), np.zeros(state.users.mean.shape[1])
     total, squares, events = 0.0, 0.0, users * each
     for event in range(events):
-        context_inputs.recall(state.kept, model, event, item)
-        context_inputs.recall(state.kept_users, model, event // each, user)
+        context_inputs.load_context(state.kept, model, event, item)
+        context_inputs.load_context(state.kept_users, model, event // each, user)
         product = dot(user, item)
         total += product
         squares += product * product
@@ -459,17 +485,17 @@ def measure_products(state: EmbeddingState, model: int, users: int, each: int) -
 
 
 @kernel
-def measure_anew(state: EmbeddingState, model: int, users: int, each: int) -> None:
+def refit_scaling(state: EmbeddingState, model: int, users: int, each: int) -> None:
     """Fit scaling and directions to the first ``users`` in the buffer, with ``each`` items per user."""
-    sides, kept = (state.items, state.users), (state.kept, state.kept_users)
+    sides, buffers = (state.items, state.users), (state.kept, state.kept_users)
     for side in range(2):
         events = users if side else users * each
-        context_inputs.measure_kept(sides[side], kept[side], model, events)
+        context_inputs.fit_scales(sides[side], buffers[side], model, events)
         turned, dim = sides[side].directions.shape[1:]
         if turned > 0:
             scaled, room = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
             context_inputs.find_directions(
-                sides[side], kept[side], model, events, np.zeros(dim), scaled, room
+                sides[side], buffers[side], model, events, np.zeros(dim), scaled, room
             )
     if state.products.shape[1] > 0:
         measure_products(state, model, users, each)

@@ -13,39 +13,51 @@ import numpy as np
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import Flag, param, whole
+from tacit.core.part import Flag, int_range, param
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import Declared, context_width, declared, flags_of, signals_in
+from tacit.policies.context import (
+    Schema,
+    count_signals,
+    find_missing_flags,
+    normalize_schema,
+    resolve_context_dim,
+)
 from tacit.policies.features import context_weights, embedding_items
-from tacit.policies.features.click_model import MAX_DIM, coupled_choice, place_of
-from tacit.policies.features.context_inputs import KEPT, is_due, keep, notice_changes, recall
+from tacit.policies.features.click_model import MAX_DIM, choose_coupled, find_place
+from tacit.policies.features.context_inputs import (
+    BUFFER_SIZE,
+    is_due,
+    load_context,
+    notice_changes,
+    store_event,
+)
 from tacit.policies.features.context_models import Design
 from tacit.policies.features.embedding_items import EmbeddingState
 from tacit.policies.features.gaussian import copy_row, logistic
-from tacit.policies.index import LATER, envelope_share
+from tacit.policies.index import ADDED_LATER, envelope_share
 
 
 @dataclass(frozen=True)
 class EmbeddingPolicy(FeaturePolicy, abstract=True):
     """Base of the policies that know items, and optionally users, by embeddings."""
 
-    relevance_dim: Annotated[int, whole(1, MAX_DIM)]
-    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
-    context: Annotated[Any, declared] = field(default=(), kw_only=True, metadata=LATER)
+    relevance_dim: Annotated[int, int_range(1, MAX_DIM)]
+    context_dim: Annotated[int, int_range(0, MAX_DIM)] = 0
+    context: Annotated[Any, normalize_schema] = field(default=(), kw_only=True, metadata=ADDED_LATER)
     per_key: Flag = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._set("context", declared("context", self.context))
-        self._set("context_dim", context_width(self.context, self.context_dim))
+        self._set("context", normalize_schema("context", self.context))
+        self._set("context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
-        if signals_in(self.context):
+        if count_signals(self.context):
             remedy = "it heeds no signals: let each be a number, or leave it out"
             raise InvalidValue("context", self.context, remedy)
 
     @property
-    def schema(self) -> Declared:
+    def schema(self) -> Schema:
         return self.context  # type: ignore[no-any-return]
 
     @classmethod
@@ -139,7 +151,9 @@ class EmbeddingMixture(EmbeddingPolicy):
     @param
     def layout(self) -> Design:
         """The features of an item for a user."""
-        return embedding_items.embedding_layout(self.relevance_dim, self.context_dim, flags_of(self.context))
+        return embedding_items.embedding_layout(
+            self.relevance_dim, self.context_dim, find_missing_flags(self.context)
+        )
 
     @property
     def model_bytes(self) -> int:
@@ -147,18 +161,20 @@ class EmbeddingMixture(EmbeddingPolicy):
         return self.init(1).model_bytes
 
     def init(self, lanes: int) -> EmbeddingState:
-        return EmbeddingState.nothing(lanes if self.per_key else 1, self.layout, KEPT, KEPT)
+        return EmbeddingState.empty(lanes if self.per_key else 1, self.layout, BUFFER_SIZE, BUFFER_SIZE)
 
     def reward_draws(
         self, state: EmbeddingState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the candidates' mean rewards, of shape (draws, offered)."""
-        model, count, found = lane if self.per_key else 0, len(impression.arms), []
-        base = context_weights.base_of(state.tally, model)
+        model, count, samples = lane if self.per_key else 0, len(impression.arms), []
+        base = context_weights.compute_base(state.tally, model)
         for h, share in enumerate(rng.multinomial(draws, state.tally.weights[model])):
-            logits, variances = embedding_items.beliefs_by(state, model, impression, self.layout, h, base).T
-            found.append(logistic(logits + np.sqrt(variances) * rng.standard_normal((int(share), count))))
-        return np.concatenate(found)
+            logits, variances = embedding_items.compute_beliefs(
+                state, model, impression, self.layout, h, base
+            ).T
+            samples.append(logistic(logits + np.sqrt(variances) * rng.standard_normal((int(share), count))))
+        return np.concatenate(samples)
 
     @staticmethod
     def choose(
@@ -167,20 +183,22 @@ class EmbeddingMixture(EmbeddingPolicy):
         lines = embedding_items.candidate_lines(
             state, lane if params.per_key else 0, impression, params.layout
         )
-        return coupled_choice(params, lines, lane, impression, rng)
+        return choose_coupled(params, lines, lane, impression, rng)
 
     @staticmethod
     def decide_and_weigh(
         params: EmbeddingMixture,
         state: EmbeddingState,
         lane: int,
-        asked: Impression,
+        impression: Impression,
         rng: Generator,
         action: Ints,
     ) -> float:
-        lines = embedding_items.candidate_lines(state, lane if params.per_key else 0, asked, params.layout)
-        action[0] = coupled_choice(params, lines, lane, asked, rng)
-        return envelope_share(lines, len(lines), place_of(asked.arms, action[0]))
+        lines = embedding_items.candidate_lines(
+            state, lane if params.per_key else 0, impression, params.layout
+        )
+        action[0] = choose_coupled(params, lines, lane, impression, rng)
+        return envelope_share(lines, len(lines), find_place(impression.arms, action[0]))
 
     @staticmethod
     def line(params: EmbeddingMixture, state: Floats, lane: int, impression: Impression, place: int) -> Any:
@@ -193,37 +211,37 @@ class EmbeddingMixture(EmbeddingPolicy):
         lines = embedding_items.candidate_lines(
             state, lane if params.per_key else 0, impression, params.layout
         )
-        return envelope_share(lines, len(lines), place_of(impression.arms, arm))
+        return envelope_share(lines, len(lines), find_place(impression.arms, arm))
 
     @staticmethod
     def learn(params: EmbeddingMixture, state: EmbeddingState, lane: int, outcome: Outcome) -> None:
         model, layout, tally = lane if params.per_key else 0, params.layout, state.tally
-        impression, room = outcome.impression, embedding_items.empty_room(params.layout)
+        impression, room = outcome.impression, embedding_items.make_workspace(params.layout)
         item, user, reward = room.raw[0], np.zeros(layout.user), outcome.reward
-        copy_row(impression.relevance[place_of(impression.arms, outcome.shown)], item)
+        copy_row(impression.relevance[find_place(impression.arms, outcome.shown)], item)
         copy_row(impression.context, user)
         learning = context_weights.ContextState(state.models, tally, state.items, state.kept, room)
         events = int(tally.rounds[model])
         first = events
-        if events < KEPT:
-            keep(state.kept, model, events, item, 0, reward)
-            keep(state.kept_users, model, events, user, 0, reward)
+        if events < BUFFER_SIZE:
+            store_event(state.kept, model, events, item, 0, reward)
+            store_event(state.kept_users, model, events, user, 0, reward)
             if is_due(events + 1):
-                embedding_items.measure_anew(state, model, events + 1, 1)
+                embedding_items.refit_scaling(state, model, events + 1, 1)
                 context_weights.forget_all(learning, model, layout, None)
                 first = 0
         else:
             notice_changes(state.items, model, item)
             notice_changes(state.users, model, user)
         for event in range(first, events + 1):
-            if events < KEPT:
+            if events < BUFFER_SIZE:
                 reward = state.kept.rewards[model, event]
-                recall(state.kept, model, event, item)
-                recall(state.kept_users, model, event, user)
+                load_context(state.kept, model, event, item)
+                load_context(state.kept_users, model, event, user)
             embedding_items.read_event(state, model, item, user, 0.0, layout, room)
             times = 1.0
-            if not context_weights.tells_as_clicks(tally, model, reward):
-                times = context_weights.clicks_worth(
-                    tally, model, embedding_items.expected_of(state, model, layout, room), reward
+            if not context_weights.is_binary(tally, model, reward):
+                times = context_weights.equivalent_clicks(
+                    tally, model, embedding_items.expected_click(state, model, layout, room), reward
                 )
-            context_weights.take_in(learning, model, 0, reward, times, layout)
+            context_weights.learn_event(learning, model, 0, reward, times, layout)

@@ -66,7 +66,7 @@ def belief(mean: Floats, root: Floats) -> Belief:
     return Belief(mean.copy(), root @ root.T, float(ratio**2))
 
 
-def drawn(mean: Floats, root: Floats, rng: Generator, draws: int) -> Floats:
+def draw_samples(mean: Floats, root: Floats, rng: Generator, draws: int) -> Floats:
     """Draw samples from a Gaussian, of shape (draws, d)."""
     return mean + rng.standard_normal((draws, len(mean))) @ root.T
 
@@ -138,7 +138,7 @@ def copy_row(row: Floats, x: Floats) -> None:
 
 
 @kernel
-def scored(row: Floats, theta: Floats) -> float:
+def score_row(row: Floats, theta: Floats) -> float:
     """Return the inner product of features and parameters, of which the last may be a constant."""
     total = dot(row, theta)
     if len(theta) > len(row):
@@ -146,7 +146,7 @@ def scored(row: Floats, theta: Floats) -> float:
     return total
 
 
-def rows_of(*blocks: Any, width: int) -> Floats:
+def stack_features(*blocks: Any, width: int) -> Floats:
     """Join blocks of features into rows of ``width``; remaining columns are ones: the constant."""
     rows = np.hstack([block for block in blocks if block.shape[1]])
     return np.hstack([rows, np.ones((len(rows), width - rows.shape[1]))])
@@ -185,7 +185,7 @@ def project(root: Floats, x: Floats, v: Floats) -> float:
 
 @kernel
 # Potter's rank-one update: the root stays a root, so a covariance never gets a negative variance.
-def commit(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: float) -> None:
+def apply_observation(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: float) -> None:
     """Update mean and root with an observation of precision c along x, given v = Sᵀx and s = v·v.
 
     The mean moves by gain·S·v, with S from before; S becomes the root of the inverse of
@@ -209,7 +209,7 @@ def learn_logit(mean: Floats, root: Floats, room: Floats, logit: float, reward: 
     """
     s = project(root, room[0], room[1])
     c, gain = logistic_step(logit, s, reward)
-    commit(mean, root, room[1], s, c, gain)
+    apply_observation(mean, root, room[1], s, c, gain)
     clear(room)
     return s
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, PositiveFraction, whole, within
+from tacit.core.part import Flag, Positive, PositiveFraction, float_range, int_range
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import gaussian
-from tacit.policies.features.click_model import UNSEEN, Coupled, coupled_choice, draw_field, place_of
-from tacit.policies.features.ec_bandit import Beliefs, ExaminationModel, blocks_of, most_clicked
+from tacit.policies.features.click_model import UNSEEN, Coupled, choose_coupled, draw_field, find_place
+from tacit.policies.features.ec_bandit import Beliefs, ExaminationModel, most_clicked, split_beliefs
 from tacit.policies.features.gaussian import Gaussian
 
 # ---- LaplaceEC: one joint Gaussian, by a Laplace step for each click
@@ -34,7 +34,7 @@ class Click(NamedTuple):
 
 
 @kernel
-def click_at(relevance: float, examination: float) -> Click:
+def compute_click(relevance: float, examination: float) -> Click:
     """Return a click's logit and derivatives, for logits of relevance and examination.
 
     The derivatives are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), with 1 − pe taken as
@@ -51,7 +51,7 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
     """Fill ``h`` with the gradient of the click's logit at the mean; return that logit."""
     gaussian.copy_row(impression.relevance[place], h[:split])
     gaussian.copy_row(impression.examination[place], h[split:])
-    click = click_at(gaussian.dot(h[:split], mean[:split]), gaussian.dot(h[split:], mean[split:]))
+    click = compute_click(gaussian.dot(h[:split], mean[:split]), gaussian.dot(h[split:], mean[split:]))
     for i in range(split):
         h[i] *= click.by_relevance
     for i in range(split, len(h)):
@@ -70,18 +70,18 @@ def laplace_update(
     """
     if reward >= 0.0:
         logit = gradient(impression, place, mean, split, room[0])
-        return logit_taken(logit, reward, mean, root, room)
-    seen, h = reward - UNSEEN, room[0]
+        return update_logit(logit, reward, mean, root, room)
+    was_seen, h = reward - UNSEEN, room[0]
     gaussian.copy_row(impression.examination[place], h[split:])
-    chance = logit_taken(gaussian.dot(h[split:], mean[split:]), seen, mean, root, room)
-    if seen == 1.0:
+    chance = update_logit(gaussian.dot(h[split:], mean[split:]), was_seen, mean, root, room)
+    if was_seen == 1.0:
         gaussian.copy_row(impression.relevance[place], h[:split])
-        chance *= logit_taken(gaussian.dot(h[:split], mean[:split]), 0.0, mean, root, room)
+        chance *= update_logit(gaussian.dot(h[:split], mean[:split]), 0.0, mean, root, room)
     return chance
 
 
 @kernel
-def logit_taken(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
+def update_logit(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
     """Update with an observation of a logit whose gradient is ``room[0]``; return its probability before."""
     s = gaussian.learn_logit(mean, root, room, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
@@ -155,12 +155,12 @@ class LaplaceEC(Coupled, ExaminationModel):
     def posterior(self, state: Gaussian, lane: int) -> Beliefs:
         """Return the belief about each block of parameters, and the joint one."""
         mean, root = state.mean[lane], state.root[lane]
-        return blocks_of(mean, root, self.split)
+        return split_beliefs(mean, root, self.split)
 
     @staticmethod
     def choose(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
-            return coupled_choice(params, state, lane, impression, rng)
+            return choose_coupled(params, state, lane, impression, rng)
         room = state.room[lane]
         gaussian.draw_gaussian(state.mean[lane], state.root[lane], 1.0, rng, room[0], room[1])
         arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
@@ -180,7 +180,7 @@ class LaplaceEC(Coupled, ExaminationModel):
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward
-        place = place_of(impression.arms, outcome.shown)
+        place = find_place(impression.arms, outcome.shown)
         laplace_update(impression, place, reward, mean, root, room, params.split)
 
     @staticmethod
@@ -189,9 +189,9 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def believed(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        place, mean = place_of(impression.arms, arm), state.mean[lane]
-        relevance = gaussian.scored(impression.relevance[place], mean[: params.split])
-        examination = gaussian.scored(impression.examination[place], mean[params.split :])
+        place, mean = find_place(impression.arms, arm), state.mean[lane]
+        relevance = gaussian.score_row(impression.relevance[place], mean[: params.split])
+        examination = gaussian.score_row(impression.examination[place], mean[params.split :])
         return gaussian.sigmoid(relevance) * gaussian.sigmoid(examination)
 
 
@@ -257,17 +257,17 @@ class LaplaceECMixture(ExaminationModel):
         otherwise="LaplaceEC where arms are many: it is as good, and cheaper",
     )
 
-    components: Annotated[int, whole(1, 1000)] = 8
+    components: Annotated[int, int_range(1, 1000)] = 8
     prior_variance: Positive = 1.0
-    spread: Annotated[float, within(0.0, 0.99)] = 0.5
+    spread: Annotated[float, float_range(0.0, 0.99)] = 0.5
     relevance_intercept: Flag = False
     examination_intercept: Flag = False
     discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:
         shape = lanes, self.components, self.width
-        drawn = np.random.Generator(np.random.PCG64(0)).standard_normal(shape[1:])
-        start = np.broadcast_to(math.sqrt(self.spread * self.prior_variance) * drawn, shape).copy()
+        starts = np.random.Generator(np.random.PCG64(0)).standard_normal(shape[1:])
+        start = np.broadcast_to(math.sqrt(self.spread * self.prior_variance) * starts, shape).copy()
         root = np.zeros((*shape, self.width))
         every = range(self.width)
         root[..., every, every] = math.sqrt((1.0 - self.spread) * self.prior_variance)
@@ -280,16 +280,16 @@ class LaplaceECMixture(ExaminationModel):
         weights /= weights.sum()
         mean = weights @ state.mean[lane]
         covariance = sum(
-            weight * (root @ root.T + np.outer(own - mean, own - mean))
-            for weight, own, root in zip(weights, state.mean[lane], state.root[lane], strict=True)
+            weight * (root @ root.T + np.outer(component_mean - mean, component_mean - mean))
+            for weight, component_mean, root in zip(weights, state.mean[lane], state.root[lane], strict=True)
         )
-        return blocks_of(mean, np.linalg.cholesky(covariance), self.split)
+        return split_beliefs(mean, np.linalg.cholesky(covariance), self.split)
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
         weights = np.exp(state.log_weight[lane])
         shares = rng.multinomial(draws, weights / weights.sum())
         parts = zip(state.mean[lane], state.root[lane], shares, strict=True)
-        return np.concatenate([gaussian.drawn(mean, root, rng, share) for mean, root, share in parts])
+        return np.concatenate([gaussian.draw_samples(mean, root, rng, share) for mean, root, share in parts])
 
     @staticmethod
     def choose(
@@ -298,14 +298,14 @@ class LaplaceECMixture(ExaminationModel):
         total = 0.0
         for k in range(state.log_weight.shape[1]):
             total += np.exp(state.log_weight[lane, k])
-        left, chosen = rng.random() * total, 0
+        remainder, component = rng.random() * total, 0
         for k in range(state.log_weight.shape[1]):
-            left -= np.exp(state.log_weight[lane, k])
-            chosen = k
-            if left < 0.0:
+            remainder -= np.exp(state.log_weight[lane, k])
+            component = k
+            if remainder < 0.0:
                 break
         room = state.room[lane]
-        mean, root = state.mean[lane, chosen], state.root[lane, chosen]
+        mean, root = state.mean[lane, component], state.root[lane, component]
         gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
         arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
         gaussian.clear(room)
@@ -314,7 +314,7 @@ class LaplaceECMixture(ExaminationModel):
     @staticmethod
     def learn(params: LaplaceECMixture, state: State, lane: int, outcome: Outcome) -> None:
         impression, reward = outcome.impression, outcome.reward
-        place, room = place_of(impression.arms, outcome.shown), state.room[lane]
+        place, room = find_place(impression.arms, outcome.shown), state.room[lane]
         largest = -np.inf
         for k in range(state.log_weight.shape[1]):
             mean, root = state.mean[lane, k], state.root[lane, k]
@@ -339,11 +339,11 @@ class LaplaceECMixture(ExaminationModel):
     def believed(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        place, total, chance = place_of(impression.arms, arm), 0.0, 0.0
+        place, total, chance = find_place(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])
-            relevance = gaussian.scored(impression.relevance[place], mean[: params.split])
-            examination = gaussian.scored(impression.examination[place], mean[params.split :])
+            relevance = gaussian.score_row(impression.relevance[place], mean[: params.split])
+            examination = gaussian.score_row(impression.examination[place], mean[params.split :])
             chance += weight * gaussian.sigmoid(relevance) * gaussian.sigmoid(examination)
             total += weight
         return float(chance / total)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, whole
+from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, int_range
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import click_model, gaussian
@@ -36,9 +36,9 @@ def linear_score(impression: Impression, place: int, theta: Floats) -> float:
     """Return the inner product of an arm's features with parameters."""
     split = impression.relevance.shape[1]
     if impression.examination.shape[1] == 0:
-        return gaussian.scored(impression.relevance[place], theta)
+        return gaussian.score_row(impression.relevance[place], theta)
     relevance = gaussian.dot(impression.relevance[place], theta)
-    return relevance + gaussian.scored(impression.examination[place], theta[split:])
+    return relevance + gaussian.score_row(impression.examination[place], theta[split:])
 
 
 @kernel
@@ -72,7 +72,9 @@ def least_squares(state: Gaussian, lane: int, impression: Impression, place: int
     mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
     fill_features(impression, place, room[0])
     s = gaussian.project(root, room[0], room[1])
-    gaussian.commit(mean, root, room[1], s, 1.0, (reward - gaussian.dot(mean, room[0])) / (1.0 + s))
+    gaussian.apply_observation(
+        mean, root, room[1], s, 1.0, (reward - gaussian.dot(mean, room[0])) / (1.0 + s)
+    )
     gaussian.clear(room)
 
 
@@ -99,8 +101,8 @@ class LinearModel(FeaturePolicy, abstract=True):
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' mean rewards, of shape (draws, offered)."""
-        theta = gaussian.drawn(state.mean[lane], self.noise * state.root[lane], rng, draws)
-        rows = gaussian.rows_of(impression.relevance, impression.examination, width=self.width)
+        theta = gaussian.draw_samples(state.mean[lane], self.noise * state.root[lane], rng, draws)
+        rows = gaussian.stack_features(impression.relevance, impression.examination, width=self.width)
         return self.mean_reward(theta @ rows.T)
 
     @staticmethod
@@ -114,7 +116,7 @@ class LinearModel(FeaturePolicy, abstract=True):
 
     @staticmethod
     def believed(params: Any, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        score = linear_score(impression, click_model.place_of(impression.arms, arm), state.mean[lane])
+        score = linear_score(impression, click_model.find_place(impression.arms, arm), state.mean[lane])
         return min(max(score, 0.0), 1.0)
 
 
@@ -176,28 +178,28 @@ class LogisticTS(LinearModel, click_model.Coupled):
     @staticmethod
     def choose(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
-            return click_model.coupled_choice(params, state, lane, impression, rng)
+            return click_model.choose_coupled(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, 1.0, rng)
 
     @staticmethod
     def line(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        found = linear_line(state, lane, impression, place, 1.0)
+        moments = linear_line(state, lane, impression, place, 1.0)
         gaussian.clear(state.room[lane])
-        return found
+        return moments
 
     @staticmethod
     def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         fill_features(
-            outcome.impression, click_model.place_of(outcome.impression.arms, outcome.shown), room[0]
+            outcome.impression, click_model.find_place(outcome.impression.arms, outcome.shown), room[0]
         )
         gaussian.learn_logit(mean, root, room, gaussian.dot(mean, room[0]), outcome.reward)
 
     @staticmethod
     def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
         return gaussian.sigmoid(
-            linear_score(impression, click_model.place_of(impression.arms, arm), state.mean[lane])
+            linear_score(impression, click_model.find_place(impression.arms, arm), state.mean[lane])
         )
 
 
@@ -213,7 +215,7 @@ class LeastSquares(LinearModel, abstract=True):
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
         gaussian.fade(state.root[lane], params.discount, params.prior_variance)
-        place = click_model.place_of(outcome.impression.arms, outcome.shown)
+        place = click_model.find_place(outcome.impression.arms, outcome.shown)
         least_squares(state, lane, outcome.impression, place, outcome.reward)
 
 
@@ -275,14 +277,14 @@ class LinTS(LeastSquares, click_model.Coupled):
     @staticmethod
     def choose(params: LinTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
         if params.coupled:
-            return click_model.coupled_choice(params, state, lane, impression, rng)
+            return click_model.choose_coupled(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, params.scale, rng)
 
     @staticmethod
     def line(params: LinTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        found = linear_line(state, lane, impression, place, params.scale)
+        moments = linear_line(state, lane, impression, place, params.scale)
         gaussian.clear(state.room[lane])
-        return found
+        return moments
 
 
 @kernel
@@ -359,11 +361,11 @@ class LinUCB(LeastSquares, click_model.ClickModel):
 
 
 @kernel
-def leader_of(impression: Impression, mean: Floats, rng: Generator) -> int:
+def choose_leader(impression: Impression, mean: Floats, rng: Generator) -> int:
     """Return the place of the arm with the highest score; ties are broken uniformly at random."""
     best, leader, ties = -np.inf, 0, 0.0
     for i in range(len(impression.arms)):
-        score = gaussian.scored(impression.relevance[i], mean)
+        score = gaussian.score_row(impression.relevance[i], mean)
         if score > best:
             best, leader, ties = score, i, 1.0
         elif score == best:
@@ -374,16 +376,16 @@ def leader_of(impression: Impression, mean: Floats, rng: Generator) -> int:
 
 
 @kernel
-def share_of_lead(impression: Impression, mean: Floats, place: int) -> float:
+def leader_share(impression: Impression, mean: Floats, place: int) -> float:
     """Return the probability that :func:`choose_leader` returns ``place``."""
     best, ties = -np.inf, 0.0
     for i in range(len(impression.arms)):
-        score = gaussian.scored(impression.relevance[i], mean)
+        score = gaussian.score_row(impression.relevance[i], mean)
         if score > best:
             best, ties = score, 1.0
         elif score == best:
             ties += 1.0
-    return 1.0 / ties if gaussian.scored(impression.relevance[place], mean) == best else 0.0
+    return 1.0 / ties if gaussian.score_row(impression.relevance[place], mean) == best else 0.0
 
 
 @dataclass(frozen=True)
@@ -439,7 +441,7 @@ class LinearEpsilonGreedy(LeastSquares):
         otherwise="LinTS or LogisticTS where no propensities are needed",
     )
 
-    dim: Annotated[int, whole(1, click_model.MAX_DIM)]
+    dim: Annotated[int, int_range(1, click_model.MAX_DIM)]
     epsilon: Fraction = 0.2
     prior_variance: Positive = 1.0
     intercept: Flag = True
@@ -460,12 +462,12 @@ class LinearEpsilonGreedy(LeastSquares):
         if rng.random() < params.epsilon:
             place = int(rng.random() * len(impression.arms))
         else:
-            place = leader_of(impression, state.mean[lane], rng)
+            place = choose_leader(impression, state.mean[lane], rng)
         return int(impression.arms[place])
 
     @staticmethod
     def propensity(
         params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, arm: int
     ) -> float:
-        lead = share_of_lead(impression, state.mean[lane], click_model.place_of(impression.arms, arm))
+        lead = leader_share(impression, state.mean[lane], click_model.find_place(impression.arms, arm))
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * lead

@@ -13,12 +13,12 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import param, whole
+from tacit.core.part import int_range, param
 from tacit.core.state_ranges import IntCount
 from tacit.policies.base import Impression
 from tacit.policies.features import gaussian
 from tacit.policies.features.click_model import MAX_DIM, SKIPPED, UNSEEN, Coupled
-from tacit.policies.features.laplace import click_at
+from tacit.policies.features.laplace import compute_click
 
 # ---- Six models and their weights
 
@@ -26,7 +26,7 @@ COMPONENTS = 6
 """In the first half of the models results may go unseen; in each half the prior variance increases."""
 DROPPED = -30.0
 """Log weight, relative to the largest, below which a component is dropped."""
-CLICK, WANTED, SEEN = range(3)
+CLICK, RELEVANCE, EXAMINATION = range(3)
 """Kinds of observations: a click or none; or its two parts, relevance and examination, if these are known."""
 
 
@@ -44,7 +44,7 @@ def hides(component: int) -> bool:
 
 @kernel
 def tangent(
-    x: Floats, mean: Floats, split: int, hides: bool, offset: float, h: Floats, of: int
+    x: Floats, mean: Floats, split: int, hides: bool, offset: float, h: Floats, kind: int
 ) -> tuple[float, float]:
     """Fill ``h`` with the gradient of an arm's logit by θ; return the logit and its derivative by the offset.
 
@@ -54,12 +54,12 @@ def tangent(
     relevance = gaussian.dot(x[:split], mean[:split]) + offset
     examination = gaussian.dot(x[split:], mean[split:])
     logit, by_relevance, by_examination = relevance + examination, 1.0, 1.0
-    if of == WANTED:
+    if kind == RELEVANCE:
         logit, by_examination = relevance, 0.0
-    elif of == SEEN:
+    elif kind == EXAMINATION:
         logit, by_relevance = examination, 0.0
     elif hides:
-        logit, by_relevance, by_examination = click_at(relevance, examination)
+        logit, by_relevance, by_examination = compute_click(relevance, examination)
     for j in range(split):
         h[j] = by_relevance * x[j]
     for j in range(split, len(x)):
@@ -68,7 +68,7 @@ def tangent(
 
 
 @kernel
-def foretold(logit: float, variance: float, reward: float) -> float:
+def log_predictive(logit: float, variance: float, reward: float) -> float:
     """Return the logarithm of a reward's probability, for a logit with a mean and a variance.
 
     By the mean of a logistic over a normal logit (MacKay 1992).
@@ -90,14 +90,16 @@ def normalize(weights: Floats) -> None:
     for k in range(len(weights)):
         largest = max(largest, weights[k])
     for k in range(len(weights)):
-        beside = weights[k] - largest
-        weights[k] = np.exp(beside) if beside > DROPPED else 0.0
+        relative = weights[k] - largest
+        weights[k] = np.exp(relative) if relative > DROPPED else 0.0
         total += weights[k]
     for k in range(len(weights)):
         weights[k] /= total
 
 
-def clicks_at(theta: Floats, rows: Floats, split: int, hides: bool, offsets: Floats | float = 0.0) -> Floats:
+def predict_clicks(
+    theta: Floats, rows: Floats, split: int, hides: bool, offsets: Floats | float = 0.0
+) -> Floats:
     """Return the click probability of each row of features, for each row of parameters."""
     relevance = theta[:, :split] @ rows[:, :split].T + offsets
     examination = theta[:, split:] @ rows[:, split:].T
@@ -106,7 +108,7 @@ def clicks_at(theta: Floats, rows: Floats, split: int, hides: bool, offsets: Flo
     return gaussian.logistic(relevance + examination)
 
 
-class Weighed(NamedTuple):
+class MixtureBelief(NamedTuple):
     """The beliefs of a mixture.
 
     Attributes
@@ -140,7 +142,7 @@ class Mixture(Coupled, abstract=True):
     draw: ClassVar[str] = "coupled"
     hides: ClassVar[bool] = True
 
-    context_dim: Annotated[int, whole(0, MAX_DIM)] = 0
+    context_dim: Annotated[int, int_range(0, MAX_DIM)] = 0
 
     @param
     def split(self) -> int:
@@ -191,7 +193,7 @@ class Inputs(NamedTuple):
     counts: IntCount
 
     @classmethod
-    def unmet(cls, lanes: int, width: int, relevance_dim: int) -> Inputs:
+    def empty(cls, lanes: int, width: int, relevance_dim: int) -> Inputs:
         """Return the initial scaling, and empty tables of arms."""
         largest, squares = np.zeros((2, lanes, width))
         arms, counts = np.zeros((lanes, FEW, relevance_dim)), np.zeros((lanes, 3), np.int64)
@@ -223,28 +225,30 @@ def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
 
 
 @kernel
-def read(inputs: Inputs, lane: int, impression: Impression, place: int, split: int, x: Floats) -> None:
+def read_features(
+    inputs: Inputs, lane: int, impression: Impression, place: int, split: int, x: Floats
+) -> None:
     """Fill ``x`` with an arm's scaled features."""
     read_raw(impression, place, split, x)
     for j in range(len(x)):
         x[j] *= inputs.factor[lane, j]
 
 
-def rows_read(inputs: Inputs, lane: int, impression: Impression, split: int, width: int) -> Floats:
+def read_offer(inputs: Inputs, lane: int, impression: Impression, split: int, width: int) -> Floats:
     """Return the scaled features of all arms on offer, of shape (offered, width)."""
     rows = np.empty((len(impression.arms), width))
     for place, row in enumerate(rows):
-        read(inputs, lane, impression, place, split, row)
+        read_features(inputs, lane, impression, place, split, row)
     return rows
 
 
 @kernel
-def known_arm(inputs: Inputs, lane: int, impression: Impression, place: int) -> int:
+def find_arm_row(inputs: Inputs, lane: int, impression: Impression, place: int) -> int:
     """Return the table row of the arm at a place on offer; NEW if it has none, MANY if arms are many."""
-    met = inputs.counts[lane, 2]
-    if met > FEW:
+    arm_count = inputs.counts[lane, 2]
+    if arm_count > FEW:
         return MANY
-    for i in range(met):
+    for i in range(arm_count):
         j = 0
         while j < inputs.arms.shape[2] and inputs.arms[lane, i, j] == impression.relevance[place, j]:
             j += 1
@@ -266,16 +270,16 @@ def measure_offer(inputs: Inputs, lane: int, impression: Impression, split: int,
         for j in range(len(x)):
             inputs.largest[lane, j] = max(inputs.largest[lane, j], abs(x[j]))
             inputs.squares[lane, j] += x[j] * x[j]
-    measure(inputs, lane, 0, split - 1)
-    measure(inputs, lane, split, len(x))
+    fit_factors(inputs, lane, 0, split - 1)
+    fit_factors(inputs, lane, split, len(x))
 
 
 @kernel
-def meet(inputs: Inputs, lane: int, impression: Impression) -> None:
+def register_arms(inputs: Inputs, lane: int, impression: Impression) -> None:
     """Add the arms on offer in a decision to the table of distinct arms, up to its limit."""
     counts = inputs.counts[lane]
     for place in range(len(impression.arms)):
-        if known_arm(inputs, lane, impression, place) == NEW:
+        if find_arm_row(inputs, lane, impression, place) == NEW:
             if counts[2] < FEW:
                 for j in range(inputs.arms.shape[2]):
                     inputs.arms[lane, counts[2], j] = impression.relevance[place, j]
@@ -283,7 +287,7 @@ def meet(inputs: Inputs, lane: int, impression: Impression) -> None:
 
 
 @kernel
-def measure(inputs: Inputs, lane: int, start: int, stop: int) -> None:
+def fit_factors(inputs: Inputs, lane: int, start: int, stop: int) -> None:
     """Set the factors of a block's columns; a column of zeros gets the factor of an indicator."""
     length = 0.0
     for j in range(start, stop):
@@ -330,18 +334,18 @@ class Offsets(NamedTuple):
         mean, variance = np.zeros((2, lanes, components, FEW))
         return cls(mean, variance + OFFSET_VARIANCE, np.zeros((*mean.shape, width)))
 
-    def drawn(self, lane: int, k: int, known: Ints, theta: Floats, rng: Generator) -> Floats:
+    def draw_offsets(self, lane: int, k: int, arm_rows: Ints, theta: Floats, rng: Generator) -> Floats:
         """Draw offsets of arms, given draws of the parameters.
 
         ``arm_rows`` has each arm's row of the table, as :func:`find_arm_row` returns it.
         """
-        found: Floats = np.sqrt(OFFSET_VARIANCE) * rng.standard_normal((len(theta), len(known)))
-        found[:, known == MANY] = 0.0
-        own = known[known >= 0]
-        spread = np.sqrt(self.variance[lane, k, own] / OFFSET_VARIANCE)
-        mean = self.mean[lane, k, own] - theta @ self.slope[lane, k, own].T
-        found[:, known >= 0] = mean + spread * found[:, known >= 0]
-        return found
+        draws: Floats = np.sqrt(OFFSET_VARIANCE) * rng.standard_normal((len(theta), len(arm_rows)))
+        draws[:, arm_rows == MANY] = 0.0
+        table_rows = arm_rows[arm_rows >= 0]
+        spread = np.sqrt(self.variance[lane, k, table_rows] / OFFSET_VARIANCE)
+        mean = self.mean[lane, k, table_rows] - theta @ self.slope[lane, k, table_rows].T
+        draws[:, arm_rows >= 0] = mean + spread * draws[:, arm_rows >= 0]
+        return draws
 
 
 @kernel
@@ -377,7 +381,7 @@ class Component(NamedTuple):
     hides: bool
 
 
-class Aim(NamedTuple):
+class ArmLogit(NamedTuple):
     """The logit of an arm's click, its derivative by the arm's offset, the offset's variance."""
 
     logit: float
@@ -386,58 +390,60 @@ class Aim(NamedTuple):
 
 
 @kernel
-def aim_at(component: Component, known: int, x: Floats, h: Floats, of: int) -> Aim:
+def compute_logit(component: Component, arm_row: int, x: Floats, h: Floats, kind: int) -> ArmLogit:
     """Return an arm's logit; fill ``h`` with its gradient by θ, through the offset, too.
 
     The arm has the features ``x`` and the row ``arm_row`` of the table (:func:`find_arm_row`).
     """
     mean, split, hides = component.mean, component.split, component.hides
-    offset, variance = 0.0, OFFSET_VARIANCE if known == NEW else 0.0
-    if known >= 0:
-        variance = component.variance[known]
-        offset = component.offset[known] - gaussian.dot(component.slope[known], mean)
-    logit, by_offset = tangent(x, mean, split, hides, offset, h, of)
-    if known >= 0:
+    offset, variance = 0.0, OFFSET_VARIANCE if arm_row == NEW else 0.0
+    if arm_row >= 0:
+        variance = component.variance[arm_row]
+        offset = component.offset[arm_row] - gaussian.dot(component.slope[arm_row], mean)
+    logit, by_offset = tangent(x, mean, split, hides, offset, h, kind)
+    if arm_row >= 0:
         for j in range(len(x)):
             # The offset's mean is linear in θ: by the chain rule its slope is part of the gradient.
-            h[j] -= by_offset * component.slope[known, j]
-    return Aim(logit, by_offset, variance)
+            h[j] -= by_offset * component.slope[arm_row, j]
+    return ArmLogit(logit, by_offset, variance)
 
 
 @kernel
-def take_in(component: Component, known: int, reward: float, room: Floats) -> float:
+def learn_reward(component: Component, arm_row: int, reward: float, room: Floats) -> float:
     """Update a component with a reward; return the logarithm of the probability of the click or of none.
 
     This probability ignores whether the result was seen, so it is comparable between all components.
     """
     if reward >= 0.0 or not component.hides:
-        return observe(component, known, max(reward, 0.0), room, CLICK)
-    aim = aim_at(component, known, room[2], room[0], CLICK)
-    s = gaussian.project(component.root, room[0], room[1]) + aim.by_offset**2 * aim.variance
-    observe(component, known, reward - UNSEEN, room, SEEN)
+        return observe(component, arm_row, max(reward, 0.0), room, CLICK)
+    arm_logit = compute_logit(component, arm_row, room[2], room[0], CLICK)
+    s = gaussian.project(component.root, room[0], room[1]) + arm_logit.by_offset**2 * arm_logit.variance
+    observe(component, arm_row, reward - UNSEEN, room, EXAMINATION)
     if reward == SKIPPED:
-        observe(component, known, 0.0, room, WANTED)
-    return foretold(aim.logit, s, 0.0)
+        observe(component, arm_row, 0.0, room, RELEVANCE)
+    return log_predictive(arm_logit.logit, s, 0.0)
 
 
 @kernel
-def observe(component: Component, known: int, reward: float, room: Floats, of: int) -> float:
+def observe(component: Component, arm_row: int, reward: float, room: Floats, kind: int) -> float:
     """Update a component with an observation; return the logarithm of its probability.
 
     ``room[2]`` has the features. An observation of precision c along the gradient has, for θ, the
     offset's variance as additional noise, so its precision is c/(1 + c·variance).
     """
-    logit, by_offset, variance = aim_at(component, known, room[2], room[0], of)
-    own = by_offset * by_offset * variance
+    logit, by_offset, variance = compute_logit(component, arm_row, room[2], room[0], kind)
+    offset_spread = by_offset * by_offset * variance
     s = gaussian.project(component.root, room[0], room[1])
-    c, gain = gaussian.logistic_step(logit, s + own, reward)
-    if known >= 0:
-        share = by_offset * variance / (1.0 + c * own)
+    c, gain = gaussian.logistic_step(logit, s + offset_spread, reward)
+    if arm_row >= 0:
+        share = by_offset * variance / (1.0 + c * offset_spread)
         # The observation minus its mean for θ = 0, times c.
-        off = gain * (1.0 + c * (s + own)) + c * gaussian.dot(room[0], component.mean)
-        component.offset[known] += share * off
-        component.variance[known] = variance / (1.0 + c * own)
+        off = gain * (1.0 + c * (s + offset_spread)) + c * gaussian.dot(room[0], component.mean)
+        component.offset[arm_row] += share * off
+        component.variance[arm_row] = variance / (1.0 + c * offset_spread)
         for j in range(len(component.mean)):
-            component.slope[known, j] += share * c * room[0, j]
-    gaussian.commit(component.mean, component.root, room[1], s, c / (1.0 + c * own), gain)
-    return foretold(logit, s + own, reward)
+            component.slope[arm_row, j] += share * c * room[0, j]
+    gaussian.apply_observation(
+        component.mean, component.root, room[1], s, c / (1.0 + c * offset_spread), gain
+    )
+    return log_predictive(logit, s + offset_spread, reward)

@@ -15,11 +15,11 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, PositiveFraction, whole
+from tacit.core.part import Flag, Positive, PositiveFraction, int_range
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import gaussian
-from tacit.policies.features.click_model import ClickModel, place_of
+from tacit.policies.features.click_model import ClickModel, find_place
 from tacit.policies.features.linear import LinearModel, LogisticTS, fill_features, linear_score
 
 TRUNCATION = 0.64
@@ -188,8 +188,8 @@ class PolyaGammaTS(LinearModel, ClickModel):
         otherwise="LogisticTS, which costs O(d²)",
     )
 
-    sweeps: Annotated[int, whole(1, 1_000_000)] = 10
-    memory: Annotated[int, whole(1, 10_000_000)] = 1000
+    sweeps: Annotated[int, int_range(1, 1_000_000)] = 10
+    memory: Annotated[int, int_range(1, 10_000_000)] = 1000
     prior_variance: Positive = 1.0
     intercept: Flag = True
     discount: PositiveFraction = 1.0
@@ -216,13 +216,13 @@ class PolyaGammaTS(LinearModel, ClickModel):
         room, precision = state.laplace.room[lane], state.precision[lane]
         theta, linear = room[1], room[2]
         gaussian.draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
-        kept = min(state.seen[lane], state.rows.shape[1])
+        stored_count = min(state.seen[lane], state.rows.shape[1])
         for _ in range(params.sweeps):
             for i in range(len(theta)):
                 linear[i] = 0.0
                 for j in range(len(theta)):
                     precision[i, j] = 1.0 / params.prior_variance if i == j else 0.0
-            for n in range(kept):
+            for n in range(stored_count):
                 row = state.rows[lane, n]
                 omega = draw_polya_gamma(gaussian.dot(row, theta), rng)
                 for i in range(len(theta)):
@@ -244,12 +244,12 @@ class PolyaGammaTS(LinearModel, ClickModel):
         mean, root, room = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
         at = state.seen[lane] % state.rows.shape[1]
         row = state.rows[lane, at]
-        fill_features(outcome.impression, place_of(outcome.impression.arms, outcome.shown), row)
+        fill_features(outcome.impression, find_place(outcome.impression.arms, outcome.shown), row)
         state.rewards[lane, at] = outcome.reward
         state.seen[lane] += 1
         s = gaussian.project(root, row, room[1])
         c, gain = gaussian.logistic_step(gaussian.dot(mean, row), s, outcome.reward)
-        gaussian.commit(mean, root, room[1], s, c, gain)
+        gaussian.apply_observation(mean, root, room[1], s, c, gain)
         gaussian.clear(room)
 
     @staticmethod
@@ -263,5 +263,5 @@ class PolyaGammaTS(LinearModel, ClickModel):
     def believed(  # type: ignore[override]
         params: PolyaGammaTS, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        place = place_of(impression.arms, arm)
+        place = find_place(impression.arms, arm)
         return gaussian.sigmoid(linear_score(impression, place, state.laplace.mean[lane]))

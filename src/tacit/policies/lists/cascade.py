@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import confidence, index
-from tacit.core.part import whole, within
+from tacit.core.part import float_range, int_range
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Counts, Impression, Outcome, count
 from tacit.policies.index import Indexed, radius_index
@@ -46,7 +46,7 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     A subclass gives the kernels ``confidence`` and ``index``, as an index policy does; no index is below 0.
     """
 
-    positions: Annotated[int, whole(1, 10_000)] = 3
+    positions: Annotated[int, int_range(1, 10_000)] = 3
 
     def init(self, lanes: int) -> State:
         return State(Counts.zeros(lanes, self.arm_count), np.zeros((lanes, self.arm_count)))
@@ -77,15 +77,15 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
         action = outcome.shown
-        read = len(action)
+        read_count = len(action)
         for k in range(len(action)):
             if outcome.reward[k] > 0.0:
-                read = k + 1
-        clock = state.counts.rounds[lane] + 1.0
-        for k in range(read):
+                read_count = k + 1
+        rounds = state.counts.rounds[lane] + 1.0
+        for k in range(read_count):
             if action[k] >= 0:
                 count(state.counts, lane, action[k], outcome.reward[k])
-        state.counts.rounds[lane] = clock
+        state.counts.rounds[lane] = rounds
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class CascadeKLUCB(CascadePolicy):
         otherwise="RankedBandit where attractions depend on the arms above, or change",
     )
 
-    c: Annotated[float, within(0.0, 1000000.0)] = 3.0
+    c: Annotated[float, float_range(0.0, 1000000.0)] = 3.0
 
     @staticmethod
     def confidence(params: CascadeKLUCB, state: State, lane: int) -> float:

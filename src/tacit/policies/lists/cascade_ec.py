@@ -15,25 +15,25 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, PositiveFraction, param, whole
+from tacit.core.part import Flag, Positive, PositiveFraction, int_range, param
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.features.click_model import ClickModel, place_of
-from tacit.policies.features.ec_bandit import Beliefs, blocks_of
+from tacit.policies.features.click_model import ClickModel, find_place
+from tacit.policies.features.ec_bandit import Beliefs, split_beliefs
 from tacit.policies.features.gaussian import (
     Gaussian,
     clear,
     dot,
     draw_gaussian,
-    drawn,
+    draw_samples,
     fade,
     learn_logit,
     log_sigmoid,
     logistic,
     reset,
-    rows_of,
-    scored,
+    score_row,
     sigmoid,
+    stack_features,
 )
 
 # The best list -------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ SWEEPS = 2
 
 
 @kernel
-def worth_without(room: Floats, listed: int, left_out: int, one_click: bool) -> float:
+def list_value(columns: Floats, listed: int, left_out: int, one_click: bool) -> float:
     """Return the expected clicks of a list without the arm in column ``left_out``.
 
     Computed from the last position up: the expected clicks from an arm on down are e·(p + (1 − p)·V), or
@@ -57,93 +57,93 @@ def worth_without(room: Floats, listed: int, left_out: int, one_click: bool) -> 
     for j in range(listed - 1, -1, -1):
         if j != left_out:
             position = j - 1 if j > left_out else j
-            seen = 1.0 / (1.0 + room[HIDDEN, j] * room[POSITION, position])
-            attraction = room[ATTRACTION, j]
+            examination = 1.0 / (1.0 + columns[HIDDEN, j] * columns[POSITION, position])
+            attraction = columns[ATTRACTION, j]
             go_on = 1.0 - attraction if one_click else 1.0
-            below = seen * (attraction + go_on * below)
+            below = examination * (attraction + go_on * below)
     return below
 
 
 @kernel
-def put_arm(room: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
+def write_arm(columns: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
     """Write an arm into column ``j``."""
-    room[PLACE, j] = place
-    room[RANK, j] = attraction / hidden
-    room[ATTRACTION, j] = attraction
-    room[HIDDEN, j] = hidden
+    columns[PLACE, j] = place
+    columns[RANK, j] = attraction / hidden
+    columns[ATTRACTION, j] = attraction
+    columns[HIDDEN, j] = hidden
 
 
 @kernel
-def insert_arm(room: Floats, listed: int, place: int, attraction: float, hidden: float) -> None:
+def insert_arm(columns: Floats, listed: int, place: int, attraction: float, hidden: float) -> None:
     """Insert an arm into a list in the order of ranks; the workspace must have a free column."""
     rank, j = attraction / hidden, listed
-    while j > 0 and room[RANK, j - 1] < rank:
+    while j > 0 and columns[RANK, j - 1] < rank:
         for i in range(POSITION):
-            room[i, j] = room[i, j - 1]
+            columns[i, j] = columns[i, j - 1]
         j -= 1
-    put_arm(room, j, place, attraction, hidden)
+    write_arm(columns, j, place, attraction, hidden)
 
 
 @kernel
-def leave_out(room: Floats, listed: int, one_click: bool) -> None:
+def remove_worst(columns: Floats, listed: int, one_click: bool) -> None:
     """Remove the arm without which the list gets most clicks; the lowest of several."""
-    worst, best = listed - 1, worth_without(room, listed, listed - 1, one_click)
+    worst, best = listed - 1, list_value(columns, listed, listed - 1, one_click)
     for j in range(listed - 2, -1, -1):
-        worth = worth_without(room, listed, j, one_click)
+        value = list_value(columns, listed, j, one_click)
         # Strictly more: of equal arms, the lowest is removed.
-        if worth > best:
-            worst, best = j, worth
+        if value > best:
+            worst, best = j, value
     for j in range(worst, listed - 1):
         for i in range(POSITION):
-            room[i, j] = room[i, j + 1]
+            columns[i, j] = columns[i, j + 1]
 
 
 @kernel
-def exchange(room: Floats, j: int, k: int) -> None:
+def swap_columns(columns: Floats, j: int, k: int) -> None:
     """Exchange the arms of two columns."""
     for i in range(POSITION):
-        room[i, j], room[i, k] = room[i, k], room[i, j]
+        columns[i, j], columns[i, k] = columns[i, k], columns[i, j]
 
 
 @kernel
-def replace_one(room: Floats, listed: int, one_click: bool) -> None:
+def replace_arm(columns: Floats, listed: int, one_click: bool) -> None:
     """Replace the arm of the list by the arm below it where the list gains most; none if it never gains."""
-    best, at = worth_without(room, listed, listed, one_click), listed
+    best, at = list_value(columns, listed, listed, one_click), listed
     for j in range(listed):
-        exchange(room, j, listed)
-        worth = worth_without(room, listed, listed, one_click)
-        if worth > best:
-            best, at = worth, j
-        exchange(room, j, listed)
-    exchange(room, at, listed)
+        swap_columns(columns, j, listed)
+        value = list_value(columns, listed, listed, one_click)
+        if value > best:
+            best, at = value, j
+        swap_columns(columns, j, listed)
+    swap_columns(columns, at, listed)
 
 
 @kernel
-def order_list(room: Floats, listed: int, one_click: bool) -> None:
+def order_list(columns: Floats, listed: int, one_click: bool) -> None:
     """Exchange neighbours where the list gains, in as many passes as it has arms."""
-    best = worth_without(room, listed, listed, one_click)
+    best = list_value(columns, listed, listed, one_click)
     for _ in range(listed):
         for j in range(listed - 1):
-            exchange(room, j, j + 1)
-            worth = worth_without(room, listed, listed, one_click)
-            if worth > best:
-                best = worth
+            swap_columns(columns, j, j + 1)
+            value = list_value(columns, listed, listed, one_click)
+            if value > best:
+                best = value
             else:
-                exchange(room, j, j + 1)
+                swap_columns(columns, j, j + 1)
 
 
 @kernel
-def holds(room: Floats, listed: int, place: int) -> bool:
+def has_arm(columns: Floats, listed: int, place: int) -> bool:
     """True if the arm at a place among those on offer is in the list."""
-    found = False
+    is_listed = False
     for j in range(listed):
-        found = found or room[PLACE, j] == place
-    return found
+        is_listed = is_listed or columns[PLACE, j] == place
+    return is_listed
 
 
 @kernel
 def fill_list(
-    impression: Impression, theta: Floats, split: int, one_click: bool, room: Floats, action: Ints
+    impression: Impression, theta: Floats, split: int, one_click: bool, columns: Floats, action: Ints
 ) -> None:
     """Fill ``action`` with the list of the most expected clicks under the parameters ``theta``.
 
@@ -153,32 +153,32 @@ def fill_list(
     both may matter: then there are further sweeps, in which neighbours are exchanged and arms replace others
     at their positions as long as the list gains.
     """
-    past, positions, listed = split + impression.examination.shape[1], len(action), 0
+    constants_start, positions, listed = split + impression.examination.shape[1], len(action), 0
     for k in range(positions):
-        constant = theta[past + k] if len(theta) > past else 0.0
+        constant = theta[constants_start + k] if len(theta) > constants_start else 0.0
         # Odds against being seen multiply, so a position is a factor; beyond 350 exp would overflow.
-        room[POSITION, k] = np.exp(min(max(-constant, -350.0), 350.0))
-    mixed = len(theta) > past
+        columns[POSITION, k] = np.exp(min(max(-constant, -350.0), 350.0))
+    mixed = len(theta) > constants_start
     for sweep in range(2 * SWEEPS if mixed else SWEEPS):
         for i in range(len(impression.arms)):
             # An arm that was left out in the first sweep may fit once others have changed.
-            if not holds(room, listed, i):
-                attraction = sigmoid(scored(impression.relevance[i], theta[:split]))
-                logit = dot(impression.examination[i], theta[split:past])
+            if not has_arm(columns, listed, i):
+                attraction = sigmoid(score_row(impression.relevance[i], theta[:split]))
+                logit = dot(impression.examination[i], theta[split:constants_start])
                 hidden = np.exp(min(max(-logit, -350.0), 350.0))
                 if sweep >= SWEEPS:
-                    put_arm(room, listed, i, attraction, hidden)
-                    replace_one(room, listed, one_click)
+                    write_arm(columns, listed, i, attraction, hidden)
+                    replace_arm(columns, listed, one_click)
                 else:
-                    insert_arm(room, listed, i, attraction, hidden)
+                    insert_arm(columns, listed, i, attraction, hidden)
                     if listed < positions:
                         listed += 1
                     else:
-                        leave_out(room, listed + 1, one_click)
+                        remove_worst(columns, listed + 1, one_click)
         if sweep >= SWEEPS - 1 and mixed:
-            order_list(room, listed, one_click)
+            order_list(columns, listed, one_click)
     for k in range(positions):
-        action[k] = impression.arms[int(room[PLACE, k])] if k < listed else -1
+        action[k] = impression.arms[int(columns[PLACE, k])] if k < listed else -1
 
 
 # Learning from a list ------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def fill_list(
 @kernel
 def relevance_logit(impression: Impression, place: int, mean: Floats, split: int) -> float:
     """Return the relevance logit x_C·m_C of an arm."""
-    return scored(impression.relevance[place], mean[:split])
+    return score_row(impression.relevance[place], mean[:split])
 
 
 @kernel
@@ -201,7 +201,7 @@ def examination_logit(impression: Impression, place: int, k: int, mean: Floats, 
 
 
 @kernel
-def add_row(
+def add_features(
     impression: Impression, place: int, k: int, split: int, by_c: float, by_e: float, h: Floats
 ) -> None:
     """Add to ``h`` the features of an arm at position ``k``: relevance times by_c, examination times by_e."""
@@ -218,8 +218,8 @@ def add_row(
 
 
 @kernel
-def click_given_above(
-    impression: Impression, action: Ints, read: int, k: int, mean: Floats, split: int, h: Floats, g: Floats
+def click_gradient(
+    impression: Impression, action: Ints, start: int, k: int, mean: Floats, split: int, h: Floats, g: Floats
 ) -> float:
     """Fill ``h`` with the gradient of the logit of a click at position ``k``, and return the logit.
 
@@ -234,27 +234,27 @@ def click_given_above(
     and 1 − f and 1 − w′ are computed as sums of positive numbers, to avoid cancellation. For
     k = ``start`` this is the click of :class:`~tacit.policies.LaplaceEC`.
     """
-    reached, gone, logit = 1.0, 0.0, 0.0
-    for j in range(read, k + 1):
-        place = place_of(impression.arms, action[j])
+    reach_chance, exit_chance, logit = 1.0, 0.0, 0.0
+    for j in range(start, k + 1):
+        place = find_place(impression.arms, action[j])
         relevance = relevance_logit(impression, place, mean, split)
         examination = examination_logit(impression, place, j, mean, split)
         skipped, unseen = sigmoid(-relevance), sigmoid(-examination)
-        hidden = gone + reached * unseen
-        passed = reached * sigmoid(examination) * skipped
-        none = max(hidden + passed, 1e-300)
+        hidden = exit_chance + reach_chance * unseen
+        passed = reach_chance * sigmoid(examination) * skipped
+        no_click = max(hidden + passed, 1e-300)
         if j < k:
             for i in range(len(g)):
-                g[i] /= none
-            gone, reached = hidden / none, passed / none
-            by_c = -gone * sigmoid(relevance)
-            add_row(impression, place, j, split, by_c, unseen / none, g)
+                g[i] /= no_click
+            exit_chance, reach_chance = hidden / no_click, passed / no_click
+            by_c = -exit_chance * sigmoid(relevance)
+            add_features(impression, place, j, split, by_c, unseen / no_click, g)
         else:
             for i in range(len(g)):
-                h[i] = g[i] / none
-            add_row(impression, place, j, split, skipped / none, unseen / none, h)
-            log_reached = np.log(max(reached, 1e-300))
-            logit = log_reached + log_sigmoid(relevance) + log_sigmoid(examination) - np.log(none)
+                h[i] = g[i] / no_click
+            add_features(impression, place, j, split, skipped / no_click, unseen / no_click, h)
+            log_reached = np.log(max(reach_chance, 1e-300))
+            logit = log_reached + log_sigmoid(relevance) + log_sigmoid(examination) - np.log(no_click)
     return logit
 
 
@@ -349,7 +349,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         "attraction depends on those above",
     )
 
-    positions: Annotated[int, whole(1, 10_000)] = 3
+    positions: Annotated[int, int_range(1, 10_000)] = 3
     one_click: Flag = True
     position_constants: Flag = True
     prior_variance: Positive = 1.0
@@ -368,24 +368,26 @@ class CascadeEC(ClickModel, SlatePolicy):
     def init(self, lanes: int) -> CascadeState:
         constants = self.positions if self.position_constants else 0
         width = self.split + self.examination_dim + constants
-        room = np.zeros((lanes, 5, self.positions + 1))
-        return CascadeState(Gaussian.prior(lanes, width, self.prior_variance), room)
+        workspace = np.zeros((lanes, 5, self.positions + 1))
+        return CascadeState(Gaussian.prior(lanes, width, self.prior_variance), workspace)
 
     def posterior(self, state: CascadeState, lane: int) -> Beliefs:
         """Return the posterior of each block of parameters, and jointly; positions' constants come last."""
         gaussian = state.posterior
-        return blocks_of(gaussian.mean[lane], gaussian.root[lane], self.split)
+        return split_beliefs(gaussian.mean[lane], gaussian.root[lane], self.split)
 
     def reward_draws(
         self, state: CascadeState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Return draws of the arms' click probabilities at the top of the list."""
         gaussian, split = state.posterior, self.split
-        theta = drawn(gaussian.mean[lane], gaussian.root[lane], rng, draws)
+        theta = draw_samples(gaussian.mean[lane], gaussian.root[lane], rng, draws)
         first = split + self.examination_dim + int(self.position_constants)
-        seen = rows_of(impression.examination, width=first - split) @ theta[:, split:first].T
-        wanted = rows_of(impression.relevance, width=split) @ theta[:, :split].T
-        return (logistic(wanted) * logistic(seen)).T
+        examination_logits = (
+            stack_features(impression.examination, width=first - split) @ theta[:, split:first].T
+        )
+        relevance_logits = stack_features(impression.relevance, width=split) @ theta[:, :split].T
+        return (logistic(relevance_logits) * logistic(examination_logits)).T
 
     @staticmethod
     def decide(
@@ -396,26 +398,28 @@ class CascadeEC(ClickModel, SlatePolicy):
         rng: Generator,
         action: Ints,
     ) -> None:
-        gaussian, room = state.posterior, state.posterior.room[lane]
-        draw_gaussian(gaussian.mean[lane], gaussian.root[lane], 1.0, rng, room[0], room[1])
-        fill_list(impression, room[1], params.split, params.one_click, state.room[lane], action)
-        clear(room)
+        gaussian, workspace = state.posterior, state.posterior.room[lane]
+        draw_gaussian(gaussian.mean[lane], gaussian.root[lane], 1.0, rng, workspace[0], workspace[1])
+        fill_list(impression, workspace[1], params.split, params.one_click, state.room[lane], action)
+        clear(workspace)
         clear(state.room[lane])
 
     @staticmethod
     def learn(params: CascadeEC, state: CascadeState, lane: int, outcome: Outcome) -> None:
         action = outcome.shown
         gaussian, split = state.posterior, params.split
-        mean, root, room = gaussian.mean[lane], gaussian.root[lane], gaussian.room[lane]
+        mean, root, workspace = gaussian.mean[lane], gaussian.root[lane], gaussian.room[lane]
         fade(root, params.discount, params.prior_variance)
-        read = 0
+        start = 0
         for k in range(len(action)):
-            if action[k] < 0 or (params.one_click and read > 0):
+            if action[k] < 0 or (params.one_click and start > 0):
                 break
-            logit = click_given_above(outcome.impression, action, read, k, mean, split, room[0], room[2])
-            learn_logit(mean, root, room, logit, outcome.reward[k])
+            logit = click_gradient(
+                outcome.impression, action, start, k, mean, split, workspace[0], workspace[2]
+            )
+            learn_logit(mean, root, workspace, logit, outcome.reward[k])
             if outcome.reward[k] > 0.0:
-                read = k + 1
+                start = k + 1
 
     @staticmethod
     def restart(params: CascadeEC, state: CascadeState, lane: int) -> None:
@@ -426,7 +430,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         params: CascadeEC, state: CascadeState, lane: int, impression: Impression, arm: int
     ) -> float:
         """Return the click probability of an arm at the top of the list."""
-        place, mean = place_of(impression.arms, arm), state.posterior.mean[lane]
+        place, mean = find_place(impression.arms, arm), state.posterior.mean[lane]
         relevance = relevance_logit(impression, place, mean, params.split)
         examination = examination_logit(impression, place, 0, mean, params.split)
         return sigmoid(relevance) * sigmoid(examination)

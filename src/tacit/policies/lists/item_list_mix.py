@@ -13,43 +13,49 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, byte_count
 from tacit.core.dispatch import kernel
-from tacit.core.part import param, whole
+from tacit.core.part import int_range, param
 from tacit.policies.base import About, Impression, Outcome
-from tacit.policies.context import flags_of
+from tacit.policies.context import find_missing_flags
 from tacit.policies.features import context_models, context_weights, embedding_items
-from tacit.policies.features.click_model import place_of
-from tacit.policies.features.context_inputs import Singles, keep, notice_changes, recall
-from tacit.policies.features.context_models import Base, Design, Sighting
+from tacit.policies.features.click_model import find_place
+from tacit.policies.features.context_inputs import Singles, load_context, notice_changes, store_event
+from tacit.policies.features.context_models import Base, Design, Observation
 from tacit.policies.features.context_weights import ContextState
 from tacit.policies.features.embedding_mixture import EmbeddingPolicy
 from tacit.policies.features.gaussian import copy_row, logistic
 from tacit.policies.lists.one_draw import LinePolicy, Lines
-from tacit.policies.lists.user_models import AFTER_CLICK, AFTER_SKIP, LEAST, looks_on, position_effect
+from tacit.policies.lists.user_models import (
+    AFTER_CLICK,
+    AFTER_SKIP,
+    MIN_CHANCE,
+    next_examination,
+    position_effect,
+)
 
-BY_PLACE = 5
+POSITION_MODELS = 5
 """Number of position-based user models: position k, from 1, is seen with probability k^−a,
 a ∈ {0, ½, 1, 1½, 2½}."""
-LEARNED = BY_PLACE + len(AFTER_SKIP) * len(AFTER_CLICK)
+LEARNED_MODEL = POSITION_MODELS + len(AFTER_SKIP) * len(AFTER_CLICK)
 """Index of the last user model: it estimates from clicks how often a position is seen, by the position and
 the last click above it. The chain models are between."""
-READERS = LEARNED + 1
-LOOKS = 5.0
+USER_MODELS = LEARNED_MODEL + 1
+PRIOR_CLICKS = 5.0
 """Prior clicks of the last user model at each position, at the rate that the other models expect."""
 LEAST_SEEN = 0.005
-ITEMS, OWN_VARIANCE = 4_096, 0.35**2
+EFFECTS, EFFECT_VARIANCE = 4_096, 0.35**2
 """Number of item effects that are stored, and the prior variance of each."""
 RATE, MOST_RATE = 0.25, 0.9
 """Click rate of an item that is seen: before the first list, and at most."""
-MOST_KEPT, FEWEST_LISTS = 640, 8
+MAX_STORED_ITEMS, MIN_STORED_LISTS = 640, 8
 """At most this many items of the first lists are stored, but at least this many lists."""
-STIRS = np.float32(1e-10)
+VARIANCE_STEP = np.float32(1e-10)
 """Each list adds this to the variances, which rounding in single precision could make negative."""
 GOLDEN = 0.6180339887498949
 
 
-def kept_lists(positions: int, users: int) -> int:
+def count_stored_lists(positions: int, users: int) -> int:
     """Return the number of first lists to store; they are learned again whenever features are rescaled."""
-    return int(min(64 if users else 32, max(FEWEST_LISTS, MOST_KEPT // positions)))
+    return int(min(64 if users else 32, max(MIN_STORED_LISTS, MAX_STORED_ITEMS // positions)))
 
 
 class ItemListState(NamedTuple):
@@ -82,17 +88,19 @@ class ItemListState(NamedTuple):
     @classmethod
     def blank(cls, models: int, layout: Design, positions: int) -> ItemListState:
         """Return the state before the first list."""
-        lists = kept_lists(positions, layout.user)
-        relevance = embedding_items.EmbeddingState.nothing(models, layout, lists * positions, lists)
-        own = np.zeros((models, 2, ITEMS), np.float32)
-        own[:, 1] = OWN_VARIANCE
+        lists = count_stored_lists(positions, layout.user)
+        relevance = embedding_items.EmbeddingState.empty(models, layout, lists * positions, lists)
+        effects = np.zeros((models, 2, EFFECTS), np.float32)
+        effects[:, 1] = EFFECT_VARIANCE
         order = np.zeros((models, lists * positions), np.float32)
         cells, totals = np.zeros((models, 2, positions, positions)), np.zeros((models, 2))
-        return cls(relevance, np.full((models, READERS), 1.0 / READERS), cells, totals, own, order)
+        return cls(
+            relevance, np.full((models, USER_MODELS), 1.0 / USER_MODELS), cells, totals, effects, order
+        )
 
 
 @kernel
-def own_weights(dim: int) -> Floats:
+def hash_weights(dim: int) -> Floats:
     """Return the weights of an item's numbers in the hash that selects its effect; all are different."""
     weights = np.empty(dim)
     for j in range(dim):
@@ -103,7 +111,7 @@ def own_weights(dim: int) -> Floats:
 
 
 @kernel
-def own_place(item: Floats, weights: Floats) -> int:
+def find_effect(item: Floats, weights: Floats) -> int:
     """Return the index of an item's effect, a hash of all its numbers in single precision."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(item) // 4 * 4
@@ -119,11 +127,11 @@ def own_place(item: Floats, weights: Floats) -> int:
         return 0
     # Hash the digits only, so that the scale of the numbers does not matter.
     digits = total * 2.0 ** -np.floor(np.log2(total)) * 2.0**22 * GOLDEN
-    return int((digits - np.floor(digits)) * ITEMS)
+    return int((digits - np.floor(digits)) * EFFECTS)
 
 
 @kernel
-def rate_of(state: ItemListState, model: int) -> Base:
+def click_base(state: ItemListState, model: int) -> Base:
     """Return the prior of the constant of all items: mean and variance of a click's log-odds, once seen."""
     clicks, looks = state.totals[model, 0], state.totals[model, 1]
     rate = min((clicks + 0.5) / (looks + 1.0), MOST_RATE) if looks > 0.0 else RATE
@@ -134,16 +142,18 @@ def rate_of(state: ItemListState, model: int) -> Base:
 
 
 @kernel
-def given_to(chance: float, reward: float) -> float:
+def reward_likelihood(chance: float, reward: float) -> float:
     """Return the likelihood of a reward under a click probability."""
-    chance = min(max(chance, LEAST), 1.0 - LEAST)
+    chance = min(max(chance, MIN_CHANCE), 1.0 - MIN_CHANCE)
     if 0.0 < reward < 1.0:
         return np.exp(reward * np.log(chance) + (1.0 - reward) * np.log(1.0 - chance))  # type: ignore[no-any-return]
     return chance if reward > 0.0 else 1.0 - chance
 
 
 @kernel
-def look_at(state: ItemListState, model: int, last: int, k: int, seen: Floats) -> tuple[float, float]:
+def fill_learned_examination(
+    state: ItemListState, model: int, last: int, k: int, examination: Floats
+) -> tuple[float, float]:
     """Fill in the probability that the last user model sees a position.
 
     Returns
@@ -152,68 +162,73 @@ def look_at(state: ItemListState, model: int, last: int, k: int, seen: Floats) -
         The mean probability by all other user models, and by all.
     """
     weights, total, expected = state.readers[model], 0.0, 0.0
-    for r in range(LEARNED):
+    for r in range(LEARNED_MODEL):
         total += weights[r]
-        expected += weights[r] * seen[r]
+        expected += weights[r] * examination[r]
     expected /= total
-    clicks, foreseen = state.cells[model, 0, last, k], state.cells[model, 1, last, k]
-    learned = expected * (clicks + LOOKS) / (foreseen + LOOKS)
-    seen[LEARNED] = 1.0 if k == 0 else min(1.0, max(LEAST_SEEN, learned))
-    return expected, min(1.0, total * expected + weights[LEARNED] * seen[LEARNED])
+    clicks, expected_clicks = state.cells[model, 0, last, k], state.cells[model, 1, last, k]
+    learned = expected * (clicks + PRIOR_CLICKS) / (expected_clicks + PRIOR_CLICKS)
+    examination[LEARNED_MODEL] = 1.0 if k == 0 else min(1.0, max(LEAST_SEEN, learned))
+    return expected, min(1.0, total * expected + weights[LEARNED_MODEL] * examination[LEARNED_MODEL])
 
 
 @kernel
-def look_on(k: int, attraction: float, reward: float, seen: Floats) -> None:
+def advance_examination(k: int, attraction: float, reward: float, examination: Floats) -> None:
     """Fill in the probability that each user model but the last sees the position below position ``k``."""
-    for r in range(LEARNED):
-        if r < BY_PLACE:
-            seen[r] = position_effect(r, k + 1)
+    for r in range(LEARNED_MODEL):
+        if r < POSITION_MODELS:
+            examination[r] = position_effect(r, k + 1)
         else:
-            seen[r] = looks_on(r - BY_PLACE, seen[r], attraction, reward)
+            examination[r] = next_examination(r - POSITION_MODELS, examination[r], attraction, reward)
 
 
 @kernel
 def learn_item(
-    state: ItemListState, learning: ContextState, model: int, layout: Design, own_at: int, given: Sighting
+    state: ItemListState,
+    learning: ContextState,
+    model: int,
+    layout: Design,
+    effect_index: int,
+    observation: Observation,
 ) -> float:
     """Learn from the feedback on an item; return its click probability, if seen, before that.
 
     The item's features must be in the workspace of ``learning``.
     """
-    weights, own, base = learning.tally.weights[model], state.own[model], rate_of(state, model)
-    offset, variance = np.float64(own[0, own_at]), np.float64(own[1, own_at])
+    weights, effects, base = learning.tally.weights[model], state.own[model], click_base(state, model)
+    offset, variance = np.float64(effects[0, effect_index]), np.float64(effects[1, effect_index])
     mean, gain, precision = 0.0, 0.0, 0.0
     for h in range(context_models.HYPOTHESES):
         if not learning.models.met[model, 0, h]:
-            context_models.meet(learning.models, model, 0, h, base)
-        sighting = Sighting(given.reward, 1.0, given.seen, offset)
+            context_models.start_arm(learning.models, model, 0, h, base)
+        offset_observation = Observation(observation.reward, 1.0, observation.examination, offset)
         logit, s, c, g = context_models.learn_arm(
-            learning.models, learning.room, model, 0, h, layout, sighting
+            learning.models, learning.room, model, 0, h, layout, offset_observation
         )
-        chance = context_weights.click_chance(logit + offset, s + variance)
+        chance = context_weights.click_probability(logit + offset, s + variance)
         mean += weights[h] * chance
-        if h != context_models.NOTHING:
+        if h != context_models.NO_EFFECT:
             gain += weights[h] * g
             precision += weights[h] * c
-        weights[h] *= given_to(given.seen * chance, given.reward)
+        weights[h] *= reward_likelihood(observation.examination * chance, observation.reward)
     context_weights.share_weights(weights, 0.0)
     part = variance / (1.0 + variance * precision)
-    own[0, own_at] += np.float32(part * gain)
-    own[1, own_at] -= np.float32(part * variance * precision)
-    return min(mean, 1.0 - LEAST)
+    effects[0, effect_index] += np.float32(part * gain)
+    effects[1, effect_index] -= np.float32(part * variance * precision)
+    return min(mean, 1.0 - MIN_CHANCE)
 
 
 @kernel
-def read_item(
+def learn_position(
     state: ItemListState,
     learning: ContextState,
     model: int,
     layout: Design,
-    own_at: int,
+    effect_index: int,
     reward: float,
     last: int,
     k: int,
-    seen: Floats,
+    examination: Floats,
     first: bool,
 ) -> None:
     """Update item and user models with the feedback on an item at a position.
@@ -221,18 +236,20 @@ def read_item(
     ``first`` is False if the item is learned again, from a stored list; ``last`` is 1 + the position of the
     last click above, or 0.
     """
-    expected, looked = look_at(state, model, last, k, seen)
-    chance = learn_item(state, learning, model, layout, own_at, Sighting(reward, 1.0, looked, 0.0))
+    expected, mean_examination = fill_learned_examination(state, model, last, k, examination)
+    chance = learn_item(
+        state, learning, model, layout, effect_index, Observation(reward, 1.0, mean_examination, 0.0)
+    )
     weights, cells = state.readers[model], state.cells[model]
-    for r in range(READERS):
-        weights[r] *= given_to(seen[r] * chance, reward)
+    for r in range(USER_MODELS):
+        weights[r] *= reward_likelihood(examination[r] * chance, reward)
     context_weights.share_weights(weights, 0.0)
     cells[0, last, k] += reward
     cells[1, last, k] += expected * chance
     if first:
         state.totals[model, 0] += reward
-        state.totals[model, 1] += looked
-    look_on(k, chance, reward, seen)
+        state.totals[model, 1] += mean_examination
+    advance_examination(k, chance, reward, examination)
 
 
 # ---- Learning from a list
@@ -242,16 +259,16 @@ def read_item(
 def forget_lists(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
     """Reset the models of items and users, except the scales of features and the click rate of all items."""
     context_weights.forget_all(learning, model, layout, None)
-    state.readers[model, :] = 1.0 / READERS
+    state.readers[model, :] = 1.0 / USER_MODELS
     state.cells[model, :, :, :] = 0.0
-    forget_own(state, model)
+    forget_effects(state, model)
 
 
 @kernel
-def forget_own(state: ItemListState, model: int) -> None:
+def forget_effects(state: ItemListState, model: int) -> None:
     """Reset the effects of all items."""
     state.own[model, 0] = np.float32(0.0)
-    state.own[model, 1] = np.float32(OWN_VARIANCE)
+    state.own[model, 1] = np.float32(EFFECT_VARIANCE)
 
 
 @kernel
@@ -265,25 +282,28 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
     context_weights.share_weights(state.readers[model], share)
     for h in range(context_models.FULL):
         k = 0
-        for j in range(layout.known):
-            learning.models.spread[model, 0, h, k] += STIRS
-            k += layout.known - j
+        for j in range(layout.dense):
+            learning.models.spread[model, 0, h, k] += VARIANCE_STEP
+            k += layout.dense - j
     if context_weights.begin_recent(learning, model, layout):
-        forget_own(state, model)
+        forget_effects(state, model)
 
 
 @kernel
-def keep_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
+def store_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
     """Store a list: the user, and each shown item with its place in the order offered and its reward."""
-    impression, shown, relevance = outcome.impression, outcome.shown, state.relevance
-    weights = own_weights(impression.relevance.shape[1])
-    keep(relevance.kept_users, model, number, user, 0, 0.0)
-    for k in range(len(shown)):
+    impression, action, relevance = outcome.impression, outcome.shown, state.relevance
+    weights = hash_weights(impression.relevance.shape[1])
+    store_event(relevance.kept_users, model, number, user, 0, 0.0)
+    for k in range(len(action)):
         # An empty position stores the first arm on offer, with effect index −1: it is not learned from.
-        event, place = number * len(shown) + k, place_of(impression.arms, shown[k if shown[k] >= 0 else 0])
+        event, place = (
+            number * len(action) + k,
+            find_place(impression.arms, action[k if action[k] >= 0 else 0]),
+        )
         item = impression.relevance[place]
-        own_at = own_place(item, weights) if shown[k] >= 0 else -1
-        keep(relevance.kept, model, event, item, own_at, outcome.reward[k])
+        effect_index = find_effect(item, weights) if action[k] >= 0 else -1
+        store_event(relevance.kept, model, event, item, effect_index, outcome.reward[k])
         state.order[model, event] = np.float32(embedding_items.order_score(place, len(impression.arms)))
 
 
@@ -294,76 +314,84 @@ def learn_list(
     model: int,
     layout: Design,
     outcome: Outcome,
-    kept: int,
+    stored: int,
     first: bool,
 ) -> None:
     """Learn from a list: from the stored list of number ``stored``, or, if negative, from ``outcome``."""
-    impression, shown, relevance, room = outcome.impression, outcome.shown, state.relevance, learning.room
-    item, user, seen, last = room.raw[0], np.zeros(layout.user), np.ones(READERS), 0
-    weights = own_weights(len(item))
+    impression, action, relevance, workspace = (
+        outcome.impression,
+        outcome.shown,
+        state.relevance,
+        learning.room,
+    )
+    item, user, examination, last = workspace.raw[0], np.zeros(layout.user), np.ones(USER_MODELS), 0
+    weights = hash_weights(len(item))
     copy_row(impression.context, user)
-    if kept >= 0:
-        recall(relevance.kept_users, model, kept, user)
-    for k in range(len(shown)):
-        event, own_at, reward, order = kept * len(shown) + k, -1, outcome.reward[k], 0.0
-        if kept >= 0:
-            own_at, reward = relevance.kept.arms[model, event], relevance.kept.rewards[model, event]
+    if stored >= 0:
+        load_context(relevance.kept_users, model, stored, user)
+    for k in range(len(action)):
+        event, effect_index, reward, order = stored * len(action) + k, -1, outcome.reward[k], 0.0
+        if stored >= 0:
+            effect_index, reward = relevance.kept.arms[model, event], relevance.kept.rewards[model, event]
             order = np.float64(state.order[model, event])
-            recall(relevance.kept, model, event, item)
-        elif shown[k] >= 0:
-            place = place_of(impression.arms, shown[k])
+            load_context(relevance.kept, model, event, item)
+        elif action[k] >= 0:
+            place = find_place(impression.arms, action[k])
             copy_row(impression.relevance[place], item)
-            own_at, order = own_place(item, weights), embedding_items.order_score(place, len(impression.arms))
-        if own_at >= 0:
-            embedding_items.read_event(relevance, model, item, user, order, layout, room)
-            read_item(state, learning, model, layout, own_at, reward, last, k, seen, first)
+            effect_index, order = (
+                find_effect(item, weights),
+                embedding_items.order_score(place, len(impression.arms)),
+            )
+        if effect_index >= 0:
+            embedding_items.read_event(relevance, model, item, user, order, layout, workspace)
+            learn_position(state, learning, model, layout, effect_index, reward, last, k, examination, first)
             last = k + 1 if reward > 0.0 else last
     end_list(state, learning, model, layout)
 
 
 @kernel
-def take_list(state: ItemListState, model: int, outcome: Outcome, layout: Design) -> None:
+def learn_outcome(state: ItemListState, model: int, outcome: Outcome, layout: Design) -> None:
     """Learn from a list; whenever the features are rescaled, learn from all earlier lists again."""
     relevance, impression = state.relevance, outcome.impression
-    room = embedding_items.empty_room(layout)
-    learning = ContextState(relevance.models, relevance.tally, relevance.items, relevance.kept, room)
+    workspace = embedding_items.make_workspace(layout)
+    learning = ContextState(relevance.models, relevance.tally, relevance.items, relevance.kept, workspace)
     number = int(relevance.tally.rounds[model])
-    first, keeps = number, number < relevance.kept_users.rewards.shape[1]
-    if keeps:
-        keep_list(state, model, number, outcome, impression.context)
+    first, stores = number, number < relevance.kept_users.rewards.shape[1]
+    if stores:
+        store_list(state, model, number, outcome, impression.context)
         if number & (number + 1) == 0:
-            embedding_items.measure_anew(relevance, model, number + 1, len(outcome.shown))
+            embedding_items.refit_scaling(relevance, model, number + 1, len(outcome.shown))
             forget_lists(state, learning, model, layout)
             first = 0
     else:
         for k in range(len(outcome.shown)):
             if outcome.shown[k] >= 0:
-                place = place_of(impression.arms, outcome.shown[k])
+                place = find_place(impression.arms, outcome.shown[k])
                 notice_changes(relevance.items, model, impression.relevance[place])
         notice_changes(relevance.users, model, impression.context)
-    for kept in range(first, number + 1):
-        learn_list(state, learning, model, layout, outcome, kept if keeps else -1, kept == number)
+    for index in range(first, number + 1):
+        learn_list(state, learning, model, layout, outcome, index if stores else -1, index == number)
 
 
 # ---- The policy
 
 
 @kernel
-def lines_of(state: ItemListState, model: int, impression: Impression, layout: Design) -> Lines:
+def score_lines(state: ItemListState, model: int, impression: Impression, layout: Design) -> Lines:
     """Return mean and deviation of the score of each item on offer; deviation 0 before the first list."""
     arms, tally = impression.arms, state.relevance.tally
     moments = embedding_items.candidate_moments(
-        state.relevance, model, impression, layout, rate_of(state, model)
+        state.relevance, model, impression, layout, click_base(state, model)
     )
-    slots, width = 0, context_weights.WIDTH if tally.rounds[model] > 0.0 else 0.0
+    arm_count, width = 0, context_weights.WIDTH if tally.rounds[model] > 0.0 else 0.0
     for i in range(len(arms)):
-        slots = max(slots, arms[i] + 1)
-    mean, spread, rank = np.zeros(slots), np.zeros(slots), np.full(slots, -1, np.int64)
-    weights = own_weights(impression.relevance.shape[1])
+        arm_count = max(arm_count, arms[i] + 1)
+    mean, spread, rank = np.zeros(arm_count), np.zeros(arm_count), np.full(arm_count, -1, np.int64)
+    weights = hash_weights(impression.relevance.shape[1])
     for i in range(len(arms)):
-        own = own_place(impression.relevance[i], weights)
-        mean[arms[i]] = moments[i, 0] + np.float64(state.own[model, 0, own])
-        spread[arms[i]] = width * np.sqrt(moments[i, 1] + np.float64(state.own[model, 1, own]))
+        effect_index = find_effect(impression.relevance[i], weights)
+        mean[arms[i]] = moments[i, 0] + np.float64(state.own[model, 0, effect_index])
+        spread[arms[i]] = width * np.sqrt(moments[i, 1] + np.float64(state.own[model, 1, effect_index]))
         rank[arms[i]] = i
     return Lines(mean, spread, rank)
 
@@ -457,7 +485,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     )
 
     arms: Any = field(default=None, init=False, repr=False, compare=False)
-    positions: Annotated[int, whole(1, 100)] = 3
+    positions: Annotated[int, int_range(1, 100)] = 3
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -466,7 +494,9 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     @param
     def layout(self) -> Design:
         """The features of an item for a user."""
-        return embedding_items.list_layout(self.relevance_dim, self.context_dim, flags_of(self.context))
+        return embedding_items.list_layout(
+            self.relevance_dim, self.context_dim, find_missing_flags(self.context)
+        )
 
     @property
     def model_bytes(self) -> int:
@@ -483,21 +513,21 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         self, state: ItemListState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
         """Draw the candidates' click probabilities, if they are seen, from the posterior."""
-        model, count, found = lane if self.per_key else 0, len(impression.arms), []
-        base, weights = rate_of(state, model), own_weights(impression.relevance.shape[1])
-        kept = [own_place(item, weights) for item in impression.relevance]
-        offset, variance = state.own[model][:, kept].astype(float)
+        model, count, chances = lane if self.per_key else 0, len(impression.arms), []
+        base, weights = click_base(state, model), hash_weights(impression.relevance.shape[1])
+        effect_indices = [find_effect(item, weights) for item in impression.relevance]
+        offset, variance = state.own[model][:, effect_indices].astype(float)
         for h, share in enumerate(rng.multinomial(draws, state.relevance.tally.weights[model])):
-            logits, variances = embedding_items.beliefs_by(
+            logits, variances = embedding_items.compute_beliefs(
                 state.relevance, model, impression, self.layout, h, base
             ).T
             noise = rng.standard_normal((int(share), count))
-            found.append(logistic(logits + offset + np.sqrt(variances + variance) * noise))
-        return np.concatenate(found)
+            chances.append(logistic(logits + offset + np.sqrt(variances + variance) * noise))
+        return np.concatenate(chances)
 
     @staticmethod
     def arrange(params: ItemListMix, state: ItemListState, lane: int, impression: Impression) -> Lines:
-        return lines_of(state, lane if params.per_key else 0, impression, params.layout)
+        return score_lines(state, lane if params.per_key else 0, impression, params.layout)
 
     @staticmethod
     def clear(params: ItemListMix, state: ItemListState, lane: int) -> None:
@@ -505,4 +535,4 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @staticmethod
     def learn(params: ItemListMix, state: ItemListState, lane: int, outcome: Outcome) -> None:
-        take_list(state, lane if params.per_key else 0, outcome, params.layout)
+        learn_outcome(state, lane if params.per_key else 0, outcome, params.layout)

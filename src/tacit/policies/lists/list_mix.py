@@ -15,9 +15,23 @@ from tacit.core.dispatch import clear, kernel
 from tacit.core.part import Flag
 from tacit.core.state_ranges import ArmList, IntCount
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import mass
-from tacit.policies.lists.one_draw import EVERYTHING, Draw, LinePolicy, Lines, MixPolicy, narrowed, place_in
-from tacit.policies.lists.user_models import Readers, beliefs_of, believe, forget_beliefs, read_list
+from tacit.policies.index import interval_probability
+from tacit.policies.lists.one_draw import (
+    FULL_INTERVAL,
+    Draw,
+    LinePolicy,
+    Lines,
+    MixPolicy,
+    find_place,
+    narrow_interval,
+)
+from tacit.policies.lists.user_models import (
+    UserModels,
+    clear_beliefs,
+    learn_clicks,
+    summarize_beliefs,
+    update_beliefs,
+)
 
 
 @dataclass(frozen=True)
@@ -86,27 +100,29 @@ class ListMix(LinePolicy):
 
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"doubt": False})
 
-    doubt: Flag = True
+    warn_of_late_changes: Flag = True
 
-    def init(self, lanes: int) -> Readers:
-        return Readers.blank(lanes, self.arm_count)
+    def init(self, lanes: int) -> UserModels:
+        return UserModels.blank(lanes, self.arm_count)
 
-    def beliefs(self, state: Readers, lane: int) -> ArmBeliefs:
+    def beliefs(self, state: UserModels, lane: int) -> ArmBeliefs:
         """Return posteriors of the arms' attraction, averaged over all user models."""
-        return beliefs_of(state, lane, self.doubt)
+        return summarize_beliefs(state, lane, self.warn_of_late_changes)
 
     @staticmethod
-    def arrange(params: ListMix, state: Readers, lane: int, impression: Impression) -> Lines:
-        believe(state, lane, impression.arms, params.doubt)
+    def arrange(params: ListMix, state: UserModels, lane: int, impression: Impression) -> Lines:
+        update_beliefs(state, lane, impression.arms, params.warn_of_late_changes)
         return Lines(state.mean[lane], state.spread[lane], state.rank[lane])
 
     @staticmethod
-    def clear(params: ListMix, state: Readers, lane: int) -> None:
-        forget_beliefs(state, lane)
+    def clear(params: ListMix, state: UserModels, lane: int) -> None:
+        clear_beliefs(state, lane)
 
     @staticmethod
-    def learn(params: ListMix, state: Readers, lane: int, outcome: Outcome) -> None:
-        read_list(state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.doubt)
+    def learn(params: ListMix, state: UserModels, lane: int, outcome: Outcome) -> None:
+        learn_clicks(
+            state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.warn_of_late_changes
+        )
 
 
 # ---- SafeListMix: the order on offer changes only where clicks show that another one is better
@@ -118,7 +134,7 @@ class ListMix(LinePolicy):
 #    the deviation of their difference.
 
 
-NOTHING = -1
+NO_ARM = -1
 
 
 class State(NamedTuple):
@@ -135,14 +151,14 @@ class State(NamedTuple):
         Number of lists learned from; its parity decides which neighbours are compared.
     """
 
-    readers: Readers
+    readers: UserModels
     standing: ArmList
     order: ArmList
     learned: IntCount
 
 
 @kernel
-def stand(state: State, lane: int, arms: Ints) -> int:
+def order_arms(state: State, lane: int, arms: Ints) -> int:
     """Fill ``order`` with the standing list and new arms on offer; return its length.
 
     A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before.
@@ -150,11 +166,11 @@ def stand(state: State, lane: int, arms: Ints) -> int:
     order, rank = state.order[lane], state.readers.rank[lane]
     count = 0
     while count < len(order) and state.standing[lane, count] >= 0:
-        slot = state.standing[lane, count]
-        order[count] = slot
+        standing_arm = state.standing[lane, count]
+        order[count] = standing_arm
         count += 1
-        if rank[slot] >= 0:
-            rank[slot] = -2 - rank[slot]
+        if rank[standing_arm] >= 0:
+            rank[standing_arm] = -2 - rank[standing_arm]
     for i in range(len(arms)):
         arm = arms[i]
         if rank[arm] < 0:
@@ -170,7 +186,7 @@ def stand(state: State, lane: int, arms: Ints) -> int:
 
 
 @kernel
-def pairs(learned: int, positions: int, offered: int) -> tuple[int, int]:
+def pair_range(learned: int, positions: int, offered: int) -> tuple[int, int]:
     """Return the range of places where compared pairs of neighbours may start: first, end (exclusive)."""
     return learned % 2, min(positions, offered - 1)
 
@@ -231,33 +247,33 @@ class SafeListMix(MixPolicy):
     def init(self, lanes: int) -> State:
         table = lanes, self.arm_count
         return State(
-            readers=Readers.blank(*table),
-            standing=np.full(table, NOTHING, np.int64),
-            order=np.full(table, NOTHING, np.int64),
+            readers=UserModels.blank(*table),
+            standing=np.full(table, NO_ARM, np.int64),
+            order=np.full(table, NO_ARM, np.int64),
             learned=np.zeros(lanes, np.int64),
         )
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return posteriors of the arms' attraction, averaged over all user models."""
-        return beliefs_of(state.readers, lane, False)
+        return summarize_beliefs(state.readers, lane, False)
 
     @staticmethod
     def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> State:
-        believe(state.readers, lane, impression.arms, False)
+        update_beliefs(state.readers, lane, impression.arms, False)
         order, offered = state.order[lane], 0
-        for i in range(stand(state, lane, impression.arms)):
-            slot = order[i]
-            order[i] = NOTHING
-            if state.readers.rank[lane, slot] >= 0:
-                order[offered] = slot
+        for i in range(order_arms(state, lane, impression.arms)):
+            arm = order[i]
+            order[i] = NO_ARM
+            if state.readers.rank[lane, arm] >= 0:
+                order[offered] = arm
                 offered += 1
         return state
 
     @staticmethod
     def clear(params: SafeListMix, state: State, lane: int) -> None:
-        forget_beliefs(state.readers, lane)
+        clear_beliefs(state.readers, lane)
         for i in range(state.order.shape[1]):
-            state.order[lane, i] = NOTHING
+            state.order[lane, i] = NO_ARM
 
     @staticmethod
     def line_up(
@@ -265,7 +281,7 @@ class SafeListMix(MixPolicy):
     ) -> None:
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
-        start, stop = pairs(state.learned[lane], params.positions, offered)
+        start, stop = pair_range(state.learned[lane], params.positions, offered)
         for i in range(start, stop, 2):
             upper, lower = order[i], order[i + 1]
             if mean[lower] + draw.z * spread[lower] > mean[upper] + draw.z * spread[upper]:
@@ -291,10 +307,10 @@ class SafeListMix(MixPolicy):
         without: int,
     ) -> float:
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
-        start, stop = pairs(state.learned[lane], params.positions, len(impression.arms))
-        low, high = EVERYTHING
+        start, stop = pair_range(state.learned[lane], params.positions, len(impression.arms))
+        low, high = FULL_INTERVAL
         i = 0
-        k = following(begin, 0, count, without)
+        k = next_place(begin, 0, count, without)
         while k < count:
             upper = order[i]
             paired = i >= start and i < stop and (i - start) % 2 == 0
@@ -309,34 +325,34 @@ class SafeListMix(MixPolicy):
             if upper == lower:
                 if begin[k] != upper:
                     return 0.0
-                k = following(begin, k + 1, count, without)
+                k = next_place(begin, k + 1, count, without)
                 continue
             gap, slope = mean[upper] - mean[lower], spread[upper] - spread[lower]
             if begin[k] == upper:
-                low, high = narrowed(low, high, gap, slope, True)
-                other = lower
+                low, high = narrow_interval(low, high, gap, slope, True)
+                partner = lower
             elif begin[k] == lower:
-                low, high = narrowed(low, high, -gap, -slope, False)
-                other = upper
+                low, high = narrow_interval(low, high, -gap, -slope, False)
+                partner = upper
             else:
                 return 0.0
-            k = following(begin, k + 1, count, without)
+            k = next_place(begin, k + 1, count, without)
             if k < count:
-                if begin[k] != other:
+                if begin[k] != partner:
                     return 0.0
-                k = following(begin, k + 1, count, without)
-        return mass(low, high)
+                k = next_place(begin, k + 1, count, without)
+        return interval_probability(low, high)
 
     @staticmethod
     def learn(params: SafeListMix, state: State, lane: int, outcome: Outcome) -> None:
-        readers, arms = state.readers, outcome.impression.arms
-        read_list(readers, lane, arms, outcome.shown, outcome.reward, False)
-        believe(readers, lane, arms, False)
-        mean, spread, standing = readers.mean[lane], readers.spread[lane], state.standing[lane]
+        models, arms = state.readers, outcome.impression.arms
+        learn_clicks(models, lane, arms, outcome.shown, outcome.reward, False)
+        update_beliefs(models, lane, arms, False)
+        mean, spread, standing = models.mean[lane], models.spread[lane], state.standing[lane]
         upper = -1
-        for i in range(stand(state, lane, arms)):
+        for i in range(order_arms(state, lane, arms)):
             lower = standing[i] = state.order[lane, i]
-            if readers.rank[lane, lower] < 0:
+            if models.rank[lane, lower] < 0:
                 continue
             if upper >= 0:
                 above = standing[upper]
@@ -359,33 +375,33 @@ class SafeListMix(MixPolicy):
     ) -> None:
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
-        start, stop = pairs(state.learned[lane], params.positions, offered)
-        i = place_in(order, offered, arm)
+        start, stop = pair_range(state.learned[lane], params.positions, offered)
+        i = find_place(order, offered, arm)
         for k in range(len(chances)):
             chances[k] = 0.0
-        other = i
+        partner = i
         if start <= i and (i - start) % 2 == 1 and i - 1 < stop:
-            other = i - 1
+            partner = i - 1
         elif start <= i < stop:
-            other = i + 1
+            partner = i + 1
         exchanged = 0.0
-        if without >= 0 and order[other] == without:
+        if without >= 0 and order[partner] == without:
             # The partner is left out, so the arm has the place of the upper one, exchanged or not.
-            i = other = min(i, other)
-        if other != i:
-            upper, lower = order[min(i, other)], order[max(i, other)]
+            i = partner = min(i, partner)
+        if partner != i:
+            upper, lower = order[min(i, partner)], order[max(i, partner)]
             gap, slope = mean[lower] - mean[upper], spread[lower] - spread[upper]
-            low, high = narrowed(0.0, np.inf, gap, slope, False)
-            exchanged = mass(low, high)
-        moved = 1 if without >= 0 and place_in(order, offered, without) < i else 0
+            low, high = narrow_interval(0.0, np.inf, gap, slope, False)
+            exchanged = interval_probability(low, high)
+        moved = 1 if without >= 0 and find_place(order, offered, without) < i else 0
         if i - moved < len(chances):
             chances[i - moved] = 1.0 - exchanged
-        if other - moved < len(chances):
-            chances[other - moved] += exchanged
+        if partner - moved < len(chances):
+            chances[partner - moved] += exchanged
 
 
 @kernel
-def following(begin: Ints, k: int, count: int, without: int) -> int:
+def next_place(begin: Ints, k: int, count: int, without: int) -> int:
     """Return the first place from ``k`` on whose arm is not ``without``; ``count`` if there is none."""
     while k < count and begin[k] == without:
         k += 1

@@ -17,17 +17,17 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
-from tacit.core.part import Fraction, param, whole
+from tacit.core.part import Fraction, int_range, param
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Impression
-from tacit.policies.index import mass, promised
+from tacit.policies.index import check_shares, interval_probability
 
-EVERYTHING = 0.0, np.inf
+FULL_INTERVAL = 0.0, np.inf
 
 
 @kernel
-def narrowed(low: float, high: float, gap: float, slope: float, level: bool) -> tuple[float, float]:
+def narrow_interval(low: float, high: float, gap: float, slope: float, level: bool) -> tuple[float, float]:
     """Return the part of the interval [low, high] of z ≥ 0 in which gap + z·slope is above 0.
 
     If both are 0, this is the whole interval if ``level``, else an empty one.
@@ -65,7 +65,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.LIST_KERNELS
 
-    positions: Annotated[int, whole(1, 10_000)] = 3
+    positions: Annotated[int, int_range(1, 10_000)] = 3
     epsilon: Fraction = 0.0
     at_least: Any = field(default=(), kw_only=True)
 
@@ -73,14 +73,16 @@ class MixPolicy(SlatePolicy, abstract=True):
         super().__post_init__()
         if self.at_least and self.arms is None:
             raise InvalidValue("at_least", self.at_least, "leave it out: a promise is to an arm by its name")
-        self._set("at_least", promised(self.at_least, self.arms))
+        self._set("at_least", check_shares(self.at_least, self.arms))
 
     @param
     def promises(self) -> Floats:
         """Share of lists that each arm is promised, for kernels; empty without promises."""
-        known = dict(self.at_least)
-        names = () if not known else range(self.arm_count) if isinstance(self.arms, int) else self.arms
-        return np.array([known.get(arm, 0.0) for arm in names], np.float64)
+        promised_shares = dict(self.at_least)
+        names = (
+            () if not promised_shares else range(self.arm_count) if isinstance(self.arms, int) else self.arms
+        )
+        return np.array([promised_shares.get(arm, 0.0) for arm in names], np.float64)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -93,11 +95,11 @@ class MixPolicy(SlatePolicy, abstract=True):
         params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
         """Return the sum of ``share`` over the arms that are not in ``begin``, each left out in turn."""
-        found = 0.0
+        total = 0.0
         for arm in impression.arms:
-            if place_in(begin, count, arm) == count:
-                found += share(params, arranged, lane, impression, begin, count, arm)
-        return found
+            if find_place(begin, count, arm) == count:
+                total += share(params, arranged, lane, impression, begin, count, arm)
+        return total
 
     def position_chances(self, state: Any, lane: int, impression: Impression) -> Floats:
         """Return the probability that each arm on offer is shown at each position.
@@ -122,19 +124,19 @@ class MixPolicy(SlatePolicy, abstract=True):
         ([1.0, 1.0], True)
         """
         arms = len(impression.arms)
-        found = np.zeros((arms, min(self.positions, arms)))
-        cells(self.params, state, lane, impression, found)
-        return found
+        chances = np.zeros((arms, min(self.positions, arms)))
+        cells(self.params, state, lane, impression, chances)
+        return chances
 
     @staticmethod
-    def cells(params: Any, state: Any, lane: int, impression: Impression, found: Floats) -> None:
+    def cells(params: Any, state: Any, lane: int, impression: Impression, table: Floats) -> None:
         """Fill a table with the probability that each arm on offer is shown at each position."""
         arms, positions = impression.arms, min(params.positions, len(impression.arms))
         chances, places = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
         for i in range(len(arms)):
-            at_positions(params, arranged, lane, impression, arms[i], chances, places)
-            found[i] = places
+            fill_position_chances(params, arranged, lane, impression, arms[i], chances, places)
+            table[i] = places
         clear(params, state, lane)
 
     @staticmethod
@@ -153,15 +155,17 @@ class MixPolicy(SlatePolicy, abstract=True):
         ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none.
         """
         positions = min(params.positions, len(impression.arms))
-        chances, found = np.empty(positions + 1), np.empty(positions)
+        rank_chances, arm_chances = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
         for k in range(len(action)):
             prefixes[k] = 1.0 if k == 0 else prefixes[k - 1]
             places[k] = 1.0
             if action[k] >= 0:
-                prefixes[k] = beginning(params, arranged, lane, impression, action, k + 1)
-                at_positions(params, arranged, lane, impression, action[k], chances, found)
-                places[k] = found[k]
+                prefixes[k] = prefix_propensity(params, arranged, lane, impression, action, k + 1)
+                fill_position_chances(
+                    params, arranged, lane, impression, action[k], rank_chances, arm_chances
+                )
+                places[k] = arm_chances[k]
         clear(params, state, lane)
 
     @staticmethod
@@ -175,11 +179,11 @@ class MixPolicy(SlatePolicy, abstract=True):
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
         """Return the probability of showing a list, or, if it is shorter, of a list that starts with it."""
-        count = place_in(action, len(action), -1)
+        count = find_place(action, len(action), -1)
         arranged = arrange(params, state, lane, impression)
-        found = beginning(params, arranged, lane, impression, action, count)
+        chance = prefix_propensity(params, arranged, lane, impression, action, count)
         clear(params, state, lane)
-        return float(found)
+        return float(chance)
 
 
 @kernel
@@ -195,38 +199,42 @@ def draw_list(
     # One uniform number decides on both: below ``promise_share`` it keeps a promise, from there to
     # ``forced_share`` it explores. Either way one arm is put at one place of the order that z gives, so a
     # list's probability stays a sum over intervals of z.
-    kept = promised_in(params, arms)
-    put = kept + (1.0 - kept) * params.epsilon
-    drawn = rng.random() if put > 0.0 else 1.0
-    if drawn < put:
-        arm = keeper(params, arms, drawn) if drawn < kept else arms[int(rng.random() * len(arms))]
+    promise_share = sum_promises(params, arms)
+    forced_share = promise_share + (1.0 - promise_share) * params.epsilon
+    uniform = rng.random() if forced_share > 0.0 else 1.0
+    if uniform < forced_share:
+        arm = (
+            pick_promised_arm(params, arms, uniform)
+            if uniform < promise_share
+            else arms[int(rng.random() * len(arms))]
+        )
         place = int(rng.random() * length)
     line_up(params, arranged, lane, impression, Draw(z, arm, place), action)
 
 
 @kernel
-def promised_in(params: Any, arms: Ints) -> float:
+def sum_promises(params: Any, arms: Ints) -> float:
     """Return the sum of the promised shares of some arms."""
-    found = 0.0
+    total = 0.0
     if len(params.promises) > 0:
         for arm in arms:
-            found += params.promises[arm]
-    return found
+            total += params.promises[arm]
+    return total
 
 
 @kernel
-def keeper(params: Any, arms: Ints, drawn: float) -> int:
+def pick_promised_arm(params: Any, arms: Ints, uniform: float) -> int:
     """Return the promised arm that a uniform number selects; −1 if the number is above all promises."""
-    found, reached = -1, 0.0
+    promised_arm, reached = -1, 0.0
     for arm in arms:
         reached += params.promises[arm]
-        if found < 0 and drawn < reached:
-            found = arm
-    return found
+        if promised_arm < 0 and uniform < reached:
+            promised_arm = arm
+    return promised_arm
 
 
 @kernel
-def place_in(begin: Ints, count: int, arm: int) -> int:
+def find_place(begin: Ints, count: int, arm: int) -> int:
     """Return the place of an arm among the first ``count``; ``count`` if it is not there."""
     for k in range(count):
         if begin[k] == arm:
@@ -235,7 +243,7 @@ def place_in(begin: Ints, count: int, arm: int) -> int:
 
 
 @kernel
-def beginning(
+def prefix_propensity(
     params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
 ) -> float:
     """Return the probability of a list that begins with the first ``count`` arms of ``begin``."""
@@ -243,28 +251,28 @@ def beginning(
     # prefix does only at the place that it has in it.
     arms = len(impression.arms)
     positions = min(params.positions, arms)
-    kept = promised_in(params, impression.arms)
-    drawn = (1.0 - kept) * params.epsilon / (arms * positions)
-    found = 0.0
-    for k in range(-1, count if drawn + kept > 0.0 else 0):
+    promise_share = sum_promises(params, impression.arms)
+    explore_weight = (1.0 - promise_share) * params.epsilon / (arms * positions)
+    total = 0.0
+    for k in range(-1, count if explore_weight + promise_share > 0.0 else 0):
         without = begin[k] if k >= 0 else -1
-        weight = drawn if k >= 0 else (1.0 - kept) * (1.0 - params.epsilon)
-        if k >= 0 and kept > 0.0:
+        weight = explore_weight if k >= 0 else (1.0 - promise_share) * (1.0 - params.epsilon)
+        if k >= 0 and promise_share > 0.0:
             weight += params.promises[without] / positions
-        found += weight * share(params, arranged, lane, impression, begin, count, without)
-    if drawn > 0.0 and count < positions:
-        others = shares(params, arranged, lane, impression, begin, count)
-        found += drawn * (positions - count) * others
-    if kept > 0.0 and count < positions:
+        total += weight * share(params, arranged, lane, impression, begin, count, without)
+    if explore_weight > 0.0 and count < positions:
+        other_shares = shares(params, arranged, lane, impression, begin, count)
+        total += explore_weight * (positions - count) * other_shares
+    if promise_share > 0.0 and count < positions:
         for arm in impression.arms:
             weight = params.promises[arm] * (positions - count) / positions
-            if weight > 0.0 and place_in(begin, count, arm) == count:
-                found += weight * share(params, arranged, lane, impression, begin, count, arm)
-    return float(found)
+            if weight > 0.0 and find_place(begin, count, arm) == count:
+                total += weight * share(params, arranged, lane, impression, begin, count, arm)
+    return float(total)
 
 
 @kernel
-def at_positions(
+def fill_position_chances(
     params: Any, arranged: Any, lane: int, impression: Impression, arm: int, chances: Floats, places: Floats
 ) -> None:
     """Fill ``places`` with the probability that an arm is shown at each position.
@@ -272,25 +280,25 @@ def at_positions(
     ``chances`` is a workspace for the probabilities of the arm's ranks.
     """
     arms, positions = impression.arms, len(places)
-    kept = promised_in(params, arms)
+    promise_share = sum_promises(params, arms)
     ranks(params, arranged, lane, impression, arm, -1, chances)
     for k in range(positions):
-        places[k] = (1.0 - kept) * at_position(chances, k, len(arms), positions, params.epsilon)
-    if kept > 0.0:
-        for other in arms:
-            weight = params.promises[other] / positions
-            if other == arm:
+        places[k] = (1.0 - promise_share) * position_chance(chances, k, len(arms), positions, params.epsilon)
+    if promise_share > 0.0:
+        for promised_arm in arms:
+            weight = params.promises[promised_arm] / positions
+            if promised_arm == arm:
                 places += weight
             elif weight > 0.0:
                 # A promised arm that is put above this arm moves it down; put below it, it does not.
-                ranks(params, arranged, lane, impression, arm, other, chances)
+                ranks(params, arranged, lane, impression, arm, promised_arm, chances)
                 for k in range(positions):
                     above = chances[k - 1] if k > 0 else 0.0
                     places[k] += weight * ((positions - 1 - k) * chances[k] + k * above)
 
 
 @kernel
-def at_position(chances: Floats, k: int, arms: int, positions: int, epsilon: float) -> float:
+def position_chance(chances: Floats, k: int, arms: int, positions: int, epsilon: float) -> float:
     """Return the probability that an arm is shown at position ``k``, from the probabilities of its ranks.
 
     Exploration draws one of arms × positions. The arm reaches position k if it is drawn for k itself; or if
@@ -298,14 +306,14 @@ def at_position(chances: Floats, k: int, arms: int, positions: int, epsilon: flo
     becomes k), or leaves its rank k as it is.
     """
     above = chances[k - 1] if k > 0 else 0.0
-    here, below = chances[k], chances[k + 1]
+    current, below = chances[k], chances[k + 1]
     moved = (
         1.0
         + (k + 1.0) * (positions - 1.0 - k) * below
-        + ((arms - 1.0 - k) * (positions - 1.0 - k) + k * k) * here
+        + ((arms - 1.0 - k) * (positions - 1.0 - k) + k * k) * current
         + (arms - k) * k * above
     )
-    return float((1.0 - epsilon) * here + epsilon / (arms * positions) * moved)
+    return float((1.0 - epsilon) * current + epsilon / (arms * positions) * moved)
 
 
 # ---- Each arm's score is a line in z: an order of arms belongs to an interval
@@ -341,9 +349,11 @@ class LinePolicy(MixPolicy, abstract=True):
     ) -> float:
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
-        found = beginning(params, arranged, lane, impression, action, place_in(action, len(action), -1))
+        chance = prefix_propensity(
+            params, arranged, lane, impression, action, find_place(action, len(action), -1)
+        )
         clear(params, state, lane)
-        return float(found)
+        return float(chance)
 
     @staticmethod
     def line_up(
@@ -369,7 +379,7 @@ class LinePolicy(MixPolicy, abstract=True):
         params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int, without: int
     ) -> float:
         mean, spread, rank = arranged
-        low, high = EVERYTHING
+        low, high = FULL_INTERVAL
         last = -1
         for k in range(count):
             arm = begin[k]
@@ -377,17 +387,17 @@ class LinePolicy(MixPolicy, abstract=True):
             if arm != without:
                 if last >= 0:
                     gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
-                    low, high = narrowed(low, high, gap, slope, rank[last] > rank[arm])
+                    low, high = narrow_interval(low, high, gap, slope, rank[last] > rank[arm])
                 last = arm
         if last >= 0:
             first = -2 - rank[last]
             for arm in impression.arms:
                 if rank[arm] >= 0 and arm != without:
                     gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
-                    low, high = narrowed(low, high, gap, slope, first < rank[arm])
+                    low, high = narrow_interval(low, high, gap, slope, first < rank[arm])
         for k in range(count):
             rank[begin[k]] = -2 - rank[begin[k]]
-        return mass(low, high)
+        return interval_probability(low, high)
 
     @staticmethod
     def shares(
@@ -398,18 +408,18 @@ class LinePolicy(MixPolicy, abstract=True):
         if count == 0:
             return float(len(impression.arms))
         mean, spread, rank = arranged
-        low, high = EVERYTHING
+        low, high = FULL_INTERVAL
         for k in range(1, count):
             upper, lower = begin[k - 1], begin[k]
             gap, slope = mean[upper] - mean[lower], spread[upper] - spread[lower]
-            low, high = narrowed(low, high, gap, slope, rank[upper] < rank[lower])
-        last, others = begin[count - 1], 0
+            low, high = narrow_interval(low, high, gap, slope, rank[upper] < rank[lower])
+        last, candidate_count = begin[count - 1], 0
         lowest, low_arm, highest, high_arm = low, -1, high, -1
         for arm in impression.arms:
-            if place_in(begin, count, arm) == count:
-                others += 1
+            if find_place(begin, count, arm) == count:
+                candidate_count += 1
                 gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
-                least, most = narrowed(0.0, np.inf, gap, slope, rank[last] < rank[arm])
+                least, most = narrow_interval(0.0, np.inf, gap, slope, rank[last] < rank[arm])
                 if least > lowest:
                     low, lowest, low_arm = lowest, least, arm
                 elif least > low:
@@ -420,12 +430,12 @@ class LinePolicy(MixPolicy, abstract=True):
                     high = most
         if low_arm == high_arm:
             limiting = 1.0 if low_arm >= 0 else 0.0
-            found = limiting * mass(low, high)
+            total = limiting * interval_probability(low, high)
         else:
             limiting = (1.0 if low_arm >= 0 else 0.0) + (1.0 if high_arm >= 0 else 0.0)
-            found = mass(low, highest) if low_arm >= 0 else 0.0
-            found += mass(lowest, high) if high_arm >= 0 else 0.0
-        return found + (others - limiting) * mass(lowest, highest)
+            total = interval_probability(low, highest) if low_arm >= 0 else 0.0
+            total += interval_probability(lowest, high) if high_arm >= 0 else 0.0
+        return total + (candidate_count - limiting) * interval_probability(lowest, highest)
 
     @staticmethod
     def ranks(
@@ -465,7 +475,7 @@ class LinePolicy(MixPolicy, abstract=True):
             falling = rise == len(arms) or (fall < falls and crossings[fall] <= crossings[rise])
             high = crossings[fall] if falling else crossings[rise]
             if rank < len(chances):
-                chances[rank] += mass(low, high)
+                chances[rank] += interval_probability(low, high)
             low = high
             if falling:
                 rank += 1
@@ -474,4 +484,4 @@ class LinePolicy(MixPolicy, abstract=True):
                 rank -= 1
                 rise += 1
         if rank < len(chances):
-            chances[rank] += mass(low, np.inf)
+            chances[rank] += interval_probability(low, np.inf)

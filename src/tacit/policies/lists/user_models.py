@@ -19,27 +19,27 @@ from tacit.core.dispatch import kernel
 from tacit.core.state_ranges import ValueRange
 from tacit.policies.base import ArmBeliefs
 
-BY_POSITION = 4
+POSITION_MODELS = 4
 """Number of position-based hypotheses: position k, from 1, is seen with probability k^−a,
 a ∈ {0, ½, 1, 1½}."""
 AFTER_SKIP = 1.0, 0.85
 AFTER_CLICK = 0.0, 0.3, 0.6, 0.9
 """Chain hypotheses: users read from the top and continue with one of these probabilities after a skip and
 after a click."""
-HYPOTHESES = BY_POSITION + len(AFTER_SKIP) * len(AFTER_CLICK)
+HYPOTHESES = POSITION_MODELS + len(AFTER_SKIP) * len(AFTER_CLICK)
 
-DROPPED = -30.0
+DROP_BELOW = -30.0
 """A hypothesis whose log weight is this far below the best one's is dropped for good."""
-LEAST = 1e-4
+MIN_CHANCE = 1e-4
 """Least distance of click probabilities from 0 and 1."""
 NOT_OFFERED = -1
-PULL, DOUBTED_PULL, DOUBT = 0.8, 0.6, 0.8**2 / 12.0
+PRIOR_SHIFT, DOUBTED_SHIFT, SHIFT_VARIANCE = 0.8, 0.6, 0.8**2 / 12.0
 """Prior of an arm by its rank: the first arm on offer starts this share of the base rate above it, the last
 one as much below. The first value is for an order that is known to be good; the others are mean and variance
 where the share is uniform on [0.2, 1]."""
 
 
-class Readers(NamedTuple):
+class UserModels(NamedTuple):
     """User models and arm counts of all keys; the last three fields are a workspace.
 
     Attributes
@@ -64,7 +64,7 @@ class Readers(NamedTuple):
     rank: Annotated[Ints, ValueRange(-1, -1, "arms")]
 
     @classmethod
-    def blank(cls, lanes: int, arms: int) -> Readers:
+    def blank(cls, lanes: int, arms: int) -> UserModels:
         """Return the state of lanes before the first list."""
         return cls(
             clicks=np.zeros((lanes, arms)),
@@ -94,7 +94,7 @@ def position_effect(hypothesis: int, k: int) -> float:
 
 
 @kernel
-def looks_on(chain: int, examined: float, attraction: float, reward: float) -> float:
+def next_examination(chain: int, examined: float, attraction: float, reward: float) -> float:
     """Return the probability that a user who reads from the top examines the next position.
 
     It follows from the probability ``examined`` that this position is examined and from its reward.
@@ -105,39 +105,39 @@ def looks_on(chain: int, examined: float, attraction: float, reward: float) -> f
 
 
 @kernel
-def base_rate(readers: Readers, lane: int, hypothesis: int, arms: Ints) -> float:
+def base_rate(models: UserModels, lane: int, hypothesis: int, arms: Ints) -> float:
     """Return the mean attraction of all arms on offer, from their pooled counts."""
-    clicks, seen = 0.3, 1.0
+    clicks, examinations = 0.3, 1.0
     for i in range(len(arms)):
-        clicks += readers.clicks[lane, arms[i]]
-        seen += readers.seen[lane, hypothesis, arms[i]]
-    return min(0.9, clicks / seen)
+        clicks += models.clicks[lane, arms[i]]
+        examinations += models.seen[lane, hypothesis, arms[i]]
+    return min(0.9, clicks / examinations)
 
 
 @kernel
-def attraction(readers: Readers, lane: int, hypothesis: int, arm: int, base: float, pull: float) -> float:
+def attraction(models: UserModels, lane: int, hypothesis: int, arm: int, base: float, shift: float) -> float:
     """Return the mean attraction of an arm under a hypothesis.
 
     Its prior counts as four examinations at the base rate times 1 + ``shift``; see :func:`prior_shift`.
     """
-    clicks = readers.clicks[lane, arm] + 4.0 * base * (1.0 + pull)
-    return float(min(clicks / (readers.seen[lane, hypothesis, arm] + 4.0), 1.0 - LEAST))
+    clicks = models.clicks[lane, arm] + 4.0 * base * (1.0 + shift)
+    return float(min(clicks / (models.seen[lane, hypothesis, arm] + 4.0), 1.0 - MIN_CHANCE))
 
 
 @kernel
-def place_of(rank: int, arms: int) -> float:
+def rank_score(rank: int, arms: int) -> float:
     """Map a rank linearly to [−1, 1]: 1 for the first rank, −1 for the last one."""
     return 1.0 - 2.0 * rank / max(arms - 1, 1)
 
 
 @kernel
-def pull_of(rank: int, arms: int, doubted: bool) -> float:
+def prior_shift(rank: int, arms: int, doubted: bool) -> float:
     """Return how far an arm's prior is above the base rate, as a share of it, by its rank on offer."""
-    return (DOUBTED_PULL if doubted else PULL) * place_of(rank, arms)
+    return (DOUBTED_SHIFT if doubted else PRIOR_SHIFT) * rank_score(rank, arms)
 
 
 @kernel
-def believe(readers: Readers, lane: int, arms: Ints, doubted: bool) -> None:
+def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> None:
     """Fill in mean and spread of the arms on offer, over all hypotheses, and their ranks.
 
     ``doubted`` says that the order on offer may be a weak guess of the arms' quality: this widens the spread,
@@ -146,93 +146,97 @@ def believe(readers: Readers, lane: int, arms: Ints, doubted: bool) -> None:
     Attractions under a hypothesis are scaled to the best hypothesis's base rate, as they are
     identified only up to a factor.
     """
-    weights = readers.weights[lane]
-    mean, spread = readers.mean[lane], readers.spread[lane]
+    weights = models.weights[lane]
+    mean, spread = models.mean[lane], models.spread[lane]
     best, total = 0, 0.0
     for h in range(HYPOTHESES):
         total += math.exp(weights[h])
         if weights[h] > weights[best]:
             best = h
-    best_base = base_rate(readers, lane, best, arms)
+    best_base = base_rate(models, lane, best, arms)
     for h in range(HYPOTHESES):
         if weights[h] == -np.inf:
             continue
-        base = base_rate(readers, lane, h, arms)
+        base = base_rate(models, lane, h, arms)
         scale, weight = best_base / base, math.exp(weights[h]) / total
         for i in range(len(arms)):
             arm = arms[i]
-            seen = readers.seen[lane, h, arm]
-            m = attraction(readers, lane, h, arm, base, pull_of(i, len(arms), doubted))
-            variance = m * (1.0 - m) / (seen + 5.0)
+            examinations = models.seen[lane, h, arm]
+            m = attraction(models, lane, h, arm, base, prior_shift(i, len(arms), doubted))
+            variance = m * (1.0 - m) / (examinations + 5.0)
             if doubted:
-                apart = 4.0 * base * place_of(i, len(arms))
-                variance += DOUBT * apart * apart / ((seen + 4.0) * (seen + 5.0))
+                distance = 4.0 * base * rank_score(i, len(arms))
+                variance += (
+                    SHIFT_VARIANCE * distance * distance / ((examinations + 4.0) * (examinations + 5.0))
+                )
             mean[arm] += weight * scale * m
             spread[arm] += weight * scale * scale * (variance + m * m)
     for i in range(len(arms)):
         arm = arms[i]
         spread[arm] = math.sqrt(max(spread[arm] - mean[arm] * mean[arm], 0.0))
-        readers.rank[lane, arm] = i
+        models.rank[lane, arm] = i
 
 
-def beliefs_of(readers: Readers, lane: int, doubted: bool) -> ArmBeliefs:
+def summarize_beliefs(models: UserModels, lane: int, doubted: bool) -> ArmBeliefs:
     """Return a key's posteriors of the attraction of all its arms, as :func:`update_beliefs` computes them.
 
     Each is the Beta distribution of the same mean and variance; plays are the expected examinations.
     """
-    alone = Readers._make(field[lane : lane + 1].copy() for field in readers)
-    believe(alone, 0, np.arange(alone.clicks.shape[1]), doubted)
-    means = np.clip(alone.mean[0], LEAST, 1.0 - LEAST)
-    counts = np.maximum(means * (1.0 - means) / alone.spread[0] ** 2 - 1.0, LEAST)
-    weights = np.exp(alone.weights[0])
-    seen = weights / weights.sum() @ alone.seen[0]
-    return ArmBeliefs.of_posteriors(seen, means * counts, (1.0 - means) * counts)
+    lane_models = UserModels._make(field[lane : lane + 1].copy() for field in models)
+    update_beliefs(lane_models, 0, np.arange(lane_models.clicks.shape[1]), doubted)
+    means = np.clip(lane_models.mean[0], MIN_CHANCE, 1.0 - MIN_CHANCE)
+    counts = np.maximum(means * (1.0 - means) / lane_models.spread[0] ** 2 - 1.0, MIN_CHANCE)
+    weights = np.exp(lane_models.weights[0])
+    examinations = weights / weights.sum() @ lane_models.seen[0]
+    return ArmBeliefs.from_posteriors(examinations, means * counts, (1.0 - means) * counts)
 
 
 @kernel
-def forget_beliefs(readers: Readers, lane: int) -> None:
+def clear_beliefs(models: UserModels, lane: int) -> None:
     """Reset the workspace of a lane."""
-    for arm in range(readers.mean.shape[1]):
-        readers.mean[lane, arm] = 0.0
-        readers.spread[lane, arm] = 0.0
-        readers.rank[lane, arm] = NOT_OFFERED
+    for arm in range(models.mean.shape[1]):
+        models.mean[lane, arm] = 0.0
+        models.spread[lane, arm] = 0.0
+        models.rank[lane, arm] = NOT_OFFERED
 
 
 @kernel
-def read_list(readers: Readers, lane: int, arms: Ints, action: Ints, feedback: Floats, doubted: bool) -> None:
+def learn_clicks(
+    models: UserModels, lane: int, arms: Ints, action: Ints, feedback: Floats, doubted: bool
+) -> None:
     """Update counts and weights of all hypotheses with the clicks on a list, from the top."""
-    weights, rank = readers.weights[lane], readers.rank[lane]
+    weights, rank = models.weights[lane], models.rank[lane]
     for i in range(len(arms)):
         rank[arms[i]] = i
     best = -np.inf
     for h in range(HYPOTHESES):
         if weights[h] == -np.inf:
             continue
-        base = base_rate(readers, lane, h, arms)
-        chain = max(h - BY_POSITION, 0)
+        base = base_rate(models, lane, h, arms)
+        chain = max(h - POSITION_MODELS, 0)
         examined = 1.0
         for k in range(len(action)):
             arm = action[k]
             if arm < 0:
                 continue
-            if h < BY_POSITION:
+            if h < POSITION_MODELS:
                 examined = position_effect(h, k)
-            m = attraction(readers, lane, h, arm, base, pull_of(rank[arm], len(arms), doubted))
-            p = min(max(examined * m, LEAST), 1.0 - LEAST)
+            m = attraction(models, lane, h, arm, base, prior_shift(rank[arm], len(arms), doubted))
+            p = min(max(examined * m, MIN_CHANCE), 1.0 - MIN_CHANCE)
             reward = feedback[k]
             if reward > 0.0:
                 weights[h] += reward * math.log(p)
             if reward < 1.0:
                 weights[h] += (1.0 - reward) * math.log(1.0 - p)
-            readers.seen[lane, h, arm] += examined
-            examined = looks_on(chain, examined, m, reward)
+            models.seen[lane, h, arm] += examined
+            examined = next_examination(chain, examined, m, reward)
         best = max(best, weights[h])
     for h in range(HYPOTHESES):
         weights[h] -= best
-        if weights[h] < DROPPED:
+        if weights[h] < DROP_BELOW:
             weights[h] = -np.inf
     for k in range(len(action)):
         if action[k] >= 0:
-            readers.clicks[lane, action[k]] += feedback[k]
+            models.clicks[lane, action[k]] += feedback[k]
     for i in range(len(arms)):
         rank[arms[i]] = NOT_OFFERED

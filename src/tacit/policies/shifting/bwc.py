@@ -15,18 +15,18 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.classifiers import Classifier, Rectangle
-from tacit.classifiers.base import checked_classifier
+from tacit.classifiers.base import check_classifier
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
-from tacit.core.part import PositiveFraction, optional, whole
+from tacit.core.part import PositiveFraction, int_range, optional
 from tacit.core.state_ranges import IntCount, ValueRange
-from tacit.policies.actions import passed_on
+from tacit.policies.actions import delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting.restarting import Restarting, check_restartable
 
 UNLABELLED, FALSE, TRUE = -1, 0, 1
-REMEMBERED = 1024
+LOG_ENTRIES = 1024
 
 
 class Restart(NamedTuple):
@@ -119,10 +119,10 @@ class Phases(NamedTuple):
     full: Booleans
     context: Floats
     witnesses: Floats
-    entry: Annotated[Ints, ValueRange(0, REMEMBERED - 1)]
+    entry: Annotated[Ints, ValueRange(0, LOG_ENTRIES - 1)]
 
 
-class Diary(NamedTuple):
+class RestartLog(NamedTuple):
     """The latest restarts of all lanes, in a ring buffer; every array has a leading axis of 1.
 
     Attributes
@@ -154,36 +154,36 @@ def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
 
 
 @kernel
-def note_trigger(state: Any, lane: int, context: Floats) -> None:
+def record_restart(state: Any, lane: int, context: Floats) -> None:
     """Add a restart to the log, and store its context to be labelled at the end of the testing phase."""
-    phases, diary = state.phases, state.diary
-    entry = diary.restarts[0, 0] % diary.lane.shape[1]
-    diary.restarts[0, 0] += 1
-    diary.lane[0, entry] = lane
-    diary.round[0, entry] = phases.seen[lane]
-    diary.label[0, entry] = UNLABELLED
+    phases, log = state.phases, state.diary
+    entry = log.restarts[0, 0] % log.lane.shape[1]
+    log.restarts[0, 0] += 1
+    log.lane[0, entry] = lane
+    log.round[0, entry] = phases.seen[lane]
+    log.label[0, entry] = UNLABELLED
     phases.entry[lane] = entry
     for i in range(phases.context.shape[1]):
         phases.context[lane, i] = context[i]
-        diary.context[0, entry, i] = context[i]
+        log.context[0, entry, i] = context[i]
         for k in range(phases.witnesses.shape[1]):
             phases.witnesses[lane, k, i] = context[i]
 
 
 @kernel
-def note_witness(params: Any, phases: Phases, lane: int, context: Floats) -> None:
+def store_witness(params: Any, phases: Phases, lane: int, context: Floats) -> None:
     """Store every (L/4n)-th context of the testing phase as a witness, up to n, to share its label."""
     # Only early contexts: an event among them would still be noticed at the phase's end.
-    wanted = phases.witnesses.shape[1]
-    step = max(params.test_rounds // 4 // wanted, 1)
+    count = phases.witnesses.shape[1]
+    step = max(params.test_rounds // 4 // count, 1)
     length = phases.length[lane]
-    if length % step == 0 and 0 < length // step <= wanted:
+    if length % step == 0 and 0 < length // step <= count:
         for i in range(phases.context.shape[1]):
             phases.witnesses[lane, length // step - 1, i] = context[i]
 
 
 @kernel
-def shows_change(params: Any, state: Any, lane: int) -> bool:
+def detect_change(params: Any, state: Any, lane: int) -> bool:
     """Update the good arms G⁺ from the present phase; return whether one of the old G⁺ is bad now."""
     phases = state.phases
     most = 0
@@ -201,9 +201,9 @@ def shows_change(params: Any, state: Any, lane: int) -> bool:
 
 
 @kernel
-def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
+def label_trigger(params: Any, state: Any, lane: int, changed: bool) -> None:
     """Label the context that began the testing phase; the classifier learns it if the label is false."""
-    phases, diary = state.phases, state.diary
+    phases, log = state.phases, state.diary
     if not changed:
         row = lane if params.per_key else 0
         learn_false(params.classifier, state.classifier, row, phases.context[lane])
@@ -211,8 +211,8 @@ def give_label(params: Any, state: Any, lane: int, changed: bool) -> None:
             learn_false(params.classifier, state.classifier, row, phases.witnesses[lane, k])
     entry = phases.entry[lane]
     # The log is a ring buffer of all lanes: another key's restart may have overwritten the entry.
-    if diary.lane[0, entry] == lane:
-        diary.label[0, entry] = TRUE if changed else FALSE
+    if log.lane[0, entry] == lane:
+        log.label[0, entry] = TRUE if changed else FALSE
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class BWC(Restarting):
         policy: Any
         classifier: Any
         phases: Phases
-        diary: Diary
+        diary: RestartLog
 
     about: ClassVar[About] = About(
         source="Syed, Slivkins, Mishra (2009), full version, algorithm 1",
@@ -298,14 +298,14 @@ class BWC(Restarting):
     )
 
     arms: Annotated[Any, optional(checks.arms)] = None
-    classifier: Annotated[Classifier, checked_classifier] = field(kw_only=True)
+    classifier: Annotated[Classifier, check_classifier] = field(kw_only=True)
     policy: Policy = field(default=None, kw_only=True)  # type: ignore[assignment]
-    test_rounds: Annotated[int, whole(2, 2**40)] = field(default=500, kw_only=True)
+    test_rounds: Annotated[int, int_range(2, 2**40)] = field(default=500, kw_only=True)
     min_shift: PositiveFraction = field(default=0.1, kw_only=True)
     merge_phases: bool = field(default=True, kw_only=True)
     per_key: bool = field(default=False, kw_only=True)
-    witnesses: Annotated[int, whole(0, 1024)] = field(default=0, kw_only=True)
-    audit_rounds: Annotated[int, whole(0, 2**40)] = field(default=0, kw_only=True)
+    witnesses: Annotated[int, int_range(0, 1024)] = field(default=0, kw_only=True)
+    audit_rounds: Annotated[int, int_range(0, 2**40)] = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -316,7 +316,7 @@ class BWC(Restarting):
         elif isinstance(self.policy, Policy) and self.arms is not None:
             self._set("policy", self.policy.with_arms(self.arms))
         check_restartable("policy", self.policy)
-        self._take_over("arms", "randomized")
+        self._copy_fields("arms", "randomized")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -330,7 +330,7 @@ class BWC(Restarting):
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
         return replace(self, arms=arms, policy=self.inner.with_arms(arms))
 
-    context_dim = passed_on("dim", part="classifier")
+    context_dim = delegate_property("dim", part="classifier")
 
     def init(self, lanes: int) -> State:
         arms, dim = self.arm_count, self.classifier.dim
@@ -350,35 +350,38 @@ class BWC(Restarting):
             witnesses=np.zeros((lanes, self.witnesses, dim)),
             entry=ints(lanes),
         )
-        diary = Diary(
+        log = RestartLog(
             restarts=ints(1, 1),
-            lane=np.full((1, REMEMBERED), -1, np.int64),
-            round=ints(1, REMEMBERED),
-            label=ints(1, REMEMBERED),
-            context=np.zeros((1, REMEMBERED, dim)),
+            lane=np.full((1, LOG_ENTRIES), -1, np.int64),
+            round=ints(1, LOG_ENTRIES),
+            label=ints(1, LOG_ENTRIES),
+            context=np.zeros((1, LOG_ENTRIES, dim)),
         )
         rows = lanes if self.per_key else 1
-        return self.State(self.inner.init(lanes), self.classifier.init(rows), phases, diary)
+        return self.State(self.inner.init(lanes), self.classifier.init(rows), phases, log)
 
     def restarts(self, state: State, lane: int) -> list[Restart]:
         """Return the lane's restarts among the latest 1024 of all lanes, oldest first."""
-        diary = state.diary
-        count, size = int(diary.restarts[0, 0]), diary.lane.shape[1]
+        log = state.diary
+        count, size = int(log.restarts[0, 0]), log.lane.shape[1]
         entries = [i % size for i in range(max(0, count - size), count)]
         labels = {UNLABELLED: None, FALSE: False, TRUE: True}
         return [
-            Restart(int(diary.round[0, i]), diary.context[0, i].copy(), labels[int(diary.label[0, i])])
+            Restart(int(log.round[0, i]), log.context[0, i].copy(), labels[int(log.label[0, i])])
             for i in entries
-            if diary.lane[0, i] == lane
+            if log.lane[0, i] == lane
         ]
 
     def diagnostics(self, state: State) -> Diagnostics:
         """Return counts of restarts and labels, with warnings where they contradict the assumptions."""
-        diary = state.diary
-        count, size = int(diary.restarts[0, 0]), diary.lane.shape[1]
-        labels = diary.label[0, : min(count, size)]
+        log = state.diary
+        count, size = int(log.restarts[0, 0]), log.lane.shape[1]
+        labels = log.label[0, : min(count, size)]
         events = np.flatnonzero(labels == TRUE)
-        close, contradictions = self._close(diary, events), self._contradictions(state, events)
+        close, contradictions = (
+            self._count_close_events(log, events),
+            self._count_contradictions(state, events),
+        )
         warnings = []
         if close:
             warnings.append(
@@ -403,19 +406,19 @@ class BWC(Restarting):
             warnings=tuple(warnings),
         )
 
-    def _close(self, diary: Diary, events: Ints) -> int:
+    def _count_close_events(self, log: RestartLog, events: Ints) -> int:
         """Count the events that came too soon after another one of their lane."""
-        lanes, rounds = diary.lane[0, events], diary.round[0, events]
+        lanes, rounds = log.lane[0, events], log.round[0, events]
         order = np.lexsort((rounds, lanes))
         same = np.diff(lanes[order]) == 0
         return int((same & (np.diff(rounds[order]) < 2 * self.test_rounds)).sum())
 
-    def _contradictions(self, state: State, events: Ints) -> int:
+    def _count_contradictions(self, state: State, events: Ints) -> int:
         """Count the contexts of events that the classifier now takes for no event."""
-        params, diary = self.classifier.params, state.diary
+        params, log = self.classifier.params, state.diary
         return sum(
             not predict(
-                params, state.classifier, int(diary.lane[0, i]) if self.per_key else 0, diary.context[0, i]
+                params, state.classifier, int(log.lane[0, i]) if self.per_key else 0, log.context[0, i]
             )
             for i in events
         )
@@ -431,11 +434,11 @@ class BWC(Restarting):
         audited = params.audit_rounds > 0 and phases.length[lane] >= params.audit_rounds
         if not first and not adapting:
             if phases.witnesses.shape[1] > 0:
-                note_witness(params, phases, lane, context)
+                store_witness(params, phases, lane, context)
         # A testing phase does not use the classifier: algorithm 1 tests to its end.
         elif first or audited or predict(params.classifier, state.classifier, row, context):
             begin_phase(params, state, lane, not first)
-            note_trigger(state, lane, context)
+            record_restart(state, lane, context)
 
     @staticmethod
     def learn(params: BWC, state: State, lane: int, outcome: Outcome) -> None:
@@ -449,10 +452,10 @@ class BWC(Restarting):
         if length > full - full // 2:
             phases.late[lane, outcome.shown] += 1
         if length == full:
-            changed = shows_change(params, state, lane)
+            changed = detect_change(params, state, lane)
             if phases.number[lane] % 2 == 1:
                 if phases.full[lane]:
-                    give_label(params, state, lane, changed)
+                    label_trigger(params, state, lane, changed)
                 begin_phase(params, state, lane, not params.merge_phases)
             phases.full[lane] = True
 

@@ -17,11 +17,11 @@ import numpy.typing as npt
 from tacit.classifiers.concepts import is_unusual
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import OPEN_UNIT, enter, kernel
-from tacit.core.part import param, within
+from tacit.core.part import float_range, param
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import LATER
+from tacit.policies.index import ADDED_LATER
 from tacit.policies.shifting import hypotheses, shift_mixture
 from tacit.policies.shifting.shared_priors import Priors, count_round
 
@@ -32,19 +32,19 @@ MEMORY_WEIGHT = 0.2
 # Share of all weight that is redistributed each round, per square root of the rate of changes; its maximum.
 SHARE, MOST_SHARE = 0.1, 0.05
 # The memory's discount per round, and the maximum number of plays of an arm in it.
-KEPT, MOST_PLAYS = 0.998, 30.0
+MEMORY_DISCOUNT, MOST_PLAYS = 0.998, 30.0
 # Below this scale, counts are rescaled to a scale of 1.
 LEAST_SCALE = 1e-6
 # Upper limit of the prior share of changes that are announced.
 MOST_ANNOUNCED = 0.99
 # Rounds after which a warning counts as right or wrong; the maximum probability of an announced change.
-SETTLED, SUREST = 300, 0.98
+SETTLE_ROUNDS, MAX_CHANGE = 300, 0.98
 # Share of announced changes that leave the best arm as it was; the ``epoch`` argument that stands for one.
-UNSEEN, BUT_LEADER = 0.5, -2
+UNSEEN, EXCEPT_LEADER = 0.5, -2
 # Prior number of warnings, of which half of one was right, if changes are assumed to be announced.
-WARNED_BEFORE = 2.0
+PRIOR_WARNINGS = 2.0
 # Plays that a new hypothesis takes over, per arm and expected change per round.
-TURNS = 20.0
+TAKEOVER_TURNS = 20.0
 
 
 class Memory(NamedTuple):
@@ -65,7 +65,7 @@ class Memory(NamedTuple):
 
 
 @kernel
-def remembered(state: Any, lane: int, arm: int) -> tuple[float, float]:
+def memory_posterior(state: Any, lane: int, arm: int) -> tuple[float, float]:
     """Return the parameters of the Beta posterior of an arm under the memory."""
     memory, beta = state.memory, state.shared.priors.beta
     a = beta[0, 1 + arm, 0] + memory.scale[lane] * float(memory.counts[lane, arm, 0])
@@ -74,9 +74,9 @@ def remembered(state: Any, lane: int, arm: int) -> tuple[float, float]:
 
 
 @kernel
-def fade(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> None:
+def update_memory(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> None:
     """Discount the memory by one round, and add the successes and failures of the arm played."""
-    memory.scale[lane] *= KEPT
+    memory.scale[lane] *= MEMORY_DISCOUNT
     scale, counts = memory.scale[lane], memory.counts[lane, arm]
     counts[0] = float(counts[0]) + hits / scale
     counts[1] = float(counts[1]) + misses / scale
@@ -85,100 +85,109 @@ def fade(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> Non
         counts[0] = float(counts[0]) * (MOST_PLAYS / plays)
         counts[1] = float(counts[1]) * (MOST_PLAYS / plays)
     if scale < LEAST_SCALE:
-        for each in range(memory.counts.shape[1]):
+        for arm_index in range(memory.counts.shape[1]):
             for k in range(2):
-                memory.counts[lane, each, k] = scale * float(memory.counts[lane, each, k])
+                memory.counts[lane, arm_index, k] = scale * float(memory.counts[lane, arm_index, k])
         memory.scale[lane] = 1.0
 
 
 @kernel
-def unannounced(params: Any, state: Any, lane: int) -> float:
+def silent_change_share(params: Any, state: Any, lane: int) -> float:
     """Return the estimated share of changes that are not announced, from the changes found in all lanes.
 
     It is 1 while a warning is pending, as the announced change may be in an arm that is not shown.
     """
     if params.announced == 0.0 or state.warned[lane] > 0:
         return 1.0
-    found = state.shared.found
-    changes = found.fresh[0] + found.recalled[0]
-    return float((1.0 - params.announced + max(changes - found.announced[0], 0.0)) / (1.0 + changes))
+    changes = state.shared.found
+    total = changes.fresh[0] + changes.recalled[0]
+    return float((1.0 - params.announced + max(total - changes.announced[0], 0.0)) / (1.0 + total))
 
 
 @kernel
 def weigh_memory(
-    memory: Memory, lane: int, remembers: float, foretells: float, share: float, dealt: float
+    memory: Memory,
+    lane: int,
+    memory_likelihood: float,
+    mixture_likelihood: float,
+    share: float,
+    prior_weight: float,
 ) -> None:
     """Update the memory's weight by the likelihoods of a reward, and redistribute a share of all weight."""
-    weight = memory.weight[lane] * remembers
-    weight /= weight + (1.0 - memory.weight[lane]) * foretells
-    memory.weight[lane] = (1.0 - share) * weight + share * dealt
+    weight = memory.weight[lane] * memory_likelihood
+    weight /= weight + (1.0 - memory.weight[lane]) * mixture_likelihood
+    memory.weight[lane] = (1.0 - share) * weight + share * prior_weight
 
 
 @kernel
-def settle(state: Any, lane: int) -> None:
+def settle_warning(state: Any, lane: int) -> None:
     """Count the pending warning, as right by the weight of the hypotheses of a change since."""
-    own, found, right = state.own, state.shared.found, 0.0
+    lanes, changes, support = state.own, state.shared.found, 0.0
     for h in range(hypotheses.HYPOTHESES):
-        if own.born[lane, h] >= state.warned[lane]:
-            right += own.weight[lane, h]
-    own.warnings[lane] += 1
-    own.announced[lane] += 1 if right > 0.5 else 0
-    found.warnings[0] += 1.0
-    found.announced[0] += right
+        if lanes.born[lane, h] >= state.warned[lane]:
+            support += lanes.weight[lane, h]
+    lanes.warnings[lane] += 1
+    lanes.announced[lane] += 1 if support > 0.5 else 0
+    changes.warnings[0] += 1.0
+    changes.announced[0] += support
     state.warned[lane] = 0
 
 
 @kernel
-def take_warning(params: Any, state: Any, lane: int) -> float:
+def start_warning(params: Any, state: Any, lane: int) -> float:
     """Add hypotheses for a context that announces a change; return the probability of the change.
 
     The probability follows from earlier warnings. One hypothesis is that the best arm stayed as it was, which
     only plays of other arms can confirm. A context soon after another warning is ignored.
     """
-    own, found = state.own, state.shared.found
+    lanes, changes = state.own, state.shared.found
     if state.warned[lane] > 0:
-        if own.rounds[lane] < state.warned[lane] - 1 + hypotheses.WARNED_ROUNDS:
+        if lanes.rounds[lane] < state.warned[lane] - 1 + hypotheses.WARNED_ROUNDS:
             return 0.0
-        settle(state, lane)
-    before = 1.0 if params.announced == 0.0 else WARNED_BEFORE
-    general = (0.5 + found.announced[0]) / (before + found.warnings[0])
-    change = min((general + own.announced[lane]) / (1.0 + own.warnings[lane]), SUREST)
-    if change < hypotheses.WORTHLESS:
+        settle_warning(state, lane)
+    before = 1.0 if params.announced == 0.0 else PRIOR_WARNINGS
+    general = (0.5 + changes.announced[0]) / (before + changes.warnings[0])
+    change = min((general + lanes.announced[lane]) / (1.0 + lanes.warnings[lane]), MAX_CHANGE)
+    if change < hypotheses.MIN_WARNING_CHANCE:
         return 0.0
-    state.warned[lane] = 1 + own.rounds[lane]
+    state.warned[lane] = 1 + lanes.rounds[lane]
     hypotheses.add_hypotheses(params, state, lane, change, 0)
     for h in range(hypotheses.HYPOTHESES):
-        if own.born[lane, h] == state.warned[lane]:
-            own.weight[lane, h] *= 1.0 - UNSEEN
-    enter(params, state, lane, UNSEEN * change, hypotheses.FRESH, BUT_LEADER)
+        if lanes.born[lane, h] == state.warned[lane]:
+            lanes.weight[lane, h] *= 1.0 - UNSEEN
+    enter(params, state, lane, UNSEEN * change, hypotheses.FRESH, EXCEPT_LEADER)
     return float(change)
 
 
 @kernel
-def heed_by_memory(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
+def check_drift_signals(
+    params: Any, state: Any, lane: int, impression: Impression, margin: float | None
+) -> None:
     """Weigh a warning if the context is unusual, and lower the memory's weight; nothing without a margin."""
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
-        state.memory.weight[lane] *= 1.0 - take_warning(params, state, lane)
+        state.memory.weight[lane] *= 1.0 - start_warning(params, state, lane)
 
 
 @kernel
-def most_alike(own: hypotheses.Hypotheses, priors: Priors, lane: int, means: Floats) -> tuple[int, int]:
+def find_closest_pair(
+    lanes: hypotheses.Hypotheses, priors: Priors, lane: int, means: Floats
+) -> tuple[int, int]:
     """Return the two hypotheses that can be merged at the least loss, the first into the second."""
-    arms, heaviest, first, second = own.counts.shape[2], hypotheses.heaviest_of(own, lane), -1, -1
+    arms, heaviest, first, second = lanes.counts.shape[2], hypotheses.find_heaviest(lanes, lane), -1, -1
     for h in range(hypotheses.HYPOTHESES):
         for arm in range(arms):
-            a, b = hypotheses.posterior(own, priors, lane, h, arm)
+            a, b = hypotheses.posterior(lanes, priors, lane, h, arm)
             means[h, arm] = a / (a + b)
     least = np.inf
     for i in range(hypotheses.HYPOTHESES):
-        free = i != heaviest and i != own.leading[lane]
+        free = i != heaviest and i != lanes.leading[lane]
         for j in range(hypotheses.HYPOTHESES):
-            if not free or i == j or own.weight[lane, j] == 0.0:
+            if not free or i == j or lanes.weight[lane, j] == 0.0:
                 continue
-            apart = 0.0
+            distance = 0.0
             for arm in range(arms):
-                apart += (means[i, arm] - means[j, arm]) ** 2
-            loss = min(own.weight[lane, i], own.weight[lane, j]) * apart
+                distance += (means[i, arm] - means[j, arm]) ** 2
+            loss = min(lanes.weight[lane, i], lanes.weight[lane, j]) * distance
             if loss < least:
                 least, first, second = loss, i, j
     return first, second
@@ -228,7 +237,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
     class State(NamedTuple):
         own: hypotheses.Hypotheses
         memory: Memory
-        shared: shift_mixture.SharedByKeys
+        shared: shift_mixture.SharedState
         means: Floats
         warned: IntCount
         open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
@@ -246,8 +255,8 @@ class DriftMixture(shift_mixture.ShiftMixture):
         "10,000); changes unseen in what is not shown, 1.6 ± 0.1 times that of a window tuned for them",
     )
 
-    announced: Annotated[float, within(0.0, MOST_ANNOUNCED)] = field(
-        default=0.0, kw_only=True, metadata=LATER
+    announced: Annotated[float, float_range(0.0, MOST_ANNOUNCED)] = field(
+        default=0.0, kw_only=True, metadata=ADDED_LATER
     )
 
     @property
@@ -278,13 +287,13 @@ class DriftMixture(shift_mixture.ShiftMixture):
         return 0.5
 
     def init(self, lanes: int) -> Any:
-        begun, arms = super().init(lanes), self.arm_count
+        base_state, arms = super().init(lanes), self.arm_count
         weight = np.full(lanes, MEMORY_WEIGHT * (1.0 - self.announced))
         memory = Memory(np.zeros((lanes, arms, 2), np.float32), np.ones(lanes), weight)
         return self.State(
-            begun.own,
+            base_state.own,
             memory,
-            begun.shared,
+            base_state.shared,
             np.zeros((1, hypotheses.HYPOTHESES, arms)),
             np.zeros(lanes, np.int64),
             np.zeros((lanes, arms, 2), np.int32),
@@ -298,7 +307,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
     @staticmethod
     def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
         if h == MEMORY:
-            a, b = remembered(state, lane, arm)
+            a, b = memory_posterior(state, lane, arm)
         else:
             a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
         hits, plays = state.open[lane, arm, 0], state.open[lane, arm, 1]
@@ -306,32 +315,35 @@ class DriftMixture(shift_mixture.ShiftMixture):
             a += hits / OPEN_UNIT
             b += max(plays - hits, 0) / OPEN_UNIT
         variance = 1.0 / (a + 0.85 * np.sqrt(a) + 0.5) + (b + 1.6 + 0.9 * np.sqrt(b)) / (b * b)
-        turns = state.own.counts.shape[2] * hypotheses.rate_of(state.own, lane)
+        turns = state.own.counts.shape[2] * hypotheses.change_rate(state.own, lane)
         return a, b, float(np.sqrt(variance)) / (1.0 + turns)
 
     @staticmethod
     def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
-        own = state.own
-        source, h = hypotheses.heaviest_of(own, lane), hypotheses.lightest_of(own, lane)
-        if own.weight[lane, h] >= weight:
-            h, kept = most_alike(own, state.shared.priors, lane, state.means[0])
-            own.weight[lane, kept] += own.weight[lane, h]
-        hypotheses.place_hypothesis(own, lane, h, weight, kind)
-        most = TURNS * own.counts.shape[2] * hypotheses.rate_of(own, lane)
-        leader = hypotheses.leader_of(own, state.shared.priors, lane, own.counts[lane, source], 1.0)
-        for arm in range(own.counts.shape[2]):
-            hits, misses = float(own.counts[lane, source, arm, 0]), float(own.counts[lane, source, arm, 1])
+        lanes = state.own
+        source, h = hypotheses.find_heaviest(lanes, lane), hypotheses.find_lightest(lanes, lane)
+        if lanes.weight[lane, h] >= weight:
+            h, target = find_closest_pair(lanes, state.shared.priors, lane, state.means[0])
+            lanes.weight[lane, target] += lanes.weight[lane, h]
+        hypotheses.set_hypothesis(lanes, lane, h, weight, kind)
+        most = TAKEOVER_TURNS * lanes.counts.shape[2] * hypotheses.change_rate(lanes, lane)
+        leader = hypotheses.find_leader(lanes, state.shared.priors, lane, lanes.counts[lane, source], 1.0)
+        for arm in range(lanes.counts.shape[2]):
+            hits, misses = (
+                float(lanes.counts[lane, source, arm, 0]),
+                float(lanes.counts[lane, source, arm, 1]),
+            )
             part = min(1.0, most / max(hits + misses, 1.0))
-            if epoch == BUT_LEADER and arm == leader:
+            if epoch == EXCEPT_LEADER and arm == leader:
                 part = 1.0
             if epoch >= 0:
-                part, hits = 1.0, hypotheses.remembered_of(own, lane, epoch, arm, 0)
-                misses = hypotheses.remembered_of(own, lane, epoch, arm, 1)
-            own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1] = part * hits, part * misses
+                part, hits = 1.0, hypotheses.epoch_count(lanes, lane, epoch, arm, 0)
+                misses = hypotheses.epoch_count(lanes, lane, epoch, arm, 1)
+            lanes.counts[lane, h, arm, 0], lanes.counts[lane, h, arm, 1] = part * hits, part * misses
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
-        heed_by_memory(params, state, lane, impression, params.heeded)
+        check_drift_signals(params, state, lane, impression, params.signal_margin)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
@@ -339,35 +351,39 @@ class DriftMixture(shift_mixture.ShiftMixture):
             return int(impression.arms[int(rng.random() * len(impression.arms))])
         h, uniform, weight = MEMORY, rng.random(), state.memory.weight[lane]
         if uniform >= weight:
-            h = hypotheses.drawn(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
-        return shift_mixture.play_under(params, state, lane, h, impression, rng)
+            h = hypotheses.draw_hypothesis(state.own, lane, (uniform - weight) / (1.0 - weight), params.idle)
+        return shift_mixture.draw_arm(params, state, lane, h, impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
         weight = state.memory.weight[lane]
-        found = shift_mixture.chance_over(params, state, lane, impression, arm, 1.0 - weight)
-        found += weight * shift_mixture.chance_under(params, state, lane, MEMORY, impression, arm)
+        chance = shift_mixture.mixture_chance(params, state, lane, impression, arm, 1.0 - weight)
+        chance += weight * shift_mixture.arm_chance(params, state, lane, MEMORY, impression, arm)
         # Weights sum up to 1 but for rounding.
-        return min(1.0, float((1.0 - params.exploration) * found + params.exploration / len(impression.arms)))
+        return min(
+            1.0, float((1.0 - params.exploration) * chance + params.exploration / len(impression.arms))
+        )
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
-        arm, reward, own, shared = outcome.shown, outcome.reward, state.own, state.shared
-        share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.rate_of(own, lane))))
-        scale = shift_mixture.note_reward(params, state, lane, arm, reward)
-        a, b = remembered(state, lane, arm)
-        known = 0.0
+        arm, reward, lanes, shared = outcome.shown, outcome.reward, state.own, state.shared
+        share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.change_rate(lanes, lane))))
+        scale = shift_mixture.count_reward(params, state, lane, arm, reward)
+        a, b = memory_posterior(state, lane, arm)
+        total_weight = 0.0
         for h in range(hypotheses.HYPOTHESES):
-            known += own.weight[lane, h]
-        foretells = hypotheses.weigh(own, shared.priors, lane, arm, reward, scale) / known
-        part = unannounced(params, state, lane)
-        remembers = hypotheses.likelihood_of(a, b, reward, scale)
-        weigh_memory(state.memory, lane, remembers, foretells, share, MEMORY_WEIGHT * part)
-        fade(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
-        hypotheses.believe(params, state, lane)
-        hypotheses.pass_round(params, state, lane, part)
-        if state.warned[lane] > 0 and own.rounds[lane] >= state.warned[lane] - 1 + SETTLED:
-            settle(state, lane)
+            total_weight += lanes.weight[lane, h]
+        mixture_likelihood = (
+            hypotheses.update_weights(lanes, shared.priors, lane, arm, reward, scale) / total_weight
+        )
+        part = silent_change_share(params, state, lane)
+        memory_likelihood = hypotheses.reward_likelihood(a, b, reward, scale)
+        weigh_memory(state.memory, lane, memory_likelihood, mixture_likelihood, share, MEMORY_WEIGHT * part)
+        update_memory(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
+        hypotheses.accept_change(params, state, lane)
+        hypotheses.advance_round(params, state, lane, part)
+        if state.warned[lane] > 0 and lanes.rounds[lane] >= state.warned[lane] - 1 + SETTLE_ROUNDS:
+            settle_warning(state, lane)
         count_round(shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
@@ -376,12 +392,12 @@ class DriftMixture(shift_mixture.ShiftMixture):
         if memory.weight[lane] <= (1.0 - memory.weight[lane]) * state.own.weight[lane].max():
             return super().beliefs(state, lane)
         counts = memory.scale[lane] * memory.counts[lane].astype(np.float64)
-        return ArmBeliefs.of_posteriors(counts.sum(axis=1), *(state.shared.priors.beta[0, 1:] + counts).T)
+        return ArmBeliefs.from_posteriors(counts.sum(axis=1), *(state.shared.priors.beta[0, 1:] + counts).T)
 
     @staticmethod
     def restart(params: Any, state: Any, lane: int) -> None:
-        hypotheses.forget_lane(state.own, lane)
+        hypotheses.reset_lane(state.own, lane)
         state.memory.counts[lane] = 0.0
         state.memory.scale[lane] = 1.0
         state.warned[lane] = 0
-        state.memory.weight[lane] = MEMORY_WEIGHT * unannounced(params, state, lane)
+        state.memory.weight[lane] = MEMORY_WEIGHT * silent_change_share(params, state, lane)

@@ -28,16 +28,16 @@ from tacit.policies.shifting.shared_priors import Priors
 HYPOTHESES, EPOCHS = 8, 4
 INITIAL, FRESH, RECALLED, ANNOUNCED, REVISED = 0, 1, 2, 4, 8
 # Below it a hypothesis is dropped.
-DROPPED = 1e-12
+DROP_BELOW = 1e-12
 # No reward is less likely than this, so that one never excludes all hypotheses at once.
-IMPOSSIBLE = 1e-100
+MIN_LIKELIHOOD = 1e-100
 # An epoch is stored as at most this many plays of an arm, in thousandths.
 RECALLED_PLAYS, THOUSANDTHS = 60.0, 1000.0
 # Prior of a key's rate of changes: one in 1000 rounds, as if 0.3 had been seen in 300.
 HAZARD_FOUND, HAZARD_ROUNDS, HAZARD_MOST = 0.3, 300.0, 0.05
 SPAWN_MOST = 0.5
 # A warning that is less likely to be right than this is ignored.
-WORTHLESS, WARNED_ROUNDS = 0.002, 20
+MIN_WARNING_CHANCE, WARNED_ROUNDS = 0.002, 20
 MOST_COUNTED = 2.0**23
 
 
@@ -86,7 +86,7 @@ class Hypotheses(NamedTuple):
     remembered: Annotated[npt.NDArray[np.uint16], ValueRange(0)]
 
     @classmethod
-    def unchanged(cls, lanes: int, arms: int) -> Hypotheses:
+    def initial(cls, lanes: int, arms: int) -> Hypotheses:
         """Return the state of lanes before the first round: all weight is on "nothing has changed"."""
         weight = np.zeros((lanes, HYPOTHESES))
         weight[:, 0] = 1.0
@@ -106,7 +106,7 @@ class Hypotheses(NamedTuple):
         )
 
 
-class ChangesFound(NamedTuple):
+class ChangeTotals(NamedTuple):
     """Numbers of changes and warnings over all keys; every array has shape (1,).
 
     Attributes
@@ -124,45 +124,45 @@ class ChangesFound(NamedTuple):
 
 
 @kernel
-def posterior(own: Hypotheses, priors: Priors, lane: int, h: int, arm: int) -> tuple[float, float]:
+def posterior(lanes: Hypotheses, priors: Priors, lane: int, h: int, arm: int) -> tuple[float, float]:
     """Return the parameters of the Beta posterior of an arm under a hypothesis.
 
     Only the hypothesis that nothing has changed starts with the arm's own prior: a change of all keys at once
     would make that prior wrong.
     """
     # Row 0 is the common prior of all arms, row 1 + arm the prior of this arm.
-    row = 1 + arm if own.kind[lane, h] == INITIAL else 0
-    a = priors.beta[0, row, 0] + float(own.counts[lane, h, arm, 0])
-    b = priors.beta[0, row, 1] + float(own.counts[lane, h, arm, 1])
+    row = 1 + arm if lanes.kind[lane, h] == INITIAL else 0
+    a = priors.beta[0, row, 0] + float(lanes.counts[lane, h, arm, 0])
+    b = priors.beta[0, row, 1] + float(lanes.counts[lane, h, arm, 1])
     return a, b
 
 
 @kernel
-def drawn(own: Hypotheses, lane: int, uniform: float, idle: float) -> int:
+def draw_hypothesis(lanes: Hypotheses, lane: int, uniform: float, idle: float) -> int:
     """Draw a hypothesis by weight among the active ones, whose weight is at least ``idle``."""
-    left = uniform * deciding(own, lane, idle)
+    remaining = uniform * active_weight(lanes, lane, idle)
     last = 0
     for h in range(HYPOTHESES):
-        if own.weight[lane, h] >= idle:
+        if lanes.weight[lane, h] >= idle:
             last = h
-            left -= own.weight[lane, h]
-            if left < 0.0:
+            remaining -= lanes.weight[lane, h]
+            if remaining < 0.0:
                 break
     return last
 
 
 @kernel
-def deciding(own: Hypotheses, lane: int, idle: float) -> float:
+def active_weight(lanes: Hypotheses, lane: int, idle: float) -> float:
     """Return the total weight of the active hypotheses, whose weight is at least ``idle``."""
     total = 0.0
     for h in range(HYPOTHESES):
-        if own.weight[lane, h] >= idle:
-            total += own.weight[lane, h]
+        if lanes.weight[lane, h] >= idle:
+            total += lanes.weight[lane, h]
     return total
 
 
 @kernel
-def likelihood_of(a: float, b: float, reward: float, scale: float) -> float:
+def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
     """Return the likelihood, under Beta(a, b), of a reward that counts as ``scale`` clicks."""
     if reward == 1.0:
         likelihood = a / (a + b)
@@ -173,83 +173,85 @@ def likelihood_of(a: float, b: float, reward: float, scale: float) -> float:
         likelihood = float(np.exp(odds))
     if scale > 1.0:
         likelihood = float(np.exp(scale * np.log(likelihood)))
-    return max(likelihood, IMPOSSIBLE)
+    return max(likelihood, MIN_LIKELIHOOD)
 
 
 @kernel
-def weigh(own: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float) -> float:
+def update_weights(
+    lanes: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float
+) -> float:
     """Multiply each hypothesis's weight by its likelihood of a reward, and count the reward for it.
 
     Returns the likelihood of the reward under all hypotheses.
     """
     total = 0.0
     for h in range(HYPOTHESES):
-        if own.weight[lane, h] > 0.0:
-            a, b = posterior(own, priors, lane, h, arm)
-            own.weight[lane, h] *= likelihood_of(a, b, reward, scale)
-            total += own.weight[lane, h]
-            own.counts[lane, h, arm, 0] = float(own.counts[lane, h, arm, 0]) + scale * reward
-            own.counts[lane, h, arm, 1] = float(own.counts[lane, h, arm, 1]) + scale * (1.0 - reward)
+        if lanes.weight[lane, h] > 0.0:
+            a, b = posterior(lanes, priors, lane, h, arm)
+            lanes.weight[lane, h] *= reward_likelihood(a, b, reward, scale)
+            total += lanes.weight[lane, h]
+            lanes.counts[lane, h, arm, 0] = float(lanes.counts[lane, h, arm, 0]) + scale * reward
+            lanes.counts[lane, h, arm, 1] = float(lanes.counts[lane, h, arm, 1]) + scale * (1.0 - reward)
             # Single precision stops counting at 2²⁴; halving keeps the mean, and new rewards still count.
-            if max(own.counts[lane, h, arm, 0], own.counts[lane, h, arm, 1]) > MOST_COUNTED:
-                own.counts[lane, h, arm, 0] *= np.float32(0.5)
-                own.counts[lane, h, arm, 1] *= np.float32(0.5)
+            if max(lanes.counts[lane, h, arm, 0], lanes.counts[lane, h, arm, 1]) > MOST_COUNTED:
+                lanes.counts[lane, h, arm, 0] *= np.float32(0.5)
+                lanes.counts[lane, h, arm, 1] *= np.float32(0.5)
     for h in range(HYPOTHESES):
         # Never 0 for the accepted hypothesis: its counts are stored as an epoch at the next change.
-        own.weight[lane, h] /= total
-        if own.weight[lane, h] < DROPPED:
-            own.weight[lane, h] = DROPPED if h == own.leading[lane] else 0.0
+        lanes.weight[lane, h] /= total
+        if lanes.weight[lane, h] < DROP_BELOW:
+            lanes.weight[lane, h] = DROP_BELOW if h == lanes.leading[lane] else 0.0
     return total
 
 
 @kernel
-def believe(params: Any, state: Any, lane: int) -> None:
+def accept_change(params: Any, state: Any, lane: int) -> None:
     """Accept a newer change than the accepted one if its weight is above ½: count it, and store the epoch."""
-    own, found = state.own, state.shared.found
-    old = own.leading[lane]
+    lanes, changes = state.own, state.shared.found
+    old = lanes.leading[lane]
     new = old
     for h in range(HYPOTHESES):
         # At most one hypothesis can have more than half, so the result does not depend on their order.
-        if own.weight[lane, h] > 0.5 and own.born[lane, h] > own.born[lane, old]:
+        if lanes.weight[lane, h] > 0.5 and lanes.born[lane, h] > lanes.born[lane, old]:
             new = h
-    kind = own.kind[lane, new]
+    kind = lanes.kind[lane, new]
     if new == old:
         return
-    own.leading[lane] = new
+    lanes.leading[lane] = new
     # The change was counted as one to new rates when it was accepted; now it is one to earlier rates.
     if kind & REVISED:
-        found.fresh[0] -= 1.0
-        found.recalled[0] += 1.0
+        changes.fresh[0] -= 1.0
+        changes.recalled[0] += 1.0
         return
-    own.found[lane] += 1
+    lanes.found[lane] += 1
     for h in range(HYPOTHESES):
-        own.kind[lane, h] &= ~REVISED
+        lanes.kind[lane, h] &= ~REVISED
     if kind & ANNOUNCED:
-        own.announced[lane] += 1
-        found.announced[0] += 1.0
-    remember(own, state.shared.priors, lane, old)
+        lanes.announced[lane] += 1
+        changes.announced[0] += 1.0
+    store_epoch(lanes, state.shared.priors, lane, old)
     if kind & RECALLED:
-        found.recalled[0] += 1.0
+        changes.recalled[0] += 1.0
     else:
-        found.fresh[0] += 1.0
-        recall(params, state, lane)
+        changes.fresh[0] += 1.0
+        add_recalled_epochs(params, state, lane)
 
 
 @kernel
-def recall(params: Any, state: Any, lane: int) -> None:
+def add_recalled_epochs(params: Any, state: Any, lane: int) -> None:
     """Add hypotheses that the change just accepted was to the rates of an earlier epoch, except the last."""
-    own, found = state.own, state.shared.found
-    epochs = own.epochs[lane] - 1
+    lanes, changes = state.own, state.shared.found
+    epochs = lanes.epochs[lane] - 1
     if epochs > 0:
-        again = (0.5 + found.recalled[0]) / (1.5 + found.recalled[0] + found.fresh[0])
+        recalled_share = (0.5 + changes.recalled[0]) / (1.5 + changes.recalled[0] + changes.fresh[0])
         for h in range(HYPOTHESES):
-            own.weight[lane, h] *= 1.0 - again
+            lanes.weight[lane, h] *= 1.0 - recalled_share
         for epoch in range(1, 1 + epochs):
-            enter(params, state, lane, again / epochs, RECALLED | REVISED, epoch)
+            enter(params, state, lane, recalled_share / epochs, RECALLED | REVISED, epoch)
 
 
 @kernel
-def leader_of(own: Hypotheses, priors: Priors, lane: int, counts: Any, scale: float) -> int:
+def find_leader(lanes: Hypotheses, priors: Priors, lane: int, counts: Any, scale: float) -> int:
     """Return the arm of the highest mean; ``counts`` are in units of 1/scale plays."""
     leader, best = 0, -1.0
     a, b = priors.beta[0, 0, 0], priors.beta[0, 0, 1]
@@ -262,72 +264,72 @@ def leader_of(own: Hypotheses, priors: Priors, lane: int, counts: Any, scale: fl
 
 
 @kernel
-def remember(own: Hypotheses, priors: Priors, lane: int, h: int) -> None:
+def store_epoch(lanes: Hypotheses, priors: Priors, lane: int, h: int) -> None:
     """Store a hypothesis's counts as the latest epoch, in place of the epoch with the same best arm or of the
     oldest one."""
-    leader = leader_of(own, priors, lane, own.counts[lane, h], 1.0)
+    leader = find_leader(lanes, priors, lane, lanes.counts[lane, h], 1.0)
     # One epoch per best arm is stored: four suffice to recognize an intent that recurs.
-    place = own.epochs[lane]
-    for e in range(own.epochs[lane]):
-        if leader_of(own, priors, lane, own.remembered[lane, e], THOUSANDTHS) == leader:
+    place = lanes.epochs[lane]
+    for e in range(lanes.epochs[lane]):
+        if find_leader(lanes, priors, lane, lanes.remembered[lane, e], THOUSANDTHS) == leader:
             place = e
             break
-    if place == own.epochs[lane] and place < EPOCHS:
-        own.epochs[lane] += 1
-    arms = own.counts.shape[2]
+    if place == lanes.epochs[lane] and place < EPOCHS:
+        lanes.epochs[lane] += 1
+    arms = lanes.counts.shape[2]
     for e in range(min(place, EPOCHS - 1), 0, -1):
         for arm in range(arms):
             for k in range(2):
-                own.remembered[lane, e, arm, k] = own.remembered[lane, e - 1, arm, k]
+                lanes.remembered[lane, e, arm, k] = lanes.remembered[lane, e - 1, arm, k]
     for arm in range(arms):
-        plays = float(own.counts[lane, h, arm, 0]) + float(own.counts[lane, h, arm, 1])
+        plays = float(lanes.counts[lane, h, arm, 0]) + float(lanes.counts[lane, h, arm, 1])
         scale = THOUSANDTHS * min(1.0, RECALLED_PLAYS / max(plays, 1.0))
         for k in range(2):
-            part = int(scale * float(own.counts[lane, h, arm, k]) + 0.5)
-            own.remembered[lane, 0, arm, k] = part
+            part = int(scale * float(lanes.counts[lane, h, arm, k]) + 0.5)
+            lanes.remembered[lane, 0, arm, k] = part
 
 
 @kernel
-def rate_of(own: Hypotheses, lane: int) -> float:
+def change_rate(lanes: Hypotheses, lane: int) -> float:
     """Return the estimated number of changes per round of the lane."""
-    return float((HAZARD_FOUND + own.found[lane]) / (HAZARD_ROUNDS + own.rounds[lane]))
+    return float((HAZARD_FOUND + lanes.found[lane]) / (HAZARD_ROUNDS + lanes.rounds[lane]))
 
 
 @kernel
-def pass_round(params: Any, state: Any, lane: int, unannounced: float) -> None:
+def advance_round(params: Any, state: Any, lane: int, unannounced: float) -> None:
     """Count a round of the lane, in which the rates may have changed without an announcement.
 
     The rate of changes is at least ``params.hazard``; hypotheses are added every ``params.spawn`` rounds.
     ``unannounced`` is the share of changes without an announcement.
     """
-    own = state.own
-    rate = params.pace * rate_of(own, lane) * unannounced
+    lanes = state.own
+    rate = params.pace * change_rate(lanes, lane) * unannounced
     # With only eight hypotheses, none can be added every round: the probability of a change is summed over
     # the rounds between two additions.
-    own.hazard[lane] += min(max(rate, params.hazard), HAZARD_MOST)
-    own.rounds[lane] += 1
-    if own.rounds[lane] % params.spawn == 0:
-        add_hypotheses(params, state, lane, min(own.hazard[lane], SPAWN_MOST), 0)
-        own.hazard[lane] = 0.0
+    lanes.hazard[lane] += min(max(rate, params.hazard), HAZARD_MOST)
+    lanes.rounds[lane] += 1
+    if lanes.rounds[lane] % params.spawn == 0:
+        add_hypotheses(params, state, lane, min(lanes.hazard[lane], SPAWN_MOST), 0)
+        lanes.hazard[lane] = 0.0
 
 
 @kernel
-def warn(params: Any, state: Any, lane: int) -> float:
+def weigh_warning(params: Any, state: Any, lane: int) -> float:
     """Add hypotheses for a context that announces a change; return the probability of the change.
 
     The probability follows from earlier announcements. Soon after another announcement the context is
     ignored, as new hypotheses would only displace those that were added then.
     """
-    own, found = state.own, state.shared.found
+    lanes, changes = state.own, state.shared.found
     for h in range(HYPOTHESES):
-        if own.kind[lane, h] & ANNOUNCED and own.born[lane, h] + WARNED_ROUNDS > own.rounds[lane]:
+        if lanes.kind[lane, h] & ANNOUNCED and lanes.born[lane, h] + WARNED_ROUNDS > lanes.rounds[lane]:
             return 0.0
     # The share of right warnings over all keys is the prior of the share for this key.
-    general = (0.5 + found.announced[0]) / (1.0 + found.warnings[0])
-    change = (general + own.announced[lane]) / (1.0 + own.warnings[lane])
-    own.warnings[lane] += 1
-    found.warnings[0] += 1.0
-    if change < WORTHLESS:
+    general = (0.5 + changes.announced[0]) / (1.0 + changes.warnings[0])
+    change = (general + lanes.announced[lane]) / (1.0 + lanes.warnings[lane])
+    lanes.warnings[lane] += 1
+    changes.warnings[0] += 1.0
+    if change < MIN_WARNING_CHANCE:
         return 0.0
     # A certain change would leave the earlier hypotheses no weight, and no way back if it was wrong.
     change = min(change, 0.98)
@@ -341,77 +343,77 @@ def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int)
 
     ``change`` is the probability of the change; ``flag`` is added to their kind.
     """
-    own, found = state.own, state.shared.found
+    lanes, changes = state.own, state.shared.found
     for h in range(HYPOTHESES):
-        own.weight[lane, h] *= 1.0 - change
-    epochs, again = own.epochs[lane], 0.0
+        lanes.weight[lane, h] *= 1.0 - change
+    epochs, recalled_share = lanes.epochs[lane], 0.0
     if epochs > 0:
-        again = (0.5 + found.recalled[0]) / (1.5 + found.recalled[0] + found.fresh[0])
+        recalled_share = (0.5 + changes.recalled[0]) / (1.5 + changes.recalled[0] + changes.fresh[0])
     for epoch in range(-1, epochs):
-        weight = change * (1.0 - again) if epoch < 0 else change * again / epochs
+        weight = change * (1.0 - recalled_share) if epoch < 0 else change * recalled_share / epochs
         enter(params, state, lane, weight, flag | (FRESH if epoch < 0 else RECALLED), epoch)
 
 
 @kernel
-def heaviest_of(own: Hypotheses, lane: int) -> int:
+def find_heaviest(lanes: Hypotheses, lane: int) -> int:
     """Return the hypothesis of the largest weight."""
     heaviest = 0
     for h in range(HYPOTHESES):
-        if own.weight[lane, h] > own.weight[lane, heaviest]:
+        if lanes.weight[lane, h] > lanes.weight[lane, heaviest]:
             heaviest = h
     return heaviest
 
 
 @kernel
-def lightest_of(own: Hypotheses, lane: int) -> int:
+def find_lightest(lanes: Hypotheses, lane: int) -> int:
     """Return the hypothesis of the least weight that is neither the heaviest nor accepted."""
-    heaviest, lightest = heaviest_of(own, lane), -1
+    heaviest, lightest = find_heaviest(lanes, lane), -1
     for h in range(HYPOTHESES):
-        free = h != heaviest and h != own.leading[lane]
-        if free and (lightest < 0 or own.weight[lane, h] < own.weight[lane, lightest]):
+        free = h != heaviest and h != lanes.leading[lane]
+        if free and (lightest < 0 or lanes.weight[lane, h] < lanes.weight[lane, lightest]):
             lightest = h
     return lightest
 
 
 @kernel
-def add_hypothesis(own: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
+def add_hypothesis(lanes: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
     """Replace the lightest hypothesis by a new one, if the new one has more weight."""
-    lightest = lightest_of(own, lane)
+    lightest = find_lightest(lanes, lane)
     # The number of hypotheses is fixed, so a new one must be likelier than the one that it replaces.
-    if own.weight[lane, lightest] < weight:
-        place_hypothesis(own, lane, lightest, weight, kind)
-        for arm in range(own.counts.shape[2]):
+    if lanes.weight[lane, lightest] < weight:
+        set_hypothesis(lanes, lane, lightest, weight, kind)
+        for arm in range(lanes.counts.shape[2]):
             for k in range(2):
-                own.counts[lane, lightest, arm, k] = remembered_of(own, lane, epoch, arm, k)
+                lanes.counts[lane, lightest, arm, k] = epoch_count(lanes, lane, epoch, arm, k)
 
 
 @kernel
-def remembered_of(own: Hypotheses, lane: int, epoch: int, arm: int, k: int) -> float:
+def epoch_count(lanes: Hypotheses, lane: int, epoch: int, arm: int, k: int) -> float:
     """Return the successes (k = 0) or failures (k = 1) of an arm in a stored epoch; 0 if ``epoch`` is -1."""
-    return float(own.remembered[lane, epoch, arm, k]) / THOUSANDTHS if epoch >= 0 else 0.0
+    return float(lanes.remembered[lane, epoch, arm, k]) / THOUSANDTHS if epoch >= 0 else 0.0
 
 
 @kernel
-def place_hypothesis(own: Hypotheses, lane: int, h: int, weight: float, kind: int) -> None:
+def set_hypothesis(lanes: Hypotheses, lane: int, h: int, weight: float, kind: int) -> None:
     """Write a new hypothesis to place ``h``; the caller must fill in its counts."""
-    own.weight[lane, h] = weight
-    own.kind[lane, h] = kind
-    own.born[lane, h] = 1 + own.rounds[lane]
+    lanes.weight[lane, h] = weight
+    lanes.kind[lane, h] = kind
+    lanes.born[lane, h] = 1 + lanes.rounds[lane]
 
 
 @kernel
-def forget_lane(own: Hypotheses, lane: int) -> None:
+def reset_lane(lanes: Hypotheses, lane: int) -> None:
     """Reset a lane."""
-    own.weight[lane] = 0.0
-    own.weight[lane, 0] = 1.0
-    own.kind[lane] = INITIAL
-    own.born[lane] = 0
-    own.counts[lane] = 0.0
-    own.remembered[lane] = 0
-    own.leading[lane] = 0
-    own.rounds[lane] = 0
-    own.hazard[lane] = 0.0
-    own.found[lane] = 0
-    own.warnings[lane] = 0
-    own.announced[lane] = 0
-    own.epochs[lane] = 0
+    lanes.weight[lane] = 0.0
+    lanes.weight[lane, 0] = 1.0
+    lanes.kind[lane] = INITIAL
+    lanes.born[lane] = 0
+    lanes.counts[lane] = 0.0
+    lanes.remembered[lane] = 0
+    lanes.leading[lane] = 0
+    lanes.rounds[lane] = 0
+    lanes.hazard[lane] = 0.0
+    lanes.found[lane] = 0
+    lanes.warnings[lane] = 0
+    lanes.announced[lane] = 0
+    lanes.epochs[lane] = 0

@@ -12,11 +12,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.classifiers import Classifier, Rectangle
-from tacit.classifiers.base import checked_classifier
+from tacit.classifiers.base import check_classifier
 from tacit.core.arrays import Ints
 from tacit.core.dispatch import learn_false, predict
-from tacit.core.part import one_of, param, whole, within
-from tacit.policies.actions import passed_on
+from tacit.core.part import float_range, int_range, one_word, param
+from tacit.policies.actions import delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.shifting import probation_odds
 
@@ -105,20 +105,20 @@ class ProbationBandit(Policy):
     )
 
     arms: Any
-    classifier: Annotated[Classifier, checked_classifier] = field(kw_only=True)
-    base: Annotated[str, one_of(*probation_odds.BASES)] = field(default="thompson", kw_only=True)
-    patience: Annotated[int, whole(2, 2**40)] = field(default=200, kw_only=True)
-    changes: Annotated[float, within(1e-6, 1 - 1e-6)] = field(default=0.99, kw_only=True)
-    announced: Annotated[float, within(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
-    surprise: Annotated[float, within(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
-    excluded: Annotated[float, within(1e-12, 0.5)] = field(default=3e-3, kw_only=True)
+    classifier: Annotated[Classifier, check_classifier] = field(kw_only=True)
+    base: Annotated[str, one_word(*probation_odds.BASES)] = field(default="thompson", kw_only=True)
+    patience: Annotated[int, int_range(2, 2**40)] = field(default=200, kw_only=True)
+    scheduled_changes: Annotated[float, float_range(1e-6, 1 - 1e-6)] = field(default=0.99, kw_only=True)
+    announced: Annotated[float, float_range(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
+    surprise: Annotated[float, float_range(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
+    excluded: Annotated[float, float_range(1e-12, 0.5)] = field(default=3e-3, kw_only=True)
     per_key: bool = field(default=False, kw_only=True)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         return cls(arms, classifier=Rectangle(dim, margin=0.1))
 
-    context_dim = passed_on("dim", part="classifier")
+    context_dim = delegate_property("dim", part="classifier")
 
     @param
     def base_place(self) -> int:
@@ -163,17 +163,17 @@ class ProbationBandit(Policy):
         record.warnings[row] = probation_odds.FORGET * (record.warnings[row] + 1.0)
         record.span[row] *= probation_odds.FORGET
         rounds = probation_odds.ANNOUNCED_WEIGHT / params.announced + record.rounds[row]
-        right = (probation_odds.ANNOUNCED_WEIGHT + record.announced[row]) / rounds
-        event = min(right / rate, 0.9)
-        odds = event / (1.0 - event) * probation_odds.propensity_to_shift(lanes, lane)
+        announced_rate = (probation_odds.ANNOUNCED_WEIGHT + record.announced[row]) / rounds
+        event = min(announced_rate / rate, 0.9)
+        odds = event / (1.0 - event) * probation_odds.relative_event_rate(lanes, lane)
         event = odds / (1.0 + odds)
         if lanes.mode[lane] == probation_odds.WARNED:
-            weights = probation_odds.weigh(params, state, lane)
+            weights = probation_odds.weigh_explanations(params, state, lane)
             if weights.whole + weights.single <= weights.nothing:
                 lanes.prior[lane] += (1.0 - lanes.prior[lane]) * event
                 return
         if lanes.mode[lane] != probation_odds.QUIET:
-            probation_odds.settle(params, state, lane)
+            probation_odds.end_mode(params, state, lane)
         if event < params.excluded:
             learn_false(params.classifier, state.classifier, row, context)
         if event >= probation_odds.LEAST:
@@ -181,10 +181,10 @@ class ProbationBandit(Policy):
                 probation_odds.merge_counts(lanes, lane, arm)
             lanes.due[lane] += event
             lanes.context[lane, :] = context
-            probation_odds.enter(lanes, lane, probation_odds.WARNED, event)
+            probation_odds.set_mode(lanes, lane, probation_odds.WARNED, event)
 
-    choose = staticmethod(probation_odds.drawn_choice)
-    propensity = staticmethod(probation_odds.drawn_chance)
+    choose = staticmethod(probation_odds.choose_by_explanation)
+    propensity = staticmethod(probation_odds.choice_chance)
 
     @staticmethod
     def learn(params: ProbationBandit, state: State, lane: int, outcome: Outcome) -> None:
@@ -201,38 +201,38 @@ class ProbationBandit(Policy):
         new[1] += 1.0 - reward
         lanes.length[lane] += 1
         if lanes.mode[lane] == probation_odds.WARNED:
-            odds = probation_odds.weigh(params, state, lane)
+            odds = probation_odds.weigh_explanations(params, state, lane)
             event = 1.0 - odds.nothing / (odds.whole + odds.single + odds.nothing)
             over = lanes.length[lane] >= (
                 probation_odds.SORTED if event > probation_odds.CERTAIN else params.patience
             )
             if over or event < 0.5 * probation_odds.LEAST:
-                probation_odds.settle(params, state, lane)
+                probation_odds.end_mode(params, state, lane)
             return
         if lanes.mode[lane] == probation_odds.SORTING:
             if lanes.length[lane] >= probation_odds.SORTED:
-                probation_odds.settle(params, state, lane)
+                probation_odds.end_mode(params, state, lane)
             return
         row = lane if params.per_key else 0
         rate = probation_odds.surprise_rate(params, record, row)
-        odds_of_change = rate * probation_odds.propensity_to_shift(lanes, lane)
+        odds_of_change = rate * probation_odds.relative_event_rate(lanes, lane)
         lanes.due[lane] += rate
         factor, arms = lanes.factor[lane, arm], lanes.factor.shape[1]
         if factor < probation_odds.RENEWAL or (plays + 1.0 >= 20.0 + before and factor < 1.0):
             probation_odds.merge_counts(lanes, lane, arm)
             return
         share = probation_odds.whole_share(record, row)
-        here = share + (1.0 - share) / arms
-        odds_of_change *= here * (lanes.rounds[lane] - lanes.start[lane, arm])
+        arm_share = share + (1.0 - share) / arms
+        odds_of_change *= arm_share * (lanes.rounds[lane] - lanes.start[lane, arm])
         if odds_of_change * probation_odds.bayes_factor(lanes, lane, arm) > probation_odds.COMMIT:
             record.surprises[row] += 1.0
             lanes.found[lane] += 1.0
             lanes.restarts[lane] += 1
             probation_odds.forget_old(lanes, lane, arm)
-            for other in range(arms):
-                if other != arm:
-                    probation_odds.merge_counts(lanes, lane, other)
-            probation_odds.enter(lanes, lane, probation_odds.SORTING, share / here)
+            for arm_index in range(arms):
+                if arm_index != arm:
+                    probation_odds.merge_counts(lanes, lane, arm_index)
+            probation_odds.set_mode(lanes, lane, probation_odds.SORTING, share / arm_share)
 
     @staticmethod
     def epoch(params: ProbationBandit, state: State, lane: int) -> int:

@@ -111,10 +111,10 @@ class Odds(NamedTuple):
 
 
 @kernel
-def propensity_to_shift(lanes: ProbationLanes, lane: int) -> float:
+def relative_event_rate(lanes: ProbationLanes, lane: int) -> float:
     """Return the lane's rate of events, as a multiple of the average over all lanes."""
-    found, due = LANE_WEIGHT + lanes.found[lane], LANE_WEIGHT + lanes.due[lane]
-    return float(min(found / due, 20.0))
+    events, expected = LANE_WEIGHT + lanes.found[lane], LANE_WEIGHT + lanes.due[lane]
+    return float(min(events / expected, 20.0))
 
 
 @kernel
@@ -147,7 +147,7 @@ def sum_of_factors(lanes: ProbationLanes, lane: int) -> float:
 
 
 @kernel
-def weigh(params: Any, state: Any, lane: int) -> Odds:
+def weigh_explanations(params: Any, state: Any, lane: int) -> Odds:
     """Return the posterior weights of "all arms changed", "one arm changed" and "nothing changed"."""
     lanes = state.lanes
     share = whole_share(state.record, lane if params.per_key else 0)
@@ -180,7 +180,7 @@ def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
 
 
 @kernel
-def enter(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
+def set_mode(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
     """Start a mode, with the prior probability of its event."""
     lanes.mode[lane] = mode
     lanes.prior[lane] = prior
@@ -188,7 +188,7 @@ def enter(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
 
 
 @kernel
-def note_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
+def record_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
     """Record the outcome of a probation or of an event without a warning; label the warning's context."""
     lanes, record = state.lanes, state.record
     row = lane if params.per_key else 0
@@ -209,11 +209,11 @@ def note_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
 
 
 @kernel
-def settle(params: Any, state: Any, lane: int) -> None:
+def end_mode(params: Any, state: Any, lane: int) -> None:
     """End a mode: drop the old counts of arms that probably changed, and merge the counts of the others."""
     lanes = state.lanes
-    odds = weigh(params, state, lane)
-    note_outcome(params, state, lane, odds)
+    odds = weigh_explanations(params, state, lane)
+    record_outcome(params, state, lane, odds)
     total = odds.whole + odds.single + odds.nothing
     factors, restarted = sum_of_factors(lanes, lane), False
     for arm in range(lanes.factor.shape[1]):
@@ -227,17 +227,17 @@ def settle(params: Any, state: Any, lane: int) -> None:
         merge_counts(lanes, lane, arm)
     if restarted:
         lanes.restarts[lane] += 1
-    enter(lanes, lane, QUIET, 0.0)
+    set_mode(lanes, lane, QUIET, 0.0)
 
 
 @kernel
-def draw_single(lanes: ProbationLanes, lane: int, uniform: float) -> int:
+def draw_changed_arm(lanes: ProbationLanes, lane: int, uniform: float) -> int:
     """Draw the arm that changed, if one did."""
     last = lanes.factor.shape[1] - 1
-    left = uniform * sum_of_factors(lanes, lane)
+    remaining = uniform * sum_of_factors(lanes, lane)
     for arm in range(last):
-        left -= bayes_factor(lanes, lane, arm)
-        if left < 0.0:
+        remaining -= bayes_factor(lanes, lane, arm)
+        if remaining < 0.0:
             return arm
     return int(last)
 
@@ -251,7 +251,7 @@ EXCLUDED = 1e-12
 """Explanations less probable than this are left out of an arm's propensity."""
 
 
-class LaneDoubt(NamedTuple):
+class QuietRates(NamedTuple):
     """Rates of changes without a warning, the same for all arms of a lane.
 
     Attributes
@@ -269,32 +269,32 @@ class LaneDoubt(NamedTuple):
 
 
 @kernel
-def doubt_of(params: Any, state: Any, lane: int) -> LaneDoubt:
+def quiet_change_rates(params: Any, state: Any, lane: int) -> QuietRates:
     """Return the rates of changes without a warning in a quiet lane."""
     lanes = state.lanes
     arms = lanes.factor.shape[1]
     row = lane if params.per_key else 0
-    rate = surprise_rate(params, state.record, row) * propensity_to_shift(lanes, lane)
+    rate = surprise_rate(params, state.record, row) * relative_event_rate(lanes, lane)
     share = whole_share(state.record, row)
     tested = 0.0
     for arm in range(arms):
         tested = max(tested, lanes.start[lane, arm])
-    return LaneDoubt(rate * share, rate * (share * UNSEEN + (1.0 - share) / arms), tested)
+    return QuietRates(rate * share, rate * (share * UNSEEN + (1.0 - share) / arms), tested)
 
 
 @kernel
-def odds_of_arm(params: Any, lanes: ProbationLanes, lane: int, arm: int, doubt: LaneDoubt) -> Any:
+def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: QuietRates) -> Any:
     """Return the weights for and against a change of an arm, if arms change independently."""
     factor = bayes_factor(lanes, lane, arm)
     if lanes.mode[lane] == QUIET:
         age = lanes.rounds[lane] - lanes.start[lane, arm]
-        change = doubt.recently * (lanes.rounds[lane] - doubt.tested) + doubt.long_ago * age
+        change = rates.recently * (lanes.rounds[lane] - rates.tested) + rates.long_ago * age
         return change * factor, 1.0
     return params.changes * factor, 1.0 - params.changes
 
 
 @kernel
-def plays_in_all(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
+def total_plays(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
     """Return the number of plays of the arms on offer; only those in their windows if all arms changed."""
     total = 0.0
     for arm in impression.arms:
@@ -304,7 +304,7 @@ def plays_in_all(lanes: ProbationLanes, lane: int, impression: Impression, whole
 
 
 @kernel
-def bound(successes: float, failures: float, total: float) -> float:
+def upper_bound(successes: float, failures: float, total: float) -> float:
     """Return an arm's upper confidence bound; 2, above all others, before its first play."""
     plays = successes + failures
     if plays == 0.0:
@@ -313,27 +313,27 @@ def bound(successes: float, failures: float, total: float) -> float:
 
 
 @kernel
-def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+def choose_by_explanation(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
     """Draw an explanation and return the best arm under it."""
     lanes = state.lanes
     quiet = lanes.mode[lane] == QUIET
     whole, single = False, -1
-    doubt = LaneDoubt(0.0, 0.0, 0.0)
+    rates = QuietRates(0.0, 0.0, 0.0)
     uniform = rng.random()
     if quiet:
-        doubt = doubt_of(params, state, lane)
+        rates = quiet_change_rates(params, state, lane)
     else:
-        odds = weigh(params, state, lane)
-        drawn = uniform * (odds.whole + odds.single + odds.nothing)
-        whole = drawn < odds.whole
-        if odds.whole <= drawn < odds.whole + odds.single:
-            single = draw_single(lanes, lane, (drawn - odds.whole) / odds.single)
-    total = plays_in_all(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
+        odds = weigh_explanations(params, state, lane)
+        point = uniform * (odds.whole + odds.single + odds.nothing)
+        whole = point < odds.whole
+        if odds.whole <= point < odds.whole + odds.single:
+            single = draw_changed_arm(lanes, lane, (point - odds.whole) / odds.single)
+    total = total_plays(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
     best, leader, ties = -1.0, -1, 0.0
     for arm in impression.arms:
         changed = arm == single
         if quiet or whole:
-            change, unchanged = odds_of_arm(params, lanes, lane, arm, doubt)
+            change, unchanged = arm_odds(params, lanes, lane, arm, rates)
             changed = rng.random() * (change + unchanged) < change
         successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]
         if not changed:
@@ -342,7 +342,7 @@ def drawn_choice(params: Any, state: Any, lane: int, impression: Impression, rng
         if params.base_place == THOMPSON:
             score = rng.beta(1.0 + successes, 1.0 + failures)
         else:
-            score = bound(successes, failures, total)
+            score = upper_bound(successes, failures, total)
         if score > best:
             best, leader, ties = score, arm, 1.0
         elif score == best:
@@ -376,7 +376,7 @@ def fill_scores(
     lane: int,
     impression: Impression,
     place: int,
-    doubt: LaneDoubt,
+    rates: QuietRates,
     scores: ArmScores,
 ) -> None:
     """Fill in the scores under an explanation.
@@ -385,13 +385,13 @@ def fill_scores(
     """
     count = len(impression.arms)
     whole = place < 0 and lanes.mode[lane] != QUIET
-    total = plays_in_all(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
+    total = total_plays(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
     for i in range(2 * count):
         arm = impression.arms[i % count]
         successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]
         share = 1.0 if i % count == place else 0.0
         if place < 0:
-            change, unchanged = odds_of_arm(params, lanes, lane, arm, doubt)
+            change, unchanged = arm_odds(params, lanes, lane, arm, rates)
             share = change / (change + unchanged)
         if i < count:
             share = 1.0 - share
@@ -400,43 +400,43 @@ def fill_scores(
         if params.base_place == THOMPSON:
             scores.first[i], scores.second[i] = 1.0 + successes, 1.0 + failures
         else:
-            scores.first[i] = bound(successes, failures, total)
+            scores.first[i] = upper_bound(successes, failures, total)
         scores.shares[i] = share
 
 
 @kernel
-def drawn_chance(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
+def choice_chance(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
     """Return the probability that :func:`choose_by_explanation` returns an arm.
 
     It is summed over the explanations: each arm may have changed independently, the arm at one
     place has changed, or nothing has. Under each the scores of the arms are independent.
     """
     lanes, arms, count = state.lanes, impression.arms, len(impression.arms)
-    odds, doubt = Odds(1.0, 0.0, 0.0), LaneDoubt(0.0, 0.0, 0.0)
+    odds, rates = Odds(1.0, 0.0, 0.0), QuietRates(0.0, 0.0, 0.0)
     if lanes.mode[lane] == QUIET:
-        doubt = doubt_of(params, state, lane)
+        rates = quiet_change_rates(params, state, lane)
     else:
-        odds = weigh(params, state, lane)
-    factors, chosen = sum_of_factors(lanes, lane), 0
+        odds = weigh_explanations(params, state, lane)
+    factors, shown_place = sum_of_factors(lanes, lane), 0
     for i in range(count):
         if arms[i] == shown:
-            chosen = i
+            shown_place = i
     scores = ArmScores(np.empty(2 * count), np.empty(2 * count), np.empty(2 * count))
     total = odds.whole + odds.single + odds.nothing
-    left, chance = total, 0.0
+    remaining, chance = total, 0.0
     for place in range(-1, count + 1):
         # The last weight is that of "nothing has changed" and of a change in an arm that is not on offer.
-        weight = left
+        weight = remaining
         if place < 0:
             weight = odds.whole
         elif place < count:
             weight = odds.single * bayes_factor(lanes, lane, arms[place]) / factors
-        left -= weight
+        remaining -= weight
         if weight > EXCLUDED * total:
-            fill_scores(params, lanes, lane, impression, place, doubt, scores)
+            fill_scores(params, lanes, lane, impression, place, rates, scores)
             if params.base_place == THOMPSON:
-                largest = mixture_largest(scores.first, scores.second, scores.shares, count, chosen)
+                largest = mixture_largest(scores.first, scores.second, scores.shares, count, shown_place)
             else:
-                largest = two_valued_largest(scores.first, scores.shares, count, chosen)
+                largest = two_valued_largest(scores.first, scores.shares, count, shown_place)
             chance += weight / total * largest
     return chance

@@ -13,10 +13,10 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import believed, choose, decide, learn, propensity, restart
-from tacit.core.part import Positive, whole, within
+from tacit.core.part import Positive, float_range, int_range
 from tacit.core.state_ranges import IntCount
 from tacit.errors import InvalidValue
-from tacit.policies.actions import FeaturePolicy, Wrapper, passed_on
+from tacit.policies.actions import FeaturePolicy, Wrapper, delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.features.click_model import ClickModel
 from tacit.policies.features.laplace import LaplaceEC
@@ -28,7 +28,7 @@ from tacit.policies.stationary.ucb import UCB1
 class Restarting(Wrapper, abstract=True):
     """Base of the policies that leave the choice to another policy and only restart it."""
 
-    knows_propensity = passed_on("knows_propensity")
+    knows_propensity = delegate_property("knows_propensity")
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
@@ -108,12 +108,12 @@ class OracleRestart(Restarting):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: Policy
-    signal: Annotated[int, whole(0, 10_000)] = 0
+    signal: Annotated[int, int_range(0, 10_000)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_restartable("policy", self.policy, estimates=False)
-        self._take_over("arms", "randomized", "shows")
+        self._copy_fields("arms", "randomized", "shows")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -203,9 +203,9 @@ class CUSUMRestart(Restarting):
 
     arms: Any = field(init=False, repr=False, compare=False)
     policy: ClickModel
-    drift: Annotated[float, within(0.0, 1000000.0)] = 0.15
+    drift: Annotated[float, float_range(0.0, 1000000.0)] = 0.15
     threshold: Positive = 30.0
-    armed: Annotated[int, whole(0)] = 200
+    armed: Annotated[int, int_range(0)] = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,7 +214,7 @@ class CUSUMRestart(Restarting):
         if not self.policy.showing.single:
             remedy = "give one that shows one arm; for lists there are OracleRestart and a discount"
             raise InvalidValue("policy", self.policy, remedy)
-        self._take_over("arms", "randomized")
+        self._copy_fields("arms", "randomized")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

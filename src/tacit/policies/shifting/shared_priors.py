@@ -19,11 +19,11 @@ SUCCESSES, FAILURES, PLAYS = range(3)
 # Imaginary keys of this many plays regularize a fit: keys of a uniform prior the fit of the common prior,
 # keys of the common prior the fit of each arm's prior.
 IMAGINARY_PLAYS = 32
-BESIDE_ALL, BESIDE_ONE = 2.0, 5.0
+COMMON_KEYS, ARM_KEYS = 2.0, 5.0
 STEPS = 20
-LEAST, MOST = 0.02, 500.0
+MIN_PARAMETER, MAX_WEIGHT = 0.02, 500.0
 # Rewards before the first fit; then the least number, and the least factor, to the next one.
-FIRST, MORE, GROWTH = 20.0, 10.0, 1.15
+FIRST_FIT, MIN_STEP, GROWTH = 20.0, 10.0, 1.15
 
 
 class Priors(NamedTuple):
@@ -56,11 +56,11 @@ class Priors(NamedTuple):
             beta=np.ones((1, 1 + arms, 2)),
             imagined=np.zeros((1, IMAGINARY_PLAYS, 2)),
             rounds=np.zeros(1),
-            due=np.full(1, FIRST),
+            due=np.full(1, FIRST_FIT),
         )
 
 
-def betas_of(known: Floats) -> Floats:
+def beta_priors(counts: Floats) -> Floats:
     """Return the Beta priors for successes and failures known beforehand, with a limited weight.
 
     Parameters
@@ -73,9 +73,9 @@ def betas_of(known: Floats) -> Floats:
     array of float64, shape (arms, 2)
         0 for arms without counts.
     """
-    betas = known + 1.0
-    betas *= np.minimum(1.0, MOST / betas.sum(axis=1, keepdims=True))
-    betas[~known.any(axis=1)] = 0.0
+    betas = counts + 1.0
+    betas *= np.minimum(1.0, MAX_WEIGHT / betas.sum(axis=1, keepdims=True))
+    betas[~counts.any(axis=1)] = 0.0
     return betas
 
 
@@ -91,7 +91,7 @@ def raise_tail(priors: Priors, arm: int, column: int, before: float, after: floa
 
 
 @kernel
-def note_play(priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float) -> None:
+def count_play(priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float) -> None:
     """Count a play of a key that had ``successes`` and ``failures`` of the arm before."""
     plays = successes + failures
     # The likelihood covers a key's first plays: a later play must not count in part.
@@ -103,17 +103,17 @@ def note_play(priors: Priors, arm: int, successes: float, failures: float, hit: 
 
 
 @kernel
-def imagine(priors: Priors, a: float, b: float) -> None:
+def fill_imaginary_tails(priors: Priors, a: float, b: float) -> None:
     """Set the imaginary key to the expected tails under Beta(a, b), which are beta-binomial."""
-    here, below = 1.0, 0.0
+    mass, cumulative = 1.0, 0.0
     for i in range(IMAGINARY_PLAYS):
-        here *= (b + i) / (a + b + i)
+        mass *= (b + i) / (a + b + i)
     for x in range(IMAGINARY_PLAYS):
-        below += here
-        priors.imagined[0, x, SUCCESSES] = max(1.0 - below, 0.0)
-        priors.imagined[0, IMAGINARY_PLAYS - 1 - x, FAILURES] = min(below, 1.0)
-        here *= (IMAGINARY_PLAYS - x) * (a + x)
-        here /= (x + 1.0) * (b + IMAGINARY_PLAYS - 1.0 - x)
+        cumulative += mass
+        priors.imagined[0, x, SUCCESSES] = max(1.0 - cumulative, 0.0)
+        priors.imagined[0, IMAGINARY_PLAYS - 1 - x, FAILURES] = min(cumulative, 1.0)
+        mass *= (IMAGINARY_PLAYS - x) * (a + x)
+        mass /= (x + 1.0) * (b + IMAGINARY_PLAYS - 1.0 - x)
 
 
 @kernel
@@ -126,19 +126,19 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
     for _ in range(steps):
         hits, misses, plays = 0.0, 0.0, 0.0
         for j in range(BINS):
-            more = priors.tails[0, row, j, PLAYS]
+            play = priors.tails[0, row, j, PLAYS]
             hit, miss = priors.tails[0, row, j, SUCCESSES], priors.tails[0, row, j, FAILURES]
             if j < IMAGINARY_PLAYS:
-                more += keys
+                play += keys
                 hit += keys * priors.imagined[0, j, SUCCESSES]
                 miss += keys * priors.imagined[0, j, FAILURES]
-            elif more == 0.0:
+            elif play == 0.0:
                 break
             hits += hit / (a + j)
             misses += miss / (b + j)
-            plays += more / (a + b + j)
-        a, b = max(a * hits / plays, LEAST), max(b * misses / plays, LEAST)
-        shrink = min(1.0, MOST / (a + b))
+            plays += play / (a + b + j)
+        a, b = max(a * hits / plays, MIN_PARAMETER), max(b * misses / plays, MIN_PARAMETER)
+        shrink = min(1.0, MAX_WEIGHT / (a + b))
         a, b = a * shrink, b * shrink
     if min(a, b) < floor:
         grow = floor / min(a, b)
@@ -147,12 +147,12 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
 
 
 @kernel
-def imagine_prior(priors: Priors, betas: Floats, arm: int) -> None:
+def fill_prior_tails(priors: Priors, betas: Floats, arm: int) -> None:
     """Set the imaginary key to an arm's configured prior, or to the common prior if it has none."""
     if betas[arm, 0] > 0.0:
-        imagine(priors, betas[arm, 0], betas[arm, 1])
+        fill_imaginary_tails(priors, betas[arm, 0], betas[arm, 1])
     else:
-        imagine(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
+        fill_imaginary_tails(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
 
 
 @kernel
@@ -161,14 +161,14 @@ def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
 
     For an arm with a configured prior (``betas``), the imaginary keys follow that prior.
     """
-    imagine(priors, 1.0, 1.0)
-    fit(priors, 0, BESIDE_ALL, STEPS, floor)
-    imagine(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
+    fill_imaginary_tails(priors, 1.0, 1.0)
+    fit(priors, 0, COMMON_KEYS, STEPS, floor)
+    fill_imaginary_tails(priors, priors.beta[0, 0, 0], priors.beta[0, 0, 1])
     for row in range(1, priors.beta.shape[1]):
         if betas is not None:
-            imagine_prior(priors, betas, row - 1)
-        fit(priors, row, BESIDE_ONE, STEPS, floor)
-    priors.due[0] = max(FIRST, priors.rounds[0] + MORE, GROWTH * priors.rounds[0])
+            fill_prior_tails(priors, betas, row - 1)
+        fit(priors, row, ARM_KEYS, STEPS, floor)
+    priors.due[0] = max(FIRST_FIT, priors.rounds[0] + MIN_STEP, GROWTH * priors.rounds[0])
 
 
 @kernel

@@ -14,27 +14,27 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.classifiers.concepts import Usual, is_unusual
+from tacit.classifiers.concepts import UsualRange, is_unusual
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel, odds
-from tacit.core.part import param, whole, within
+from tacit.core.part import float_range, int_range, param
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import LATER, TellsArms, latest_of, mass_alone, note_crossing
+from tacit.policies.index import ADDED_LATER, PriorsPolicy, break_tie, insert_crossing, probability_alone
 from tacit.policies.shifting import hypotheses
-from tacit.policies.shifting.shared_priors import Priors, betas_of, count_round, fit_all, note_play
+from tacit.policies.shifting.shared_priors import Priors, beta_priors, count_play, count_round, fit_all
 
 # At most, rewards vary this many times less than clicks; weight of the prior that they vary as clicks do.
-STEADIEST, DOUBT = 20.0, 5.0
+MAX_EQUIVALENTS, PRIOR_SPREAD = 20.0, 5.0
 # This many plays, and this many more for each arm, show in nine of ten cases that an arm has risen to
 # 0.3 above the arm that is shown.
-NOTICED, NOTICED_ARM, HAZARD = 15, 2, 0.25
+NOTICE_PLAYS, NOTICE_ARM_PLAYS, HAZARD = 15, 2, 0.25
 SPAWN_LEAST, SPAWN_MOST = 20, 100
 # Beyond this z a normal distribution has a probability below 1e-16.
 FAR = 8.3
 
 
-class Spread(NamedTuple):
+class RewardSpread(NamedTuple):
     """Variation of rewards; every array has shape (1,).
 
     Attributes
@@ -51,7 +51,7 @@ class Spread(NamedTuple):
     fractions: Floats
 
 
-class SharedByKeys(NamedTuple):
+class SharedState(NamedTuple):
     """State that all keys share.
 
     Attributes
@@ -66,33 +66,33 @@ class SharedByKeys(NamedTuple):
     """
 
     priors: Priors
-    found: hypotheses.ChangesFound
-    spread: Spread
-    usual: Usual
+    found: hypotheses.ChangeTotals
+    spread: RewardSpread
+    usual: UsualRange
     crossings: Floats
 
 
 @kernel
-def steadiness(spread: Spread, mean: float, reward: float) -> float:
+def click_equivalents(spread: RewardSpread, mean: float, reward: float) -> float:
     """Return the number of clicks that a reward counts as, and add the reward to the spread."""
     if 0.0 < reward < 1.0:
         spread.fractions[0] += 1.0
     scale = 1.0
     if spread.fractions[0] > 0.0:
-        scale = (DOUBT + spread.expected[0]) / (DOUBT + spread.squares[0])
+        scale = (PRIOR_SPREAD + spread.expected[0]) / (PRIOR_SPREAD + spread.squares[0])
     spread.squares[0] += (reward - mean) ** 2
     spread.expected[0] += mean * (1.0 - mean)
-    return float(min(max(scale, 1.0), STEADIEST))
+    return float(min(max(scale, 1.0), MAX_EQUIVALENTS))
 
 
 @kernel
-def deviation_of(a: float, b: float) -> float:
+def log_odds_deviation(a: float, b: float) -> float:
     """Return the standard deviation of the log-odds of Beta(a, b), in a normal approximation."""
     return float(np.sqrt((a + b) / (a * b)))
 
 
 @kernel
-def keeps(params: Any, state: Any, lane: int, h: int, impression: Impression) -> int:
+def find_leader_place(params: Any, state: Any, lane: int, h: int, impression: Impression) -> int:
     """Return the place of the arm of the highest odds, then deviation, which is never left out."""
     leader, top, least = 0, -1.0, 0.0
     for i in range(len(impression.arms)):
@@ -103,24 +103,24 @@ def keeps(params: Any, state: Any, lane: int, h: int, impression: Impression) ->
 
 
 @kernel
-def play_under(params: Any, state: Any, lane: int, h: int, impression: Impression, rng: Generator) -> int:
+def draw_arm(params: Any, state: Any, lane: int, h: int, impression: Impression, rng: Generator) -> int:
     """Draw the arm to play under a hypothesis: the highest mean + z·deviation, with one z for all arms.
 
     Each arm but the leader is left out with probability ½.
     """
     z, coins = abs(rng.standard_normal()), rng.random()
-    kept_tie = rng.random()
-    lead_tie = kept_tie
+    score_tie = rng.random()
+    lead_tie = score_tie
     lead, first, leads, leader = -1.0, 0.0, 0.0, 0
-    best, wide, high, low, ties, chosen = -np.inf, 0.0, 0.0, 0.0, 0.0, 0
+    best, wide, high, low, ties, winner = -np.inf, 0.0, 0.0, 0.0, 0.0, 0
     for i in range(len(impression.arms)):
         arm = impression.arms[i]
         a, b, deviation = odds(params, state, lane, h, arm)
         ratio = a / b
         if ratio == lead and a == first:
             leads += 1.0
-            taken, lead_tie = latest_of(leads, lead_tie)
-            leader = arm if taken else leader
+            replaces, lead_tie = break_tie(leads, lead_tie)
+            leader = arm if replaces else leader
         elif ratio > lead or (ratio == lead and a < first):
             lead, first, leads, leader = ratio, a, 1.0, arm
         coins += coins
@@ -129,10 +129,10 @@ def play_under(params: Any, state: Any, lane: int, h: int, impression: Impressio
             score = np.log(ratio) + z * deviation
             if score == best and ratio == high and a == low:
                 ties += 1.0
-                taken, kept_tie = latest_of(ties, kept_tie)
-                chosen = arm if taken else chosen
+                replaces, score_tie = break_tie(ties, score_tie)
+                winner = arm if replaces else winner
             elif score > best or (score == best and (deviation, ratio, -a) > (wide, high, -low)):
-                best, wide, high, low, ties, chosen = score, deviation, ratio, a, 1.0, arm
+                best, wide, high, low, ties, winner = score, deviation, ratio, a, 1.0, arm
         if i % 52 == 51:
             # A draw has 53 fair bits.
             coins = rng.random()
@@ -140,82 +140,84 @@ def play_under(params: Any, state: Any, lane: int, h: int, impression: Impressio
     score = np.log(a / b) + z * deviation
     if score > best or (score == best and deviation >= wide):
         return int(leader)
-    return int(chosen)
+    return int(winner)
 
 
 @kernel
-def chance_under(params: Any, state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
+def arm_chance(params: Any, state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
     """Return the probability that an arm is drawn under a hypothesis.
 
     The arm must score above the leader, which is never left out, and all other arms above it must be left
     out.
     """
     crossings = state.shared.crossings[0]
-    leader = impression.arms[keeps(params, state, lane, h, impression)]
-    a, b, wide = odds(params, state, lane, h, leader)
+    leader = impression.arms[find_leader_place(params, state, lane, h, impression)]
+    a, b, lead_deviation = odds(params, state, lane, h, leader)
     lead, first = a / b, a
     a, b, deviation = odds(params, state, lane, h, arm)
     ratio = a / b
     leads = ratio == lead and a == first
-    if not leads and deviation <= wide:
+    if not leads and deviation <= lead_deviation:
         return 0.0
     mean, low = np.log(ratio), 0.0
     if not leads:
-        low = (np.log(lead) - mean) / (deviation - wide)
-    above, count, alike = 0, 0, 0
+        low = (np.log(lead) - mean) / (deviation - lead_deviation)
+    above, count, ties = 0, 0, 0
     for i in range(len(impression.arms)):
         if impression.arms[i] == leader and not leads:
             continue
-        other_a, other_b, other_deviation = odds(params, state, lane, h, impression.arms[i])
-        other = other_a / other_b
-        slope = other_deviation - deviation
-        if other == ratio and other_a == a:
-            alike += 1
+        rival_a, rival_b, rival_deviation = odds(params, state, lane, h, impression.arms[i])
+        rival_ratio = rival_a / rival_b
+        slope = rival_deviation - deviation
+        if rival_ratio == ratio and rival_a == a:
+            ties += 1
         elif slope == 0.0:
-            above += 1 if other > ratio or (other == ratio and other_a < a) else 0
+            above += 1 if rival_ratio > ratio or (rival_ratio == ratio and rival_a < a) else 0
         else:
-            crossing = (mean - np.log(other)) / slope
+            crossing = (mean - np.log(rival_ratio)) / slope
             if (slope > 0.0) == (crossing <= low):
                 above += 1
             if low < crossing < FAR:
-                note_crossing(crossings, count, crossing, slope > 0.0)
+                insert_crossing(crossings, count, crossing, slope > 0.0)
                 count += 1
-    kept = 1.0 if leads else 1.0 - math.ldexp(1.0, -alike)
-    return mass_alone(crossings, count, low, above) * kept / alike
+    entry_chance = 1.0 if leads else 1.0 - math.ldexp(1.0, -ties)
+    return probability_alone(crossings, count, low, above) * entry_chance / ties
 
 
 @kernel
-def chance_over(params: Any, state: Any, lane: int, impression: Impression, arm: int, weight: float) -> float:
+def mixture_chance(
+    params: Any, state: Any, lane: int, impression: Impression, arm: int, weight: float
+) -> float:
     """Return ``weight`` times the probability that an arm is drawn, over the active hypotheses."""
-    own, found = state.own, 0.0
+    lanes, total = state.own, 0.0
     for h in range(hypotheses.HYPOTHESES):
-        if own.weight[lane, h] >= params.idle:
-            found += own.weight[lane, h] * chance_under(params, state, lane, h, impression, arm)
-    return found * (weight / hypotheses.deciding(own, lane, params.idle))
+        if lanes.weight[lane, h] >= params.idle:
+            total += lanes.weight[lane, h] * arm_chance(params, state, lane, h, impression, arm)
+    return total * (weight / hypotheses.active_weight(lanes, lane, params.idle))
 
 
 @kernel
-def note_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
+def count_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
     """Return the number of clicks that a reward counts as; count it for the prior of the arm."""
-    own, shared = state.own, state.shared
-    a, b = hypotheses.posterior(own, shared.priors, lane, own.leading[lane], arm)
-    scale = steadiness(shared.spread, a / (a + b), reward)
-    if own.found[lane] == 0:
-        counts = own.counts[lane, own.leading[lane], arm]
+    lanes, shared = state.own, state.shared
+    a, b = hypotheses.posterior(lanes, shared.priors, lane, lanes.leading[lane], arm)
+    scale = click_equivalents(shared.spread, a / (a + b), reward)
+    if lanes.found[lane] == 0:
+        counts = lanes.counts[lane, lanes.leading[lane], arm]
         hit, miss = scale * reward, scale * (1.0 - reward)
-        note_play(shared.priors, arm, float(counts[0]), float(counts[1]), hit, miss)
+        count_play(shared.priors, arm, float(counts[0]), float(counts[1]), hit, miss)
     return scale
 
 
 @kernel
-def heed(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
+def check_signals(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
     """Weigh a warning if the context is unusual; without a margin, do nothing."""
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
-        hypotheses.warn(params, state, lane)
+        hypotheses.weigh_warning(params, state, lane)
 
 
 @dataclass(frozen=True, repr=False)
-class ShiftMixture(TellsArms):
+class ShiftMixture(PriorsPolicy):
     """Play the best arm under a drawn hypothesis about when the key's intent last shifted.
 
     Needs no tuning: many keys or one, few arms or many, intent that shifts or does not, with or
@@ -292,7 +294,7 @@ class ShiftMixture(TellsArms):
 
     class State(NamedTuple):
         own: hypotheses.Hypotheses
-        shared: SharedByKeys
+        shared: SharedState
 
     about: ClassVar[About] = About(
         source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys",
@@ -310,15 +312,15 @@ class ShiftMixture(TellsArms):
         "shared.spread",
     )
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.SHIFT_KERNELS
-    context_dim: Annotated[int, whole(0, 10_000)] = field(default=0, kw_only=True)
-    margin: Annotated[float, within(0.0, math.inf)] = field(default=0.1, kw_only=True)
+    context_dim: Annotated[int, int_range(0, 10_000)] = field(default=0, kw_only=True)
+    margin: Annotated[float, float_range(0.0, math.inf)] = field(default=0.1, kw_only=True)
     notice_within: int | None = field(default=None, kw_only=True)
-    priors: Any = field(default=(), kw_only=True, metadata=LATER)
+    priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.notice_within is not None:
-            number = checks.integer("notice_within", self.notice_within, 3 * self._explored)
+            number = checks.integer("notice_within", self.notice_within, 3 * self._exploration_count)
             self._set("notice_within", number)
 
     @classmethod
@@ -330,7 +332,7 @@ class ShiftMixture(TellsArms):
         return f"signals, {self.context_dim} numbers given as context" if self.context_dim else ""
 
     @param
-    def heeded(self) -> float | None:
+    def signal_margin(self) -> float | None:
         """The margin; None without signals, so that compiled loops skip the check of contexts."""
         return self.margin if self.context_dim else None
 
@@ -343,12 +345,12 @@ class ShiftMixture(TellsArms):
         """
         if self.notice_within is None:
             return 0.0
-        return self._explored / self.notice_within
+        return self._exploration_count / self.notice_within
 
     @property
-    def _explored(self) -> int:
+    def _exploration_count(self) -> int:
         """Number of impressions that must explore before a change is noticed."""
-        return (NOTICED + NOTICED_ARM * self.arm_count) * self.arm_count
+        return (NOTICE_PLAYS + NOTICE_ARM_PLAYS * self.arm_count) * self.arm_count
 
     @param
     def hazard(self) -> float:
@@ -379,24 +381,24 @@ class ShiftMixture(TellsArms):
     @param
     def prior_betas(self) -> Floats | None:
         """The configured Beta priors of arms, or None."""
-        return betas_of(self.known) if self.priors else None
+        return beta_priors(self.prior_counts) if self.priors else None
 
     def init(self, lanes: int) -> Any:
         arms = self.arm_count
-        spread = Spread(*(np.zeros(1) for _ in Spread._fields))
-        found = hypotheses.ChangesFound(*(np.zeros(1) for _ in hypotheses.ChangesFound._fields))
-        usual, room = Usual.nothing(self.context_dim), np.zeros((1, arms))
+        spread = RewardSpread(*(np.zeros(1) for _ in RewardSpread._fields))
+        changes = hypotheses.ChangeTotals(*(np.zeros(1) for _ in hypotheses.ChangeTotals._fields))
+        usual, workspace = UsualRange.empty(self.context_dim), np.zeros((1, arms))
         priors, betas = Priors.uniform(arms), self.prior_betas
         if betas is not None:
-            known = np.flatnonzero(betas.any(axis=1))
-            priors.beta[0, 1 + known] = betas[known]
-        shared = SharedByKeys(priors, found, spread, usual, room)
-        return ShiftMixture.State(hypotheses.Hypotheses.unchanged(lanes, arms), shared)
+            rows = np.flatnonzero(betas.any(axis=1))
+            priors.beta[0, 1 + rows] = betas[rows]
+        shared = SharedState(priors, changes, spread, usual, workspace)
+        return ShiftMixture.State(hypotheses.Hypotheses.initial(lanes, arms), shared)
 
     @staticmethod
     def odds(params: ShiftMixture, state: State, lane: int, h: int, arm: int) -> tuple[float, float, float]:
         a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
-        return a, b, deviation_of(a, b)
+        return a, b, log_odds_deviation(a, b)
 
     @staticmethod
     def enter(params: ShiftMixture, state: State, lane: int, weight: float, kind: int, epoch: int) -> None:
@@ -404,31 +406,31 @@ class ShiftMixture(TellsArms):
 
     @staticmethod
     def observe(params: ShiftMixture, state: State, lane: int, impression: Impression) -> None:
-        heed(params, state, lane, impression, params.heeded)
+        check_signals(params, state, lane, impression, params.signal_margin)
 
     @staticmethod
     def choose(params: ShiftMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         if params.exploration > 0.0 and rng.random() < params.exploration:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
-        h = hypotheses.drawn(state.own, lane, rng.random(), params.idle)
-        return play_under(params, state, lane, h, impression, rng)
+        h = hypotheses.draw_hypothesis(state.own, lane, rng.random(), params.idle)
+        return draw_arm(params, state, lane, h, impression, rng)
 
     @staticmethod
     def propensity(params: ShiftMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
-        found = chance_over(params, state, lane, impression, arm, 1.0 - params.exploration)
+        chance = mixture_chance(params, state, lane, impression, arm, 1.0 - params.exploration)
         # Weights sum up to 1 but for rounding.
-        return min(1.0, float(found + params.exploration / len(impression.arms)))
+        return min(1.0, float(chance + params.exploration / len(impression.arms)))
 
     @staticmethod
     def learn(params: ShiftMixture, state: State, lane: int, outcome: Outcome) -> None:
         arm, reward = outcome.shown, outcome.reward
-        own, shared = state.own, state.shared
-        scale = note_reward(params, state, lane, arm, reward)
+        lanes, shared = state.own, state.shared
+        scale = count_reward(params, state, lane, arm, reward)
         # In this order: a reward is evidence for the hypotheses as they were before this round, in which
         # rates may change again.
-        hypotheses.weigh(own, shared.priors, lane, arm, reward, scale)
-        hypotheses.believe(params, state, lane)
-        hypotheses.pass_round(params, state, lane, 1.0)
+        hypotheses.update_weights(lanes, shared.priors, lane, arm, reward, scale)
+        hypotheses.accept_change(params, state, lane)
+        hypotheses.advance_round(params, state, lane, 1.0)
         count_round(shared.priors, params.prior_betas, params.floor)
 
     @staticmethod
@@ -437,16 +439,16 @@ class ShiftMixture(TellsArms):
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return the posteriors of the arms under the hypothesis of most weight."""
-        own, beta = state.own, state.shared.priors.beta[0]
+        lanes, beta = state.own, state.shared.priors.beta[0]
         # Not the accepted hypothesis, which may have hardly any weight by now.
-        most = int(own.weight[lane].argmax())
-        counts = own.counts[lane, most].astype(np.float64)
-        prior = beta[1:] if own.kind[lane, most] == hypotheses.INITIAL else beta[0]
-        return ArmBeliefs.of_posteriors(counts.sum(axis=1), *(prior + counts).T)
+        heaviest = int(lanes.weight[lane].argmax())
+        counts = lanes.counts[lane, heaviest].astype(np.float64)
+        prior = beta[1:] if lanes.kind[lane, heaviest] == hypotheses.INITIAL else beta[0]
+        return ArmBeliefs.from_posteriors(counts.sum(axis=1), *(prior + counts).T)
 
     @staticmethod
     def restart(params: ShiftMixture, state: State, lane: int) -> None:
-        hypotheses.forget_lane(state.own, lane)
+        hypotheses.reset_lane(state.own, lane)
 
     @staticmethod
     def estimate(params: ShiftMixture, state: State, lane: int, arm: int) -> float:

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, borrowed, give_back
+from tacit.core.arrays import Floats, Generator, borrow_array, return_array
 from tacit.core.dispatch import kernel
 
 # ---- The upper tail of a Beta distribution: its probability, and draws from it
@@ -54,8 +54,8 @@ def beta_tail(a: float, b: float, x: float) -> float:
             fraction *= c * d
         if abs(c * d - 1.0) < 1e-14:
             break
-    found = min(front * fraction, 1.0)
-    return float(found if upper else 1.0 - found)
+    tail = min(front * fraction, 1.0)
+    return float(tail if upper else 1.0 - tail)
 
 
 @kernel
@@ -157,7 +157,7 @@ LEAST = 1e-12
 # Rows of ``variables``, with a column for each variable, and of ``work``, with a column for each node.
 SUCCESSES, FAILURES, MODE, LOW, HIGH, VARIANCE, PEAK, TOTAL, ABOVE = range(9)
 CORE, TAIL_ABOVE, TAIL_BELOW, FACTS = range(9, 13)
-NODE, BEND, PRODUCT, SUM, DIFFERENCE, DENSITY = range(6)
+NODE, SOFTPLUS, PRODUCT, SUM, DIFFERENCE, DENSITY = range(6)
 """Rows of ``work``; those from DENSITY on are the densities of the variables."""
 
 
@@ -189,7 +189,7 @@ def decay_of_density(x: float) -> float:
 
 
 @kernel
-def bend(y: float) -> float:
+def softplus(y: float) -> float:
     """Return ln(1 + exp(y)), the softplus: 2·artanh(u/(2 + u)) for u = exp(−|y|)."""
     u = decay(-abs(y))
     z = u / (2.0 + u)
@@ -268,7 +268,7 @@ def lower_limit(variables: Floats, count: int, low: float, high: float, level: f
 
 
 @kernel
-def widest_of(contenders: int) -> float:
+def widest_panel(contenders: int) -> float:
     """Return the largest width of a panel in cores: the product of many F is steeper than each F.
 
     The exponent keeps the error of up to 80 equal variables below 5e-9.
@@ -285,13 +285,13 @@ def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: f
     for b in range(count):
         if variables[HIGH, b] > bottom and y > variables[LOW, b]:
             core, d = variables[CORE, b], y - variables[MODE, b]
-            own = widest * core
+            smooth_width = widest * core
             # The tails fall like exp(−f·y) and exp(s·y).
             if d > core:
-                own = max(own, min(d - core, variables[TAIL_ABOVE, b]))
+                smooth_width = max(smooth_width, min(d - core, variables[TAIL_ABOVE, b]))
             elif d < -core:
-                own = max(own, variables[TAIL_BELOW, b])
-            width = min(width, max(own, y - variables[HIGH, b]))
+                smooth_width = max(smooth_width, variables[TAIL_BELOW, b])
+            width = min(width, max(smooth_width, y - variables[HIGH, b]))
     return float(width)
 
 
@@ -301,7 +301,7 @@ def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
     for i in range(points):
         work[NODE, i] = middle + half * NODES[i]
         work[PRODUCT, i] = half * WEIGHTS[i]
-        work[BEND, i] = bend(work[NODE, i])
+        work[SOFTPLUS, i] = softplus(work[NODE, i])
 
 
 @kernel
@@ -326,12 +326,12 @@ def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
             work[DENSITY + b, i] = total * decay_of_density(exponent)
         return
     for i in range(points):
-        exponent = s * work[NODE, i] - n * work[BEND, i] - peak
+        exponent = s * work[NODE, i] - n * work[SOFTPLUS, i] - peak
         work[DENSITY + b, i] = total * decay_of_density(exponent)
 
 
 @kernel
-def eight(work: Floats, row: int) -> tuple[float, ...]:
+def first_half(work: Floats, row: int) -> tuple[float, ...]:
     """Return the first half of a row."""
     return (
         work[row, 0], work[row, 1], work[row, 2], work[row, 3],
@@ -340,7 +340,7 @@ def eight(work: Floats, row: int) -> tuple[float, ...]:
 
 
 @kernel
-def by_sums(i: int, x: tuple[float, ...]) -> float:
+def weigh_sums(i: int, x: tuple[float, ...]) -> float:
     """Return the sums of node pairs, weighed by column ``i`` of OF_SUMS.
 
     Written out, because a nested loop would not become vector instructions.
@@ -354,7 +354,7 @@ def by_sums(i: int, x: tuple[float, ...]) -> float:
 
 
 @kernel
-def by_differences(i: int, x: tuple[float, ...]) -> float:
+def weigh_differences(i: int, x: tuple[float, ...]) -> float:
     """Return the differences of node pairs, weighed by column ``i`` of OF_DIFFERENCES."""
     return float(
         OF_DIFFERENCES[0, i] * x[0] + OF_DIFFERENCES[1, i] * x[1]
@@ -371,11 +371,11 @@ def multiply_below(work: Floats, points: int, row: int, half: float, above: floa
     for i in range(pairs):
         upper, lower = half * work[row, i], half * work[row, PAIRS + i]
         work[SUM, i], work[DIFFERENCE, i] = upper + lower, upper - lower
-    sums, differences = eight(work, SUM), eight(work, DIFFERENCE)
-    mass = by_sums(PAIRS, sums)
+    sums, differences = first_half(work, SUM), first_half(work, DIFFERENCE)
+    mass = weigh_sums(PAIRS, sums)
     below_top, below_bottom = 1.0 - above, 1.0 - above - mass
     for i in range(pairs):
-        even, odd = by_sums(i, sums), by_differences(i, differences)
+        even, odd = weigh_sums(i, sums), weigh_differences(i, differences)
         work[PRODUCT, i] *= below_top - even - odd
         work[PRODUCT, PAIRS + i] *= below_bottom + even - odd
     return above + mass
@@ -401,16 +401,18 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
     >>> round(p, 9) == round(2 / 3, 9)
     True
     """
-    variables = borrowed(FACTS, len(successes))
-    work = borrowed(DENSITY + len(successes), POINTS)
-    found = integrated(successes, failures, chosen, variables, work)
-    give_back(work)
-    give_back(variables)
-    return found
+    variables = borrow_array(FACTS, len(successes))
+    work = borrow_array(DENSITY + len(successes), POINTS)
+    probability = integrate_largest(successes, failures, chosen, variables, work)
+    return_array(work)
+    return_array(variables)
+    return probability
 
 
 @kernel
-def integrated(successes: Floats, failures: Floats, chosen: int, variables: Floats, work: Floats) -> float:
+def integrate_largest(
+    successes: Floats, failures: Floats, chosen: int, variables: Floats, work: Floats
+) -> float:
     """Return the probability that variable ``chosen`` is the largest; overwrites two work arrays."""
     count = len(successes)
     level = NEGLIGIBLE + np.log(float(count))
@@ -437,7 +439,7 @@ def integrated(successes: Floats, failures: Floats, chosen: int, variables: Floa
             normalise(variables, b)
             y = max(y, variables[HIGH, b])
             contenders += 1
-    widest = widest_of(contenders)
+    widest = widest_panel(contenders)
     # The number of points is hidden from LLVM: it would unroll the loops instead of vectorising them.
     points = POINTS if bottom < y else 0
     integral = 0.0

@@ -37,28 +37,28 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
     >>> round(two_valued_largest(values, shares, 2, 0), 9)   # 0.2 + 0.8·(0.5/2 + 0.5)
     0.8
     """
-    alike = np.empty(count)
-    found = 0.0
-    for own in range(chosen, 2 * count, count):
+    tied = np.empty(count)
+    probability = 0.0
+    for outcome in range(chosen, 2 * count, count):
         # Probability that none of the other variables so far is larger and that n are equal.
-        alike[0], most = 1.0, 0
-        for other in range(count):
-            if other == chosen:
+        tied[0], most = 1.0, 0
+        for rival in range(count):
+            if rival == chosen:
                 continue
             below, level = 0.0, 0.0
-            for k in range(other, 2 * count, count):
-                if values[k] < values[own]:
+            for k in range(rival, 2 * count, count):
+                if values[k] < values[outcome]:
                     below += shares[k]
-                elif values[k] == values[own]:
+                elif values[k] == values[outcome]:
                     level += shares[k]
             most += 1
-            alike[most] = alike[most - 1] * level
+            tied[most] = tied[most - 1] * level
             for n in range(most - 1, 0, -1):
-                alike[n] = alike[n] * below + alike[n - 1] * level
-            alike[0] *= below
+                tied[n] = tied[n] * below + tied[n - 1] * level
+            tied[0] *= below
         for n in range(most + 1):
-            found += shares[own] * alike[n] / (n + 1.0)
-    return float(found)
+            probability += shares[outcome] * tied[n] / (n + 1.0)
+    return float(probability)
 
 
 # ---- The probability that one of several independent mixtures of Betas is the largest
@@ -87,7 +87,7 @@ def sum_densities(
                         work[beta_maximum.NODE, i], s, f, variables[beta_maximum.MODE, b]
                     )
                 else:
-                    exponent = s * work[beta_maximum.NODE, i] - n * work[beta_maximum.BEND, i] - peak
+                    exponent = s * work[beta_maximum.NODE, i] - n * work[beta_maximum.SOFTPLUS, i] - peak
                 work[beta_maximum.DENSITY + variable, i] += total * beta_maximum.decay_of_density(exponent)
 
 
@@ -145,7 +145,7 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
         beta_maximum.normalise(variables, b)
         variables[beta_maximum.TOTAL, b] *= shares[b]
     y, integral = top, 0.0
-    widest, points = beta_maximum.widest_of(count), beta_maximum.POINTS if bottom < top else 0
+    widest, points = beta_maximum.widest_panel(count), beta_maximum.POINTS if bottom < top else 0
     while y > bottom:
         width = beta_maximum.panel_width(y, variables, betas, bottom, reach, widest)
         half = 0.5 * width

@@ -13,7 +13,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Fraction, PositiveFraction
 from tacit.policies.base import About, Counts, Impression, Outcome, Policy
-from tacit.policies.index import LATER, CountingPolicy, greedy_choice, greedy_propensity
+from tacit.policies.index import ADDED_LATER, CountingPolicy, greedy_choice, greedy_propensity
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +59,7 @@ class EpsilonGreedy(CountingPolicy):
     randomized: ClassVar[bool] = True
 
     epsilon: Fraction = 0.1
-    priors: Any = field(default=(), kw_only=True, metadata=LATER)
+    priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     @staticmethod
     def index(params: EpsilonGreedy, state: Counts, lane: int, arm: int, confidence: float) -> float:
@@ -200,13 +200,13 @@ def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
     """Recompute an arm's weight from its logarithm; move the base if the weight has grown too large."""
     if state.logs[lane, arm] - state.base[lane] > 200.0:
         state.base[lane] = state.logs[lane, arm]
-        for other in range(state.logs.shape[1]):
-            state.weights[lane, other] = np.exp(state.logs[lane, other] - state.base[lane])
+        for i in range(state.logs.shape[1]):
+            state.weights[lane, i] = np.exp(state.logs[lane, i] - state.base[lane])
     state.weights[lane, arm] = np.exp(state.logs[lane, arm] - state.base[lane])
 
 
 @kernel
-def mixed_choice(
+def exp3_choice(
     gamma: float, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
 ) -> int:
     """Draw an arm: uniform with probability γ, else in proportion to the weights."""
@@ -217,16 +217,16 @@ def mixed_choice(
     if u < gamma or total == 0.0:
         uniform = u / gamma if u < gamma else (u - gamma) / (1.0 - gamma)
         return int(arms[min(int(uniform * len(arms)), last)])
-    left = (u - gamma) / (1.0 - gamma) * total
+    remainder = (u - gamma) / (1.0 - gamma) * total
     for i in range(last):
-        left -= state.weights[lane, arms[i]]
-        if left < 0.0:
+        remainder -= state.weights[lane, arms[i]]
+        if remainder < 0.0:
             return int(arms[i])
     return int(arms[last])
 
 
 @kernel
-def mixed_propensity(
+def exp3_propensity(
     gamma: float, state: ExponentialWeights, lane: int, impression: Impression, arm: int
 ) -> float:
     """Return the probability that ``exp3_choice`` returns ``arm``."""
@@ -261,13 +261,13 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
     def choose(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        return mixed_choice(params.gamma, state, lane, impression, rng)
+        return exp3_choice(params.gamma, state, lane, impression, rng)
 
     @staticmethod
     def propensity(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, arm: int
     ) -> float:
-        return mixed_propensity(params.gamma, state, lane, impression, arm)
+        return exp3_propensity(params.gamma, state, lane, impression, arm)
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class EXP3(ExponentialWeightsPolicy):
     gamma: float = 0.1
 
     @classmethod
-    def tuned(cls, arms: int | tuple[str, ...], horizon: int) -> Self:
+    def from_horizon(cls, arms: int | tuple[str, ...], horizon: int) -> Self:
         """Return the policy with γ of corollary 3.2 for a total reward of at most ``horizon``."""
         count = cls(arms).arm_count
         rounds = checks.integer("horizon", horizon, 1)

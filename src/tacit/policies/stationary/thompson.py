@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core.arrays import Floats, Generator, borrowed, give_back
+from tacit.core.arrays import Floats, Generator, borrow_array, return_array
 from tacit.core.dispatch import OPEN_UNIT, kernel
-from tacit.core.part import PositiveFraction, within
+from tacit.core.part import PositiveFraction, float_range
 from tacit.core.state_ranges import ValueRange
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import LATER, TellsArms
+from tacit.policies.index import ADDED_LATER, PriorsPolicy
 from tacit.policies.stationary.beta_maximum import probability_largest
 
 
@@ -30,7 +30,7 @@ def posterior_with_open(params: Any, state: Any, lane: int, arm: int) -> tuple[f
 
 
 @dataclass(frozen=True, repr=False)
-class Thompson(TellsArms):
+class Thompson(PriorsPolicy):
     """Draw a click probability per arm from its Beta posterior, play the arm with the highest.
 
     A reward r in [0, 1] counts as r successes and 1 − r failures. The propensity is the exact
@@ -83,16 +83,16 @@ class Thompson(TellsArms):
         otherwise="GLRKLUCB where intent shifts; a discount below 1, which must suit the shifts",
     )
 
-    prior_successes: Annotated[float, within(0.001, 1000000.0)] = 1.0
-    prior_failures: Annotated[float, within(0.001, 1000000.0)] = 1.0
+    prior_successes: Annotated[float, float_range(0.001, 1000000.0)] = 1.0
+    prior_failures: Annotated[float, float_range(0.001, 1000000.0)] = 1.0
     discount: PositiveFraction = 1.0
-    priors: Any = field(default=(), kw_only=True, metadata=LATER)
+    priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     def init(self, lanes: int) -> State:
         shape = (lanes, self.arm_count)
         state = self.State(np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2), np.int32))
         if self.priors:
-            state.successes[:], state.failures[:] = self.known.T
+            state.successes[:], state.failures[:] = self.prior_counts.T
         return state
 
     @staticmethod
@@ -110,16 +110,16 @@ class Thompson(TellsArms):
         count = len(impression.arms)
         if count == 1:
             return 1.0
-        room, chosen = borrowed(2, count), 0
+        room, place = borrow_array(2, count), 0
         successes, failures = room[0], room[1]
         for i in range(count):
             offered = impression.arms[i]
             successes[i], failures[i] = posterior_with_open(params, state, lane, offered)
             if offered == arm:
-                chosen = i
-        found = probability_largest(successes, failures, chosen)
-        give_back(room)
-        return found
+                place = i
+        probability = probability_largest(successes, failures, place)
+        return_array(room)
+        return probability
 
     @staticmethod
     def count_open(params: Thompson, state: State, lane: int, arm: int, hits: int, plays: int) -> None:
@@ -129,9 +129,9 @@ class Thompson(TellsArms):
     @staticmethod
     def learn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:
         if params.discount < 1.0:
-            for other in range(state.successes.shape[1]):
-                state.successes[lane, other] *= params.discount
-                state.failures[lane, other] *= params.discount
+            for i in range(state.successes.shape[1]):
+                state.successes[lane, i] *= params.discount
+                state.failures[lane, i] *= params.discount
         state.successes[lane, outcome.shown] += outcome.reward
         state.failures[lane, outcome.shown] += 1.0 - outcome.reward
 
@@ -153,7 +153,7 @@ class Thompson(TellsArms):
         """Return the Beta posteriors of the arms."""
         clicks, none = state.successes[lane], state.failures[lane]
         a, b = clicks + self.prior_successes, none + self.prior_failures
-        return ArmBeliefs.of_posteriors(clicks + none, a, b)
+        return ArmBeliefs.from_posteriors(clicks + none, a, b)
 
     @staticmethod
     def restart(params: Thompson, state: State, lane: int) -> None:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, PositiveFraction, param, whole, within
+from tacit.core.part import Positive, PositiveFraction, float_range, int_range, param
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Counts, Outcome, count, forget
-from tacit.policies.index import LATER, CountingPolicy, IndexPolicy, RadiusPolicy
+from tacit.policies.index import ADDED_LATER, CountingPolicy, IndexPolicy, RadiusPolicy
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,8 +68,8 @@ class UCB1(CountingPolicy, RadiusPolicy):
     )
 
     alpha: Positive = 0.5
-    t0: Annotated[float, within(0.0, 2.0**53)] = 0.0
-    priors: Any = field(default=(), kw_only=True, metadata=LATER)
+    t0: Annotated[float, float_range(0.0, 2.0**53)] = 0.0
+    priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     @staticmethod
     def confidence(params: UCB1, state: Counts, lane: int) -> float:
@@ -177,8 +177,8 @@ class KLUCB(CountingPolicy):
         regret="Σ Δ/kl(μ, μ*)·ln T, asymptotically optimal (theorem 2)",
     )
 
-    c: Annotated[float, within(0.0, 1000000.0)] = 0.0
-    priors: Any = field(default=(), kw_only=True, metadata=LATER)
+    c: Annotated[float, float_range(0.0, 1000000.0)] = 0.0
+    priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     @staticmethod
     def confidence(params: KLUCB, state: Counts, lane: int) -> float:
@@ -285,11 +285,11 @@ class TestableUCB1(IndexPolicy):
     __test__: ClassVar[bool] = False
     """Keeps pytest from collecting the class as a test case because of its name."""
 
-    horizon: Annotated[int, whole(1, 2**40)]
+    horizon: Annotated[int, int_range(1, 2**40)]
     min_shift: PositiveFraction = 0.1
     alpha: Positive = 6.0
     t0: float | None = None
-    prior_plays: Annotated[int, whole(0, 1)] = 1
+    prior_plays: Annotated[int, int_range(0, 1)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

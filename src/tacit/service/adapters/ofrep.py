@@ -11,7 +11,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.keys import DECIDE
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import JSON
-from tacit.service.http.messages import Problem, meaning, problem_of
+from tacit.service.http.messages import Problem, convert_error, describe_status
 from tacit.service.http.route import GUARDED, Answer, Api, Error, Header, Refusals, Route, RouteCall
 from tacit.service.placements.placement import Placement
 
@@ -91,78 +91,78 @@ class EvaluationFailure(msgspec.Struct, rename="camel"):
 # once: it would decide for placements that are not shown.
 
 TARGETING_KEY = "targetingKey"
-TRUTHS = {"true": True, "false": False}
+BOOLEANS = {"true": True, "false": False}
 
 
 async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answer:
     """Decide for one impression and return the evaluation of the flag, or a failure."""
     try:
-        return await _evaluated(engine, call)
+        return await _evaluate_flag(engine, call)
     except (TacitError, msgspec.ValidationError) as error:
-        return _refused(problem_of(error), flag=call.id)
+        return _answer_problem(convert_error(error), flag=call.id)
 
 
-async def _evaluated(engine: Service, call: RouteCall) -> EvaluationAnswer:
+async def _evaluate_flag(engine: Service, call: RouteCall) -> EvaluationAnswer:
     placement = engine.placement(call.id)
     form = placement.kind.form
     if placement.kind.showing.compared:
         raise InvalidValue(
             "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
         )
-    request = _request(form.verb.request, call.request.context, placement)
+    request = _make_request(form.verb.request, call.request.context, placement)
     (row,) = await engine.decide_many(call.id, [form.read(placement, request)])
     answer = form.write(placement, row, engine.durability(call.id))
-    value = _value(placement, answer)
+    value = _read_value(placement, answer)
     metadata = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
     # A decision with a propensity was drawn at random.
     reason: Any = "TARGETING_MATCH" if answer.propensity is None else "SPLIT"
-    return EvaluationAnswer(call.id, value, _text(value), reason, metadata)
+    return EvaluationAnswer(call.id, value, _format_value(value), reason, metadata)
 
 
-def _request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
+def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
     """Return the decision request of an evaluation context.
 
     Attributes that the placement's context declares become the request's ``context``.
     """
     if placement.encoder is not None:
-        asking = {name: context[name] for name in placement.encoder.fields if name in context}
-        context = {"context": asking} | context
-    known = {name: context[name] for name in kind.__struct_fields__ if name in context}
+        fields_of_context = {name: context[name] for name in placement.encoder.fields if name in context}
+        context = {"context": fields_of_context} | context
+    fields = {name: context[name] for name in kind.__struct_fields__ if name in context}
     if TARGETING_KEY in context:
-        known.setdefault("user", context[TARGETING_KEY])
-    return msgspec.convert({"key": ONLY_KEY} | known, kind)
+        fields.setdefault("user", context[TARGETING_KEY])
+    return msgspec.convert({"key": ONLY_KEY} | fields, kind)
 
 
-def _value(placement: Placement, answer: Any) -> Value:
+def _read_value(placement: Placement, answer: Any) -> Value:
     if placement.kind.showing.listed:
         return list(answer.slate)
-    if set(placement.offer.arms) == set(TRUTHS):
-        return TRUTHS[answer.arm]
+    if set(placement.offer.arms) == set(BOOLEANS):
+        return BOOLEANS[answer.arm]
     arm: int | str = answer.arm
     return arm
 
 
-def _text(value: Value) -> str:
+def _format_value(value: Value) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _refused(found: Problem, *headers: Header, flag: str = "") -> Answer:
+def _answer_problem(problem: Problem, *headers: Header, flag: str = "") -> Answer:
     """Return an answer with a problem as a failure of the protocol; invalid values have status 400."""
-    kind = found.type.rpartition(":")[2]
+    kind = problem.type.rpartition(":")[2]
     code: Any = {
         "unknown-placement": "FLAG_NOT_FOUND",
         "invalid-value": "INVALID_CONTEXT",
         "malformed-body": "PARSE_ERROR",
     }.get(kind, "GENERAL")
-    status = {422: 400, 409: 400}.get(found.status, found.status)
-    body = EvaluationFailure(flag, code, found.detail)
+    status = {422: 400, 409: 400}.get(problem.status, problem.status)
+    body = EvaluationFailure(flag, code, problem.detail)
     return Answer(status, JSON, msgspec.json.encode(body), headers)
 
 
-def _failed(error: Error, route: Route) -> Answer:
-    return _refused(problem_of(error))
+def _answer_error(error: Error, route: Route) -> Answer:
+    return _answer_problem(convert_error(error))
 
 
 OFREP = Api(
@@ -180,11 +180,11 @@ OFREP = Api(
             DECIDE,
             "body_limit",
             (*GUARDED, 400, 404, 413, 415),
-            of="id",
+            placement_source="id",
         ),
     ),
-    Refusals(_refused, _failed, EvaluationFailure, JSON, meaning),
+    Refusals(_answer_problem, _answer_error, EvaluationFailure, JSON, describe_status),
     lambda site: site.engine,
     label="ofrep/",
-    whole=True,
+    is_exclusive=True,
 )

@@ -29,14 +29,14 @@ from tacit.service.config.keys import Caller
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.service import Service
 from tacit.service.http import messages
-from tacit.service.http.endpoint import FOUND, Endpoint, Live, written
+from tacit.service.http.endpoint import ROUTE_MATCH, Endpoint, Live, make_answer
 from tacit.service.http.feeds import Feeds, Hooks
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.protocol import AnswerUnderWay, Connections, Protocol
-from tacit.service.http.route import Addressed, Answer, LetIn, Path
+from tacit.service.http.protocol import Connections, PendingAnswer, Protocol
+from tacit.service.http.route import AdmittedHead, Answer, Path, RouteMatch
 from tacit.service.http.site import Site
 from tacit.service.page.pages import Pages
-from tacit.service.page.timeline import Answers
+from tacit.service.page.timeline import AnswerCounts
 
 # ---- The usual requests: single decisions and single feedback, without a framework
 #
@@ -69,24 +69,24 @@ class UsualAnswers:
         Admitted requests by the bytes of their heads.
     """
 
-    heads: Mapping[bytes, LetIn]
+    heads: Mapping[bytes, AdmittedHead]
 
     def __init__(self, guard: Guard, endpoints: Mapping[Path, Endpoint], engine: Engine) -> None:
         self.guard, self.endpoints, self.engine = guard, endpoints, engine
         self.heads = guard.heads
         self._paths = [PLACEMENTS.paths[name] for name in USUAL]
-        self._found: dict[bytes, Addressed] = {}
+        self._cache: dict[bytes, RouteMatch] = {}
 
-    def find(self, address: bytes) -> Addressed | None:
+    def find(self, address: bytes) -> RouteMatch | None:
         """Return the route and placement of an address; None if the request is not usual."""
-        known = self._found.get(address)
-        if known is not None:
-            return known
-        found = find(address.decode("latin-1"))
+        cached = self._cache.get(address)
+        if cached is not None:
+            return cached
+        addressed = find(address.decode("latin-1"))
         # Unknown names must not fill the memory; uvicorn decodes addresses.
-        if found.path in self._paths and found.name in self.engine.placements and b"%" not in address:
-            self._found[address] = found
-            return found
+        if addressed.path in self._paths and addressed.name in self.engine.placements and b"%" not in address:
+            self._cache[address] = addressed
+            return addressed
         return None
 
     def size(self, headers: messages.Headers) -> int | None:
@@ -102,7 +102,7 @@ class UsualAnswers:
 
     def begin(
         self,
-        found: Addressed,
+        addressed: RouteMatch,
         address: bytes,
         headers: messages.Headers,
         head: bytes,
@@ -110,20 +110,20 @@ class UsualAnswers:
         connection: Protocol,
     ) -> None:
         """Begin to answer a request."""
-        visit = self.guard.enter(found, METHOD, address, headers)
+        visit = self.guard.enter(addressed, METHOD, address, headers)
         refusal = self.guard.refusal(visit, connection.client)
-        self.guard.remember(head, visit, len(body))
-        work = UsualRequest(self, connection, found, address, visit.id, visit.caller)
+        self.guard.remember_head(head, visit, len(body))
+        work = UsualRequest(self, connection, addressed, address, visit.id, visit.caller)
         work.admitted = visit.admitted
         work.begin(body, refusal)
 
-    def begin_again(self, known: LetIn, body: bytes, connection: Protocol) -> None:
+    def begin_again(self, known: AdmittedHead, body: bytes, connection: Protocol) -> None:
         """Begin to answer a request with a known head."""
-        work = UsualRequest(self, connection, known.found, known.address, next(new_ids), known.caller)
+        work = UsualRequest(self, connection, known.route_match, known.address, next(new_ids), known.caller)
         work.begin(body, self.guard.refusal_again(work, connection.client))
 
 
-class UsualRequest(AnswerUnderWay):
+class UsualRequest(PendingAnswer):
     """A usual request from its head to its answer.
 
     It implements the connection's answer under way, the guard's
@@ -132,7 +132,16 @@ class UsualRequest(AnswerUnderWay):
     """
 
     __slots__ = (
-        "_answer", "_done", "_usual", "address", "admitted", "caller", "found", "id", "route", "started"
+        "_answer",
+        "_done",
+        "_usual",
+        "address",
+        "addressed",
+        "admitted",
+        "caller",
+        "id",
+        "route",
+        "started"
     )  # fmt: skip
     method = METHOD
 
@@ -140,15 +149,15 @@ class UsualRequest(AnswerUnderWay):
         self,
         usual: UsualAnswers,
         connection: Protocol,
-        found: Addressed,
+        addressed: RouteMatch,
         address: bytes,
         id: str,
         caller: Caller,
     ) -> None:
         self._connection, self._usual = connection, usual
-        connection.cycle = connection.turn = self  # type: ignore[assignment]
-        self.found, self.address, self.id, self.caller = found, address, id, caller
-        self.route = found.path.routes[METHOD]
+        connection.cycle = connection.current_answer = self  # type: ignore[assignment]
+        self.addressed, self.address, self.id, self.caller = addressed, address, id, caller
+        self.route = addressed.path.routes[METHOD]
         self.keep_alive = True
         self.disconnected = self.response_complete = self.admitted = self._done = False
         self.started = time.perf_counter()
@@ -160,9 +169,9 @@ class UsualRequest(AnswerUnderWay):
             if refusal is not None:
                 self._end(refusal)
             else:
-                endpoint = self._usual.endpoints[self.found.path]
-                asked, self._answer = endpoint.asking(self.route, self.found, body, self.caller)
-                self._usual.engine.begin(asked, self)
+                endpoint = self._usual.endpoints[self.addressed.path]
+                request, self._answer = endpoint.read_request(self.route, self.addressed, body, self.caller)
+                self._usual.engine.begin(request, self)
         except BaseException as error:
             self._fail(error)
         messages.request_id.reset(token)
@@ -175,7 +184,7 @@ class UsualRequest(AnswerUnderWay):
         """Answer with a result."""
         token = messages.request_id.set(self.id)
         try:
-            self._end(written(self._answer(result)))
+            self._end(make_answer(self._answer(result)))
         except BaseException as error:
             self._fail(error)
         messages.request_id.reset(token)
@@ -188,7 +197,7 @@ class UsualRequest(AnswerUnderWay):
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, TacitError | MsgspecError):
-            self._end(self._usual.endpoints[self.found.path].refusal(self.route, error))
+            self._end(self._usual.endpoints[self.addressed.path].refusal(self.route, error))
             return
         self._done = True
         self.fail(error)
@@ -198,7 +207,7 @@ class UsualRequest(AnswerUnderWay):
         self._done = True
         self.send(
             answer.status,
-            b"%sx-request-id: %s\r\n" % (messages.head_of(answer), self.id.encode()),
+            b"%sx-request-id: %s\r\n" % (messages.encode_headers(answer), self.id.encode()),
             answer.body,
         )
         self._usual.guard.leave(self, answer.status)
@@ -210,7 +219,7 @@ class UsualRequest(AnswerUnderWay):
 STATIC = pathlib.Path(__file__).parent.parent / "page" / "static"
 
 
-def application(engine: Service, connections: Connections | None = None) -> Guard:
+def create_application(engine: Service, connections: Connections | None = None) -> Guard:
     """Return the ASGI application of an engine, which it starts and stops.
 
     Parameters
@@ -225,15 +234,15 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
         Metrics(engine, connections, feeds),
         Live(engine, messages.DATA_HEADERS | messages.PAGE_HEADERS),
     )
-    answers = Answers(lambda: engine.placements)
-    pages, described = Pages(engine, answers, feeds.now), msgspec.json.encode(document())
+    answers = AnswerCounts(lambda: engine.placements)
+    pages, described = Pages(engine, answers, feeds.list_feeds), msgspec.json.encode(document())
     site = Site(engine, pages, metrics, described, feeds, Hooks(engine, feeds))
     endpoints, places = {}, asyncio.Semaphore(messages.AT_ONCE)
     for api in APIS:
-        opened = api.opened(site)
+        opened = api.get_service(site)
         for path in (*api.paths.values(), api.unknown):
             endpoints[path] = Endpoint(path, opened, lambda: engine.config.server, places)
-    rest = Starlette(
+    site_app = Starlette(
         routes=[
             Route("/live", live.stream),
             Mount("/static", _Static(directory=STATIC)),
@@ -246,9 +255,9 @@ def application(engine: Service, connections: Connections | None = None) -> Guar
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         # Only requests have an address, not the lifespan.
-        path = scope[FOUND].path if FOUND in scope else SITE.unknown
+        path = scope[ROUTE_MATCH].path if ROUTE_MATCH in scope else SITE.unknown
         if path.api is SITE:
-            await rest(scope, receive, send)
+            await site_app(scope, receive, send)
         else:
             await endpoints[path](scope, receive, send)
 
@@ -273,14 +282,16 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "GET")
-        refusal = messages.problem(
+        refusal = messages.make_problem(
             "method-not-allowed",
             "method",
             f"method: {request.method!r} is not allowed; this path takes {allowed}",
         )
     else:
-        refusal = messages.problem("unknown-path", "path", messages.nothing_at(request.url.path))
-    status, media, body, *_ = messages.refused(refusal)
+        refusal = messages.make_problem(
+            "unknown-path", "path", messages.describe_unknown_path(request.url.path)
+        )
+    status, media, body, *_ = messages.answer_problem(refusal)
     return Response(body, status, {**messages.DATA_HEADERS, **(error.headers or {})}, media)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tacit.core.parallel import progress
 from tacit.errors import TacitError
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.schema import Config, PlacementConfig, ServerConfig, StoreConfig
 from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
@@ -40,14 +40,14 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
             traces=None,
         )
         placements = _examples(config)
-        with running(config) as address, progress(len(placements), "compiling") as advance:
+        with run_in_thread(config) as address, progress(len(placements), "compiling") as advance:
             connection = http.client.HTTPConnection(address.removeprefix("http://"))
-            for each in placements:
-                _once(connection, *each)
+            for example in placements:
+                _request_once(connection, *example)
                 advance(1)
             connection.close()
         # A second start compiles the fold of the log.
-        with running(config):
+        with run_in_thread(config):
             pass
     return *cache_statistics(), cache_root()
 
@@ -60,7 +60,9 @@ def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
         ]
 
 
-def _once(connection: http.client.HTTPConnection, name: str, placement: Placement, asked: Any) -> None:
+def _request_once(
+    connection: http.client.HTTPConnection, name: str, placement: Placement, request: Any
+) -> None:
     """Request one decision of a placement, and send feedback to it."""
 
     def post(path: str, body: Any) -> Any:
@@ -73,11 +75,11 @@ def _once(connection: http.client.HTTPConnection, name: str, placement: Placemen
         return answer
 
     # Answers of another API have no field of that name.
-    shown = post(placement.kind.path, asked).get("decision_id")
-    if shown is not None and placement.kind.takes_clicks:
-        post("clicks", {"decision_id": shown, "clicks": [0]})
-    elif shown is not None:
-        post("feedback", {"decision_id": shown, **_worth(placement.config)})
+    decision_id = post(placement.kind.path, request).get("decision_id")
+    if decision_id is not None and placement.kind.takes_clicks:
+        post("clicks", {"decision_id": decision_id, "clicks": [0]})
+    elif decision_id is not None:
+        post("feedback", {"decision_id": decision_id, **_worth(placement.config)})
 
 
 def _worth(config: PlacementConfig) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from tacit.service.app.routes import find
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, Keys, is_loopback
 from tacit.service.config.schema import Config
 from tacit.service.http import messages
-from tacit.service.http.endpoint import CALLER, FOUND
+from tacit.service.http.endpoint import CALLER, ROUTE_MATCH
 from tacit.service.http.metrics import Metrics
-from tacit.service.http.route import OTHER, Addressed, Answer, Header, LetIn
-from tacit.service.page.timeline import Answers
+from tacit.service.http.route import UNKNOWN_LABEL, AdmittedHead, Answer, Header, RouteMatch
+from tacit.service.page.timeline import AnswerCounts
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 IDS_AT_ONCE = 128
@@ -41,7 +41,7 @@ Refusal = tuple[messages.Problem, *tuple[Header, ...]]
 logger = logging.getLogger("tacit.requests")
 
 
-class Visiting(Protocol):
+class GuardedRequest(Protocol):
     """A request from its head to its answer.
 
     Attributes
@@ -60,7 +60,7 @@ class Visiting(Protocol):
         Whether all checks passed.
     """
 
-    found: Addressed
+    addressed: RouteMatch
     method: str
     address: bytes
     id: str
@@ -80,7 +80,7 @@ class Visit:
         Headers by which a page of an allowed origin may read the answer.
     """
 
-    found: Addressed
+    addressed: RouteMatch
     method: str
     address: bytes
     headers: messages.Headers
@@ -112,13 +112,13 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, config: Config, metrics: Metrics, answers: Answers, close: Callable[[], None]
+        self, app: ASGIApp, config: Config, metrics: Metrics, answers: AnswerCounts, close: Callable[[], None]
     ) -> None:
         self._app = app
         self.metrics, self._answers = metrics, answers
         self.close = close
         self.running = 0
-        self.heads: dict[bytes, LetIn] = {}
+        self.heads: dict[bytes, AdmittedHead] = {}
         self.configure(config)
 
     def configure(self, config: Config) -> None:
@@ -127,7 +127,7 @@ class Guard:
         self._server, self._keys = server, keys
         self._signed = {name for name, feed in config.feeds.items() if feed.secret is not None}
         self.heads.clear()
-        self._rates = Rates(server.rate)
+        self._rates = RateLimits(server.rate)
         self._origins = frozenset(origin.encode() for origin in server.allow_origins)
         # Without keys, a foreign page could reach the service by DNS rebinding.
         self._hosts = None if keys else {b"localhost", b"127.0.0.1", b"[::1]", _host(server.host)}
@@ -136,14 +136,14 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        found = scope[FOUND] = find(scope["path"])
+        addressed = scope[ROUTE_MATCH] = find(scope["path"])
         # Undecoded: a decoded address could contain another path or line breaks.
         address = scope["raw_path"]
-        visit = self.enter(found, scope["method"], address, dict(scope["headers"]))
+        visit = self.enter(addressed, scope["method"], address, dict(scope["headers"]))
         token = messages.request_id.set(visit.id)
         status = 500
 
-        async def answered(message: Message) -> None:
+        async def send_answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -154,44 +154,46 @@ class Guard:
 
         try:
             if visit.shared and scope["method"] == "OPTIONS":
-                await messages.sent(answered, Answer(messages.NO_CONTENT, "", b"", messages.PREFLIGHT))
+                await messages.send_answer(
+                    send_answer, Answer(messages.NO_CONTENT, "", b"", messages.PREFLIGHT)
+                )
                 return
             refusal = self.refusal(visit, scope.get("client"))
             scope[CALLER] = visit.caller
             if refusal is None:
-                await self._app(scope, receive, answered)
+                await self._app(scope, receive, send_answer)
             else:
-                await messages.sent(answered, refusal)
+                await messages.send_answer(send_answer, refusal)
         finally:
             self.leave(visit, status)
             messages.request_id.reset(token)
 
-    def enter(self, found: Addressed, method: str, address: bytes, headers: messages.Headers) -> Visit:
+    def enter(self, addressed: RouteMatch, method: str, address: bytes, headers: messages.Headers) -> Visit:
         """Count a request as open; :meth:`leave` ends it."""
         self.running += 1
-        shared = messages.shared_with(headers, self._origins)
-        return Visit(found, method, address, headers, shared, _id(headers.get(b"x-request-id")))
+        shared = messages.make_cors_headers(headers, self._origins)
+        return Visit(addressed, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
-    def refusal_again(self, visit: Visiting, client: tuple[str, int] | None) -> Answer | None:
+    def refusal_again(self, visit: GuardedRequest, client: tuple[str, int] | None) -> Answer | None:
         """Check a request with a known head; return its refusal or None."""
         self.running += 1
         refusal = None
         if self.running > self._server.concurrency:
-            refusal = self._crowded()
+            refusal = self._check_load()
         elif self._server.rate:
-            refusal = self._hurried(visit, client)
+            refusal = self._check_rate(visit, client)
         if refusal is not None:
-            return visit.found.path.api.refusals.refused(*refusal)
+            return visit.addressed.path.api.refusals.answer_problem(*refusal)
         visit.admitted = True
         return None
 
-    def remember(self, head: bytes, visit: Visit, size: int) -> None:
+    def remember_head(self, head: bytes, visit: Visit, size: int) -> None:
         """Remember the head of an admitted request, if other requests may have the same."""
         if not visit.admitted or len(head) > LONGEST_HEAD or not UNIQUE.isdisjoint(visit.headers):
             return
         if len(self.heads) == MOST_HEADS:
             del self.heads[next(iter(self.heads))]
-        self.heads[head] = LetIn(visit.found, visit.address, size, visit.caller)
+        self.heads[head] = AdmittedHead(visit.addressed, visit.address, size, visit.caller)
 
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
         """Check a request; return its refusal, or None and mark it as admitted."""
@@ -199,49 +201,49 @@ class Guard:
         if refusal is None:
             visit.admitted = True
             return None
-        return visit.found.path.api.refusals.refused(*refusal)
+        return visit.addressed.path.api.refusals.answer_problem(*refusal)
 
-    def leave(self, visit: Visiting, status: int) -> None:
+    def leave(self, visit: GuardedRequest, status: int) -> None:
         """Count and log a request that was answered."""
         self.running -= 1
         seconds = time.perf_counter() - visit.started
         # Clients can request any path, so metrics distinguish only existing ones.
-        known = visit.admitted and status not in (404, 405)
-        self.metrics.answered(visit.found.path.label if known else OTHER, status, seconds)
+        is_known = visit.admitted and status not in (404, 405)
+        self.metrics.count_request(visit.addressed.path.label if is_known else UNKNOWN_LABEL, status, seconds)
         if visit.method == "POST":
-            self._answers.count(visit.found.name, status, seconds)
+            self._answers.count(visit.addressed.name, status, seconds)
         if self._server.access_log:
-            asked = visit.address.decode("latin-1")
-            logger.info("%s %s %d %.1f ms", visit.method, asked, status, 1000 * seconds)
+            address = visit.address.decode("latin-1")
+            logger.info("%s %s %d %.1f ms", visit.method, address, status, 1000 * seconds)
 
-    def _crowded(self) -> Refusal | None:
+    def _check_load(self) -> Refusal | None:
         if self.running > self._server.concurrency:
-            return _no("overloaded", "service", "it has too much to do; try again later", RETRY)
+            return _refuse("overloaded", "service", "it has too much to do; try again later", RETRY)
         return None
 
-    def _hurried(self, visit: Visiting, client: tuple[str, int] | None) -> Refusal | None:
+    def _check_rate(self, visit: GuardedRequest, client: tuple[str, int] | None) -> Refusal | None:
         who = visit.caller.name
         if not self._rates.allow((client or ("",))[0] if who is None else who):
-            return _no("too-many-requests", "service", "slow down", RETRY)
+            return _refuse("too-many-requests", "service", "slow down", RETRY)
         return None
 
     def _refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
         """Return the problem of a request and headers for it; None without a problem."""
-        path, method, headers = visit.found.path, visit.method, visit.headers
-        crowded = self._crowded()
+        path, method, headers = visit.addressed.path, visit.method, visit.headers
+        crowded = self._check_load()
         if crowded is not None:
             return crowded
-        if self._hosts is not None and _host_of(headers.get(b"host", b"")) not in self._hosts:
-            return _no("misdirected", "host", "without keys, only names of this machine are answered")
-        wanted = path.scope(method)
-        if wanted is None:
+        if self._hosts is not None and _strip_port(headers.get(b"host", b"")) not in self._hosts:
+            return _refuse("misdirected", "host", "without keys, only names of this machine are answered")
+        scope = path.scope(method)
+        if scope is None:
             return None
-        if messages.is_foreign(method, headers, self._origins):
+        if messages.is_cross_origin(method, headers, self._origins):
             origin = headers.get(b"origin", b"elsewhere").decode("latin-1")
             what = f"a page of {origin!r} may not ask; if it shall, name its origin in server.allow_origins"
-            return _no("foreign-origin", "origin", what)
-        signed = path.signed(method)
-        if signed and visit.found.id in self._signed:
+            return _refuse("foreign-origin", "origin", what)
+        signed = path.accepts_signature(method)
+        if signed and visit.addressed.id in self._signed:
             visit.caller = UNPROVEN
         elif self._keys:
             key = headers.get(b"authorization", b"")
@@ -253,27 +255,27 @@ class Guard:
                 what = (
                     f"{why}; send Authorization: Bearer KEY (a command: --key KEY); tacit key NAME makes one"
                 )
-                return _no("unauthorized", "authorization", what, header)
+                return _refuse("unauthorized", "authorization", what, header)
             # A missing path is reported as missing, whatever the key's scope.
-            if path.routes and not self._keys.allow(name, wanted):
-                what = f"this needs the scope {wanted!r}, which key {name!r} has not: send one that has it"
-                return _no("forbidden", "authorization", what)
+            if path.routes and not self._keys.allow(name, scope):
+                what = f"this needs the scope {scope!r}, which key {name!r} has not: send one that has it"
+                return _refuse("forbidden", "authorization", what)
             visit.caller = self._keys.caller(name)
-        hurried = self._hurried(visit, client)
+        hurried = self._check_rate(visit, client)
         if hurried is not None:
             return hurried
-        if not messages.says_json(method, headers, messages.CLOUD_EVENTS if signed else ()):
-            given = headers.get(b"content-type", b"").decode("latin-1")
-            what = f"{given!r} is not allowed; send application/json"
-            return _no("unsupported-media-type", "content-type", what)
+        if not messages.is_json_request(method, headers, messages.CLOUD_EVENTS if signed else ()):
+            media_type = headers.get(b"content-type", b"").decode("latin-1")
+            what = f"{media_type!r} is not allowed; send application/json"
+            return _refuse("unsupported-media-type", "content-type", what)
         return None
 
 
-def _no(kind: str, field: str, what: str, *headers: Header) -> Refusal:
-    return messages.problem(kind, field, f"{field}: {what}"), *headers
+def _refuse(kind: str, field: str, what: str, *headers: Header) -> Refusal:
+    return messages.make_problem(kind, field, f"{field}: {what}"), *headers
 
 
-class Rates:
+class RateLimits:
     """A token bucket for each client: a number of requests per second, and twice that number at once.
 
     Parameters
@@ -335,7 +337,7 @@ def _host(name: str) -> bytes:
     return (f"[{name}]" if ":" in name else name).encode()
 
 
-def _host_of(header: bytes) -> bytes:
+def _strip_port(header: bytes) -> bytes:
     """Return the name in a Host header, without the port."""
     name, colon, port = header.rpartition(b":")
     return (name if colon and port.isdigit() else header).lower()

@@ -28,7 +28,8 @@ class TextLines(logging.Formatter):
         if text.isprintable():
             return text
         return "".join(
-            each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+            character if character.isprintable() else character.encode("unicode_escape").decode()
+            for character in text
         )
 
 
@@ -74,18 +75,18 @@ def set_up(form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     for name in list(root.manager.loggerDict):
-        other = logging.getLogger(name)
-        if other.handlers:
+        package_logger = logging.getLogger(name)
+        if package_logger.handlers:
             # Other packages' handlers, such as Ray's, have another format.
-            other.handlers.clear()
-            other.propagate = True
+            package_logger.handlers.clear()
+            package_logger.propagate = True
     logging.getLogger("tacit").setLevel(logging.INFO)
     logging.captureWarnings(True)
-    warnings.formatwarning = _worded
+    warnings.formatwarning = _format_warning
     notice.say = Pieces()
 
 
-def _worded(
+def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """Format a warning: of tacit its text, of other packages also its place in the code."""
@@ -96,13 +97,17 @@ def _worded(
 def log_the_uncaught() -> None:
     """Log every uncaught exception of the process instead of printing it."""
 
-    def of_process(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def log_process_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         logger.critical("the process ends", exc_info=(kind, error, trace))
 
-    def of_thread(hook: threading.ExceptHookArgs) -> None:
+    def log_thread_error(hook: threading.ExceptHookArgs) -> None:
         logger.error("a thread ends", exc_info=hook.exc_value)
 
-    def ignored(hook: sys.UnraisableHookArgs) -> None:
+    def log_ignored_error(hook: sys.UnraisableHookArgs) -> None:
         logger.error("%s: %r", hook.err_msg or "an exception", hook.object, exc_info=hook.exc_value)
 
-    sys.excepthook, threading.excepthook, sys.unraisablehook = of_process, of_thread, ignored
+    sys.excepthook, threading.excepthook, sys.unraisablehook = (
+        log_process_error,
+        log_thread_error,
+        log_ignored_error,
+    )

@@ -10,10 +10,10 @@ import msgspec
 import tacit
 from tacit.service.adapters.ofrep import OFREP
 from tacit.service.http import site, verbs
-from tacit.service.http.messages import REFUSALS, refusal_headers
-from tacit.service.http.route import Addressed, Api, Path, Route
+from tacit.service.http.messages import REFUSALS, describe_refusal_headers
+from tacit.service.http.route import Api, Path, Route, RouteMatch
 from tacit.service.log.requests import LONGEST_ID
-from tacit.wire.verbs import schemas_of
+from tacit.wire.verbs import make_schemas
 
 # ---- The table of all routes
 
@@ -24,7 +24,7 @@ SITE = Api("", "", site.ROUTES, REFUSALS, lambda site: site)
 APIS = PLACEMENTS, SITE, OFREP
 
 
-def find(address: str) -> Addressed:
+def find(address: str) -> RouteMatch:
     """Return the route and names of an address, known or not.
 
     Examples
@@ -38,10 +38,10 @@ def find(address: str) -> Addressed:
     'other'
     """
     for api in APIS:
-        found = api.find(address)
-        if found is not None:
-            return found
-    return Addressed(SITE.unknown)
+        addressed = api.find(address)
+        if addressed is not None:
+            return addressed
+    return RouteMatch(SITE.unknown)
 
 
 # ---- The OpenAPI document, made from the table of routes and the structures of requests and answers
@@ -58,9 +58,9 @@ def document() -> dict[str, Any]:
     bodies = [body for route in routes for body in (route.request, route.answer)]
     bodies = [*dict.fromkeys([*bodies, *(api.refusals.body for api in APIS)])]
     bodies = [body for body in bodies if body not in (None, bytes)]
-    found, schemas = schemas_of(bodies)
-    schema_of = dict(zip(bodies, found, strict=True))
-    schemas["Clicks"]["oneOf"] = [_given("clicks"), _given("items")]
+    references, schemas = make_schemas(bodies)
+    schema_of = dict(zip(bodies, references, strict=True))
+    schemas["Clicks"]["oneOf"] = [_require_list("clicks"), _require_list("items")]
     items = {path.template: _item(path, schema_of) for path in paths}
     return {
         "openapi": "3.1.0",
@@ -76,7 +76,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def _given(name: str) -> dict[str, Any]:
+def _require_list(name: str) -> dict[str, Any]:
     """Return a schema that requires a list of a name."""
     return {"required": [name], "properties": {name: {"type": "array"}}}
 
@@ -100,21 +100,21 @@ def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
 
 def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
     refusals = path.api.refusals
-    answers: dict[int, dict[str, Any]] = {200: {"description": _said(route.answer) or route.summary}}
+    answers: dict[int, dict[str, Any]] = {200: {"description": _describe(route.answer) or route.summary}}
     if route.answer is bytes:
         answers[200]["content"] = BINARY
     elif route.answer is not None:
         answers[200] |= _content(schema_of[route.answer])
     for status in route.problems:
-        refusal = _content(schema_of[refusals.body], refusals.media) | refusal_headers(status)
-        answers[status] = {"description": refusals.meaning(status)} | refusal
+        refusal = _content(schema_of[refusals.body], refusals.media) | describe_refusal_headers(status)
+        answers[status] = {"description": refusals.describe_status(status)} | refusal
     operation: dict[str, Any] = {
         "operationId": route.operation,
         "summary": route.summary,
         "responses": {str(status): answers[status] for status in sorted(answers)},
     }
     if route.request is not None:
-        body = {"description": _said(route.request)} | _content(schema_of[route.request])
+        body = {"description": _describe(route.request)} | _content(schema_of[route.request])
         operation["requestBody"] = {**body, "required": True}
     return operation
 
@@ -123,7 +123,7 @@ def _content(schema: dict[str, Any], media: str = "application/json") -> dict[st
     return {"content": {media: {"schema": schema}}}
 
 
-def _said(body: Any) -> str:
+def _describe(body: Any) -> str:
     """Return the first paragraph of a structure's docstring."""
-    known = isinstance(body, type) and issubclass(body, msgspec.Struct)
-    return (body.__doc__ or "").partition("\n\n")[0] if known else ""
+    is_struct = isinstance(body, type) and issubclass(body, msgspec.Struct)
+    return (body.__doc__ or "").partition("\n\n")[0] if is_struct else ""

@@ -26,10 +26,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvicorn
 
-from tacit.errors import ConfigError, InvalidValue, TacitError, needing, undoing
-from tacit.service.app.app import application
+from tacit.errors import ConfigError, InvalidValue, TacitError, require_extra, undo_on_error
+from tacit.service.app.app import create_application
 from tacit.service.app.guard import Guard
-from tacit.service.config.file import by_key, doubts, kept, news, served, unheeded
+from tacit.service.config.file import (
+    describe_placements,
+    lint_config,
+    list_changes,
+    list_kept_policies,
+    list_restart_changes,
+    to_config_keys,
+)
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
 from tacit.service.engine.service import Service
@@ -77,7 +84,7 @@ class Progress:
         self._engine = engine
         self._events = -1
 
-    def made(self) -> bool:
+    def has_progressed(self) -> bool:
         """True if nothing is pending, or a row was logged since the last call.
 
         A failing store does not count: the engine notices, tries again, and may hold the only copy of rows; a
@@ -93,7 +100,7 @@ async def watch(engine: Service) -> None:
     seconds = _watchdog_seconds()
     progress = Progress(engine)
     while seconds:
-        if progress.made():
+        if progress.has_progressed():
             notify(ALIVE)
         await asyncio.sleep(seconds / PINGS)
 
@@ -124,17 +131,17 @@ def check_export(export: ExportConfig, *, shards: bool) -> None:
     MissingExtra
         If the client of Kafka is not installed.
     """
-    from tacit.feed.kafka_topics import address_of
+    from tacit.feed.kafka_topics import parse_address
 
     if shards:
         raise ConfigError("export.kafka: the log is dealt out to shards, which are not sent; leave it out")
     try:
-        address_of(export.kafka)
+        parse_address(export.kafka)
     except InvalidValue as error:
         raise ConfigError(f"export.kafka: {error}") from error
 
 
-async def sent_on(store: StoreConfig, export: ExportConfig) -> None:
+async def run_export(store: StoreConfig, export: ExportConfig) -> None:
     """Run a process that sends the log of a store to a topic, until it is cancelled."""
     task = msgspec.json.encode({"store": store, "export": export}) + b"\n"
     while True:
@@ -146,10 +153,10 @@ async def sent_on(store: StoreConfig, export: ExportConfig) -> None:
             stderr=subprocess.PIPE,
         )
         try:
-            said = await asyncio.to_thread(_last_words, process, task)
+            message = await asyncio.to_thread(_last_words, process, task)
         finally:
             process.kill()
-        logger.warning("export: it ended and is started anew in %g s: %s", PAUSE_SECONDS, said)
+        logger.warning("export: it ended and is started anew in %g s: %s", PAUSE_SECONDS, message)
         await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -198,9 +205,9 @@ class Server(uvicorn.Server):
         traced: Callable[[Guard, Service], Any] | None = None,
     ) -> None:
         self._engine, self._ready, self._reread, self._missed = engine, ready, reread, missed
-        self._began = config
+        self._first_config = config
         self._connections = Connections(config.server)
-        self._app = application(engine, self._connections)
+        self._app = create_application(engine, self._connections)
         self._watching: list[asyncio.Task[None]] = []
         if traced is not None:
             # Only requests that pass through the application have a span.
@@ -230,13 +237,13 @@ class Server(uvicorn.Server):
                 asyncio.create_task(watch(self._engine)),
             ]
             if self._engine.config.export is not None:
-                exporting = sent_on(self._engine.config.store, self._engine.config.export)
+                exporting = run_export(self._engine.config.store, self._engine.config.export)
                 self._watching.append(asyncio.create_task(exporting))
             if self._reread is not None and hasattr(signal, "SIGHUP"):
-                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew)
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._start_reload)
                 if self._missed:
-                    self._renew()
-            self._say_of(self._began)
+                    self._start_reload()
+            self._log_configuration(self._first_config)
             self._ready()
             notify(READY)
 
@@ -247,7 +254,7 @@ class Server(uvicorn.Server):
         for task in self._watching:
             task.cancel()
 
-    async def take_over(self, config: Config) -> None:
+    async def apply_configuration(self, config: Config) -> None:
         """Apply another configuration.
 
         Raises
@@ -266,33 +273,33 @@ class Server(uvicorn.Server):
         self._connections.configure(config.server)
         if config.keys != before.keys:
             self._app.close()
-        _say(logging.WARNING, unheeded(self._began, config))
+        _log_sentences(logging.WARNING, list_restart_changes(self._first_config, config))
         logger.info("the configuration was read anew: %d placements", len(config.placements))
         if before.keys and not config.keys:
             logger.warning("it has no keys any more: everybody on this machine may do everything")
-        _say(logging.INFO, news(served(before), config))
-        self._say_of(config)
+        _log_sentences(logging.INFO, list_changes(describe_placements(before), config))
+        self._log_configuration(config)
 
-    def _say_of(self, config: Config) -> None:
-        learned = {name: each.config.policy for name, each in self._engine.placements.items()}
-        _say(logging.INFO, kept(config, learned))
-        _say(logging.WARNING, doubts(config))
+    def _log_configuration(self, config: Config) -> None:
+        learned = {name: placement.config.policy for name, placement in self._engine.placements.items()}
+        _log_sentences(logging.INFO, list_kept_policies(config, learned))
+        _log_sentences(logging.WARNING, lint_config(config))
 
-    def _renew(self) -> None:
-        self._renewing = asyncio.ensure_future(self._take_over_anew())
+    def _start_reload(self) -> None:
+        self._renewing = asyncio.ensure_future(self._reload())
 
-    async def _take_over_anew(self) -> None:
+    async def _reload(self) -> None:
         """Reload the configuration; keep the current one if the new one is invalid."""
         assert self._reread is not None
         try:
-            await self.take_over(await asyncio.to_thread(self._reread))
+            await self.apply_configuration(await asyncio.to_thread(self._reread))
         except TacitError as error:
             logger.error("the configuration stays as it was: %s", error)
 
 
-def _say(level: int, sentences: Iterable[str]) -> None:
-    for each in sentences:
-        logger.log(level, "configuration: %s", each)
+def _log_sentences(level: int, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        logger.log(level, "configuration: %s", sentence)
 
 
 def _protocol(connections: Connections) -> type[Protocol]:
@@ -362,16 +369,23 @@ def serve(
         signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
     if shared:
         # Fails if an unrelated process listens there.
-        listener_at(host or config.server.host, config.server.port if port is None else port).close()
-    server, listener = bound(
-        config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed, joins=shared
+        open_listener(host or config.server.host, config.server.port if port is None else port).close()
+    server, listener = open_server(
+        config,
+        host,
+        port,
+        ready or print_address,
+        reread=reread,
+        opening=engine,
+        missed=missed,
+        reuse_port=shared,
     )
     from tacit.service.app.logging_setup import set_up
 
     set_up(config.server.log)
     settle_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
-    with listener, stopped_by_signals(server):
+    with listener, stop_on_signals(server):
         server.run(sockets=[listener])
 
 
@@ -385,7 +399,7 @@ def settle_memory() -> None:
 
 
 @contextlib.contextmanager
-def running(config: Config) -> Iterator[str]:
+def run_in_thread(config: Config) -> Iterator[str]:
     """Run the service in a thread, and yield its address.
 
     Raises
@@ -418,7 +432,7 @@ def running(config: Config) -> Iterator[str]:
         finally:
             answering.set()
 
-    server, listener = bound(config, None, None, ready)
+    server, listener = open_server(config, None, None, ready)
     thread = threading.Thread(target=run, name="tacit-service")
     with listener:
         thread.start()
@@ -432,7 +446,7 @@ def running(config: Config) -> Iterator[str]:
             thread.join()
 
 
-def bound(
+def open_server(
     config: Config,
     host: str | None,
     port: int | None,
@@ -441,7 +455,7 @@ def bound(
     reread: Callable[[], Config] | None = None,
     opening: Opening | None = None,
     missed: Sequence[int] = (),
-    joins: bool = False,
+    reuse_port: bool = False,
 ) -> tuple[Server, socket.socket]:
     """Open the listener and the engine, and return the server: all that can fail before the first request.
 
@@ -457,20 +471,20 @@ def bound(
     reuse_port : bool
         Whether other processes may listen at the address, too.
     """
-    with needing("service"):
+    with require_extra("service"):
         import httptools  # noqa: F401 (uvicorn would look for it only later)
         import uvloop  # noqa: F401
 
-        from tacit.service.http.protocol import raise_descriptors
+        from tacit.service.http.protocol import raise_descriptor_limit
 
-    raise_descriptors(config.server.connections)
+    raise_descriptor_limit(config.server.connections)
     traced = _traces(config)
     if config.export is not None:
         check_export(config.export, shards=opening is not None)
-    listener = _allowed_listener(config, host, port, joins=joins)
-    with undoing(listener.close):
-        engine = (opening or _opened)(config)
-    answering = partial(ready, address_of(listener))
+    listener = _open_allowed_listener(config, host, port, reuse_port=reuse_port)
+    with undo_on_error(listener.close):
+        engine = (opening or _open_engine)(config)
+    answering = partial(ready, get_address(listener))
     return Server(config, engine, answering, reread=reread, missed=missed, traced=traced), listener
 
 
@@ -478,25 +492,27 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
     """Return a function that traces an application; None if traces are not configured."""
     if config.traces is None:
         return None
-    with needing("otel"):
-        from tacit.service.app.traces import Traced, provider_of
+    with require_extra("otel"):
+        from tacit.service.app.traces import TracedApplication, create_provider
 
-        provider = provider_of(config.traces)
-    return lambda app, engine: Traced(app, engine, provider)
+        provider = create_provider(config.traces)
+    return lambda app, engine: TracedApplication(app, engine, provider)
 
 
-def _opened(config: Config) -> Service:
+def _open_engine(config: Config) -> Service:
     """Open the store and an engine over it."""
     from tacit.service.engine.engine import Engine
     from tacit.service.engine.stores import open_store
 
     path = Path(config.store.path).absolute()
-    known = path.parent.exists()
+    folder_existed = path.parent.exists()
     store = open_store(config.store)
     if not store.end().seq and config.store.url is None:
-        level, folder = (logging.INFO, "") if known else (logging.WARNING, ", in a folder that was not there")
+        level, folder = (
+            (logging.INFO, "") if folder_existed else (logging.WARNING, ", in a folder that was not there")
+        )
         logger.log(level, "store.path: there is a new log at %s%s", path, folder)
-    with undoing(store.close):
+    with undo_on_error(store.close):
         # Before the engine creates new placements.
         say_news = news_since(store, config)
         engine = Engine(config, store)
@@ -506,22 +522,24 @@ def _opened(config: Config) -> Service:
 
 def news_since(store: Store, config: Config) -> Callable[[], None]:
     """Return a function that logs how a configuration differs from the one that a store holds."""
-    notes = {name: store.configuration(each.id) for name, each in store.placements().items()}
-    noted = {name: by_key(json.loads(note or "{}")) for name, note in notes.items()}
-    return lambda: _say(logging.INFO, news(noted or served(config), config))
+    notes = {name: store.configuration(stored.id) for name, stored in store.placements().items()}
+    noted = {name: to_config_keys(json.loads(note or "{}")) for name, note in notes.items()}
+    return lambda: _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
 
 
-def _allowed_listener(config: Config, host: str | None, port: int | None, *, joins: bool) -> socket.socket:
+def _open_allowed_listener(
+    config: Config, host: str | None, port: int | None, *, reuse_port: bool
+) -> socket.socket:
     """Open the listener; without keys, only on the loopback."""
     host = config.server.host if host is None else host
     if not config.keys and not is_loopback(host):
         raise ConfigError(
             f"server.host: {host} answers to other machines, which needs keys; make one with: tacit key NAME"
         )
-    return listener_at(host, config.server.port if port is None else port, joins=joins)
+    return open_listener(host, config.server.port if port is None else port, reuse_port=reuse_port)
 
 
-def listener_at(host: str, port: int, *, joins: bool = False) -> socket.socket:
+def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """Open a listener at an address.
 
     Raises
@@ -531,7 +549,7 @@ def listener_at(host: str, port: int, *, joins: bool = False) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=joins)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=reuse_port)
     except OSError as error:
         forbidden = isinstance(error, PermissionError)
         raise (ConfigError if forbidden else AddressUnavailable)(
@@ -541,11 +559,11 @@ def listener_at(host: str, port: int, *, joins: bool = False) -> socket.socket:
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         # Holds for its connections, too. Otherwise the system buffers megabytes for a slow reader,
         # whose slowness stays unnoticed for minutes.
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
-    return made
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+    return listener
 
 
-def address_of(listener: socket.socket) -> str:
+def get_address(listener: socket.socket) -> str:
     """Return the address of a listener."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -557,7 +575,7 @@ def print_address(address: str) -> None:
 
 
 @contextlib.contextmanager
-def stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+def stop_on_signals(server: uvicorn.Server) -> Iterator[None]:
     """Stop the server cleanly on SIGTERM and SIGINT.
 
     uvicorn passes a signal on to the previous handler at the end; the default ones would end the process with

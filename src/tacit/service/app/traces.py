@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COMMIT = "commit"
 
 
-def provider_of(config: TracesConfig) -> TracerProvider:
+def create_provider(config: TracesConfig) -> TracerProvider:
     """Return a provider that sends spans to a collector, by OTLP over HTTP.
 
     Headers and certificates come from the environment, as OpenTelemetry names them
@@ -42,7 +42,7 @@ def provider_of(config: TracesConfig) -> TracerProvider:
     return provider
 
 
-class Traced:
+class TracedApplication:
     """An application with a span for each request and commit.
 
     A request continues the trace of its ``traceparent`` header. A commit is for many requests, so it has a
@@ -74,16 +74,16 @@ class Traced:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        found = find(scope["path"])
-        route = found.path.template
+        addressed = find(scope["path"])
+        route = addressed.path.template
         attributes = {"http.request.method": scope["method"], "http.route": route}
-        if found.name is not None:
-            attributes["tacit.placement"] = found.name
+        if addressed.name is not None:
+            attributes["tacit.placement"] = addressed.name
         with self._tracer.start_as_current_span(
             f"{scope['method']} {route}", extract(headers), SpanKind.SERVER, attributes
         ) as span:
 
-            async def answered(message: Message) -> None:
+            async def send_answer(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     status = message["status"]
                     span.set_attribute("http.response.status_code", status)
@@ -92,7 +92,7 @@ class Traced:
                         span.set_status(StatusCode.ERROR)
                 await send(message)
 
-            await self._app(scope, receive, answered)
+            await self._app(scope, receive, send_answer)
 
     def _commit(self, rows: int) -> AbstractContextManager[Any]:
         return self._tracer.start_as_current_span(

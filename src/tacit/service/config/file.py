@@ -28,24 +28,24 @@ import msgspec.structs
 
 from tacit.core.text import no_toml
 from tacit.errors import ConfigError, InvalidValue, SnapshotError, TacitError, UnknownName
-from tacit.feed.event_map import Fixed, map_at
+from tacit.feed.event_map import Fixed, load_map
 from tacit.interleaving.rules import CLICK
-from tacit.learning.learner import Learner, restored
+from tacit.learning.learner import Learner, restore_learner
 from tacit.learning.snapshot import LearnerSnapshot, from_bytes
 from tacit.policies import Policy, policy_to_spec
-from tacit.policies.context import declared
-from tacit.policies.spec import AUTO, goes_on
+from tacit.policies.context import normalize_schema
+from tacit.policies.spec import AUTO, is_compatible
 from tacit.service.config import schema
-from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, is_loopback, secret_of
+from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, is_loopback, load_secret
 from tacit.service.config.tables import PlacementTable
-from tacit.service.kind import KINDS, kind_of
-from tacit.service.log.change_events import Start
-from tacit.wire.error_messages import MEANT, refusal
+from tacit.service.kind import KINDS, get_kind
+from tacit.service.log.change_events import StartFile
+from tacit.wire.error_messages import SYNONYMS, explain_error
 
 Result = TypeVar("Result")
 
 
-def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result:
+def check_field(field: str, check: Callable[[Any], Result], value: Any) -> Result:
     """Return ``check(value)``; errors name ``field`` instead of the check's own field.
 
     Raises
@@ -61,7 +61,7 @@ def checked_as(field: str, check: Callable[[Any], Result], value: Any) -> Result
         raise UnknownName(f"{field}: {str(error).partition(': ')[2]}") from error
 
 
-def checked_within(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+def check_item(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
     """Return ``check(*arguments)``; errors have ``place`` before the field.
 
     Raises
@@ -80,13 +80,13 @@ def checked_within(place: str, check: Callable[..., Result], arguments: tuple[An
 # ---- A placement's configuration as plain settings, by which the log records changes
 
 
-def settings_of(config: schema.PlacementConfig) -> str:
+def encode_settings(config: schema.PlacementConfig) -> str:
     """Encode the configuration of a placement as JSON, without arms and start.
 
     Examples
     --------
     >>> import tacit
-    >>> json.loads(settings_of(schema.PlacementConfig(tacit.Thompson(2))))["durability"]
+    >>> json.loads(encode_settings(schema.PlacementConfig(tacit.Thompson(2))))["durability"]
     'committed'
     """
     fields = {name: getattr(config, name) for name in config.__struct_fields__}
@@ -110,7 +110,7 @@ def policy_name(settings: str) -> Any:
     return policy["name"] if isinstance(policy, dict) else policy
 
 
-KEYS = {
+RULE_KEYS = {
     "window": "attribution_window", "activation": "activation_window", "correction": "correction_window",
     "default": "default_reward",
 }  # fmt: skip
@@ -122,13 +122,13 @@ POLICY_ARMS = "arms"
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Policy):
-        return _without_arms(policy_to_spec(value))
+        return _drop_arms(policy_to_spec(value))
     return msgspec.to_builtins(value, enc_hook=repr)
 
 
-def _without_arms(spec: dict[str, Any]) -> dict[str, Any]:
+def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: _without_arms(value) if isinstance(value, dict) else value
+        name: _drop_arms(value) if isinstance(value, dict) else value
         for name, value in spec.items()
         if name != POLICY_ARMS
     }
@@ -142,7 +142,7 @@ def differences(before: str, now: str) -> dict[str, Any]:
     >>> differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
     {'mode': {'before': 'online', 'after': 'frozen'}}
     """
-    old, new = (by_key(json.loads(settings)) for settings in (before, now))
+    old, new = (to_config_keys(json.loads(settings)) for settings in (before, now))
     return {
         name: {"before": old.get(name), "after": new.get(name)}
         for name in sorted(old | new)
@@ -150,37 +150,37 @@ def differences(before: str, now: str) -> dict[str, Any]:
     }
 
 
-FIXED = (
+RESTART_SETTINGS = (
     "server.host", "server.port", "server.log", "store.path", "store.schema", "store.url", "traces", "export",
 )  # fmt: skip
 """Settings that only a restart changes; the values of the last three may hold secrets."""
 
 
-def by_key(settings: dict[str, Any]) -> dict[str, Any]:
+def to_config_keys(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings by configuration key: the rule's fields separately, times in seconds."""
-    rule = {KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
+    rule = {RULE_KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
     rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
     return {name: value for name, value in settings.items() if name != "rule"} | rule
 
 
-def unheeded(began: schema.Config, now: schema.Config) -> Iterator[str]:
+def list_restart_changes(began: schema.Config, now: schema.Config) -> Iterator[str]:
     """Yield sentences about settings of a new configuration that need a restart."""
-    for place in FIXED:
-        then, wanted = (attrgetter(place)(config) for config in (began, now))
-        values = f"; still {then}" if place in FIXED[:-3] else ""
-        if wanted != then:
-            yield f"{place}: {wanted if values else 'this'} needs a restart{values}"
+    for setting in RESTART_SETTINGS:
+        old, new = (attrgetter(setting)(config) for config in (began, now))
+        values = f"; still {old}" if setting in RESTART_SETTINGS[:-3] else ""
+        if new != old:
+            yield f"{setting}: {new if values else 'this'} needs a restart{values}"
 
 
-def served(config: schema.Config) -> dict[str, dict[str, Any]]:
+def describe_placements(config: schema.Config) -> dict[str, dict[str, Any]]:
     """Return the settings of a configuration's placements, by placement and configuration key."""
     return {
-        name: {"arms": each.configured_arms} | by_key(json.loads(settings_of(each)))
-        for name, each in config.placements.items()
+        name: {"arms": placement.config_arms} | to_config_keys(json.loads(encode_settings(placement)))
+        for name, placement in config.placements.items()
     }
 
 
-def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[str]:
+def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[str]:
     """Yield sentences about changes from the old settings of placements to a new configuration.
 
     Parameters
@@ -190,53 +190,65 @@ def news(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[s
     config : Config
         New configuration.
     """
-    new = served(config)
-    gone, come = sorted(old.keys() - new), sorted(new.keys() - old)
-    yield from (f"placements.{name}: no longer served; what it learned stays in the store" for name in gone)
-    yield from (f"placements.{name}: served now, with what the store has of this name" for name in come)
-    if gone and come:
-        yield f"placements.{come[0]}: if it is {gone[0]} renamed, it begins anew; call it {gone[0]} to go on"
+    new = describe_placements(config)
+    removed, added = sorted(old.keys() - new), sorted(new.keys() - old)
+    yield from (
+        f"placements.{name}: no longer served; what it learned stays in the store" for name in removed
+    )
+    yield from (f"placements.{name}: served now, with what the store has of this name" for name in added)
+    if removed and added:
+        yield (
+            f"placements.{added[0]}: if it is {removed[0]} renamed, it begins anew; "
+            f"call it {removed[0]} to go on"
+        )
     for name in sorted(old.keys() & new):
         # A mode is for new placements only; settings unknown to an older store are no change.
         then = {key: value for key, value in old[name].items() if key != "mode"}
-        yield from changed(f"placements.{name}", then, {key: new[name].get(key) for key in then})
+        yield from list_differences(f"placements.{name}", then, {key: new[name].get(key) for key in then})
 
 
-def kept(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
+def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
     """Yield sentences about placements whose policy differs from the one that ``auto`` now recommends."""
-    for name, each in config.placements.items():
-        now, then = (getattr(policy, "policy", policy) for policy in (each.policy, learned[name]))
-        if each.recommended and not each.rebuild and type(now) is not type(then):
+    for name, placement in config.placements.items():
+        recommended_policy, current_policy = (
+            getattr(policy, "policy", policy) for policy in (placement.policy, learned[name])
+        )
+        if (
+            placement.recommended
+            and not placement.rebuild
+            and type(recommended_policy) is not type(current_policy)
+        ):
             yield (
-                f"placements.{name}.policy: auto is {now.label} as it is configured; {then.label}, which has "
-                "learned, goes on; rebuild = true lets the other learn the log and take over"
+                f"placements.{name}.policy: auto is {recommended_policy.label} as it is configured; "
+                f"{current_policy.label}, which has learned, goes on; "
+                "rebuild = true lets the other learn the log and take over"
             )
 
 
-def changed(place: str, before: Any, now: Any) -> Iterator[str]:
+def list_differences(place: str, before: Any, now: Any) -> Iterator[str]:
     """Yield a sentence for each value that has changed."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before | now:
-            yield from changed(f"{place}.{name}", before.get(name), now.get(name))
+            yield from list_differences(f"{place}.{name}", before.get(name), now.get(name))
     elif before != now:
         yield f"{place}: {now}, before: {before}"
 
 
-HARM = re.compile("return|refund|complain|cancel|churn|bounce|unsubscri|error|laten|cost")
+LESS_IS_BETTER = re.compile("return|refund|complain|cancel|churn|bounce|unsubscri|error|laten|cost")
 """Parts of names of metrics of which less is usually better."""
 
 
-def doubts(config: schema.Config) -> Iterator[str]:
+def lint_config(config: schema.Config) -> Iterator[str]:
     """Yield warnings about settings that are allowed but probably mistakes."""
-    known, shown = ", ".join(config.placements), config.placements.values()
+    placement_names, placements = ", ".join(config.placements), config.placements.values()
     if config.placements.keys() == DEFAULT_PLACEMENTS.keys():
         yield "placements: default is the only one, as where none is configured; add [placements.NAME]"
-    if config.store.archive is not None and all(each.retention is None for each in shown):
+    if config.store.archive is not None and all(placement.retention is None for placement in placements):
         yield "store.archive: nothing comes into it, as no row is dropped; give store.retention"
     for name in config.idle:
         yield f'placements.{name}.correction_window: nothing is corrected; give late = "correct", too'
-    kept = {each.retention: f"placements.{name}" for name, each in config.placements.items()}
-    for days, where in (kept | {config.store.retention: "store"}).items():
+    retentions = {placement.retention: f"placements.{name}" for name, placement in config.placements.items()}
+    for days, where in (retentions | {config.store.retention: "store"}).items():
         if days is not None and 36_500 < days < math.inf:
             years = f"{days:.0f} days are {days / 365:.0f} years"
             yield f"{where}.retention: {years}; if seconds were meant, give {days / 86_400:g}"
@@ -246,63 +258,69 @@ def doubts(config: schema.Config) -> Iterator[str]:
     for name, hook in config.feeds.items():
         place = hook.map.placement
         if isinstance(place, Fixed) and place.value not in config.placements:
-            yield f"feeds.{name}.map: placement: {place.value!r} is none of the placements, {known}; mend it"
+            yield (
+                f"feeds.{name}.map: placement: {place.value!r} is none of the placements, "
+                f"{placement_names}; mend it"
+            )
     hashes: dict[str, str] = {}
     for name, key in config.keys.items():
         if hashes.setdefault(key.sha256, name) != name:
             yield f"keys.{name}.sha256: that of {hashes[key.sha256]}, too; make another, or take one out"
         for pattern in key.placements or ():
             if not fnmatch.filter(config.placements, pattern):
-                yield f"keys.{name}.placements: {pattern!r} fits none of the placements, {known}; mend it"
-    for name, each in config.placements.items():
-        metric = "" if each.guardrail is None else each.guardrail.metric
-        if metric and HARM.search(metric) and each.metrics[metric].better == "more":
+                yield (
+                    f"keys.{name}.placements: {pattern!r} fits none of the placements, "
+                    f"{placement_names}; mend it"
+                )
+    for name, placement in config.placements.items():
+        metric = "" if placement.guardrail is None else placement.guardrail.metric
+        if metric and LESS_IS_BETTER.search(metric) and placement.metrics[metric].better == "more":
             what = "more of it is better, so the guardrail acts where there is less"
             yield f'placements.{name}.metrics.{metric}: {what}; give better = "less" if it is a harm'
-        for field, value in by_key({"rule": msgspec.to_builtins(each.rule)}).items():
+        for field, value in to_config_keys({"rule": msgspec.to_builtins(placement.rule)}).items():
             # Whole days may be multiples of 1000 s by coincidence.
             if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
-                meant = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
-                yield f"placements.{name}.{field}: {value:.0f} s are {meant}"
-        worth = getattr(each.options, "worth", {})
-        if CLICK not in worth and (near := get_close_matches(CLICK, worth, 1, 0.8)):
-            yield f"placements.{name}.worth.{near[0]}: clicks come as {CLICK}; did you mean that?"
-        for arm, rate, of in getattr(each.policy, "priors", ()):
-            if 0 < rate < 1 and of >= 10 and of == round(of):
-                counts = f"[{rate:g}, {of:g}] are successes and failures"
-                meant = f"give [{rate * of:g}, {of - rate * of:g}]"
-                yield f"placements.{name}.priors.{arm}: {counts}; if a rate and a count were meant, {meant}"
-        arms = each.configured_arms
+                hint = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
+                yield f"placements.{name}.{field}: {value:.0f} s are {hint}"
+        worth = getattr(placement.options, "worth", {})
+        if CLICK not in worth and (matches := get_close_matches(CLICK, worth, 1, 0.8)):
+            yield f"placements.{name}.worth.{matches[0]}: clicks come as {CLICK}; did you mean that?"
+        for arm, rate, count_given in getattr(placement.policy, "priors", ()):
+            if 0 < rate < 1 and count_given >= 10 and count_given == round(count_given):
+                counts = f"[{rate:g}, {count_given:g}] are successes and failures"
+                hint = f"give [{rate * count_given:g}, {count_given - rate * count_given:g}]"
+                yield f"placements.{name}.priors.{arm}: {counts}; if a rate and a count were meant, {hint}"
+        arms = placement.config_arms
         count = arms if isinstance(arms, int | None) else len(arms)
-        positions = getattr(each.policy, "positions", 0)
-        lists: dict[str, Any] = {"context": dict(each.policy.schema)}
-        lists |= {f"context.{field}": values for field, values in each.policy.schema}
+        positions = getattr(placement.policy, "positions", 0)
+        lists: dict[str, Any] = {"context": dict(placement.policy.schema)}
+        lists |= {f"context.{field}": values for field, values in placement.policy.schema}
         for field, names in lists.items():
-            if two := alike([] if isinstance(names, str) else names):
-                yield f"placements.{name}.{field}: {two} differ by capitals or blanks alone; keep one"
+            if similar := find_similar_names([] if isinstance(names, str) else names):
+                yield f"placements.{name}.{field}: {similar} differ by capitals or blanks alone; keep one"
         if count == 1:
             yield f"placements.{name}.arms: of one there is nothing to choose; give two or more"
         elif count is not None and positions > count:
             yield f"placements.{name}.positions: {positions} are more than the {count} arms; give {count}"
 
 
-def alike(names: Iterable[str]) -> str:
+def find_similar_names(names: Iterable[str]) -> str:
     """Return the first two names that differ only in case or surrounding blanks; empty without any.
 
     Examples
     --------
-    >>> alike(["ios", "web", "iOS"]), alike(["ios", "web"])
+    >>> find_similar_names(["ios", "web", "iOS"]), find_similar_names(["ios", "web"])
     ("'ios' and 'iOS'", '')
     """
-    known: dict[str, str] = {}
-    pairs = ((known.setdefault(name.strip().casefold(), name), name) for name in names)
+    first_names: dict[str, str] = {}
+    pairs = ((first_names.setdefault(name.strip().casefold(), name), name) for name in names)
     return next((f"{first!r} and {name!r}" for first, name in pairs if first != name), "")
 
 
 # ---- The learner from which a placement starts, read from its file
 
 
-def start_learner(name: str, config: schema.PlacementConfig) -> tuple[Start, Learner]:
+def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile, Learner]:
     """Read the learner from which a placement starts, with the arms of its configuration.
 
     Parameters
@@ -321,7 +339,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[Start, Lea
     _check_path(str(path), f"placements.{name}.start")
     try:
         content = path.read_bytes()
-        kept = from_bytes(content, str(path), lambda snapshot: snapshot)
+        learner_snapshot = from_bytes(content, str(path), lambda snapshot: snapshot)
     except OSError as error:
         raise ConfigError(
             f"placements.{name}.start: {path} cannot be read: {error.strerror}; write it with: "
@@ -329,18 +347,18 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[Start, Lea
         ) from error
     except SnapshotError as error:
         raise ConfigError(f"placements.{name}.start: {error}") from error
-    kept = kept._replace(retired=[], propensities=config.propensities)
-    learner = restored(_over_arms(name, config, kept))
-    if not goes_on(config.policy, learner.policy):
+    learner_snapshot = learner_snapshot._replace(retired=[], propensities=config.propensities)
+    learner = restore_learner(_match_arms(name, config, learner_snapshot))
+    if not is_compatible(config.policy, learner.policy):
         raise ConfigError(
             f"placements.{name}.start: {path}: {learner.policy} has learned it, the placement's "
             f"policy is {config.policy}; make them the same, or leave the start out"
         )
     digest = hashlib.sha256(content).hexdigest()
-    return Start(path.name, digest, learner.decisions, len(learner)), learner
+    return StartFile(path.name, digest, learner.decisions, len(learner)), learner
 
 
-def _over_arms(name: str, config: schema.PlacementConfig, kept: LearnerSnapshot) -> LearnerSnapshot:
+def _match_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSnapshot) -> LearnerSnapshot:
     """Return a snapshot with the arms of a placement, which must be the same in the same order.
 
     Raises
@@ -348,18 +366,22 @@ def _over_arms(name: str, config: schema.PlacementConfig, kept: LearnerSnapshot)
     ConfigError
         If the arms differ.
     """
-    configured, its = (getattr(policy, "arms", None) for policy in (config.policy, kept.policy))
-    if configured is None or its is None or _names(configured) == _names(its):
-        return kept if configured is None else kept._replace(policy=kept.policy.with_arms(configured))
-    same = sorted(_names(configured)) == sorted(_names(its))
+    configured, snapshot_arms = (getattr(policy, "arms", None) for policy in (config.policy, snapshot.policy))
+    if configured is None or snapshot_arms is None or _list_names(configured) == _list_names(snapshot_arms):
+        return (
+            snapshot
+            if configured is None
+            else snapshot._replace(policy=snapshot.policy.with_arms(configured))
+        )
+    same = sorted(_list_names(configured)) == sorted(_list_names(snapshot_arms))
     raise ConfigError(
-        f"placements.{name}.start: {config.start}: it has learned the arms {_names(its)}"
-        f"{', in this order' if same else ''}, and the placement has {_names(configured)}; configure "
+        f"placements.{name}.start: {config.start}: it has learned the arms {_list_names(snapshot_arms)}"
+        f"{', in this order' if same else ''}, and the placement has {_list_names(configured)}; configure "
         "them so, or fit another one"
     )
 
 
-def _names(arms: int | tuple[str, ...]) -> list[str]:
+def _list_names(arms: int | tuple[str, ...]) -> list[str]:
     # Logs name arms even if they are numbered.
     return list(map(str, range(arms) if isinstance(arms, int) else arms))
 
@@ -426,21 +448,22 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     _check_keys(table, ConfigFile, f"{source}: ")
     for section, kind in SECTIONS.items():
         _check_keys(table.get(section[1:-1]), kind, f"{source}: {section[1:-1]}.")
-    file = _converted(table, ConfigFile, source, secret=("keys",))
+    file = _convert_table(table, ConfigFile, source, secret=("keys",))
     _check_paths(file.store, source)
     if not file.placements:
         raise ConfigError(f"{source}: placements: there is none; add a table [placements.NAME]")
     placements = {
-        name: _placement(name, raw, source, file.store.retention) for name, raw in file.placements.items()
+        name: _read_placement(name, raw, source, file.store.retention)
+        for name, raw in file.placements.items()
     }
     if not file.keys and not is_loopback(file.server.host):
         raise ConfigError(
             f"{source}: server.host: {file.server.host} answers to other machines, which needs "
             "keys; make one with: tacit key NAME, or leave the host out"
         )
-    keys = {name: _key(name, raw, source) for name, raw in file.keys.items()}
+    keys = {name: _read_key(name, raw, source) for name, raw in file.keys.items()}
     folder = Path() if path is None else Path(path).parent
-    feeds = {name: _hook(name, table, source, folder) for name, table in file.feeds.items()}
+    feeds = {name: _read_hook(name, table, source, folder) for name, table in file.feeds.items()}
     corrected = (name for name, raw in file.placements.items() if "correction_window" in raw)
     idle = tuple(name for name in corrected if placements[name].rule.late == "record")
     settings = file.server, file.store, keys, file.traces, feeds, file.export, idle
@@ -457,13 +480,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {no_toml(error)}") from error
     placements = table.get("placements")
     started = placements.values() if isinstance(placements, dict) else ()
-    _beside(path.parent, PATHS, table.get("store"))
-    _beside(path.parent, ("properties",), table.get("export"))
-    _beside(path.parent, ("start",), *started)
+    _resolve_paths(path.parent, PATHS, table.get("store"))
+    _resolve_paths(path.parent, ("properties",), table.get("export"))
+    _resolve_paths(path.parent, ("start",), *started)
     return table
 
 
-def _beside(folder: Path, names: Sequence[str], *tables: Any) -> None:
+def _resolve_paths(folder: Path, names: Sequence[str], *tables: Any) -> None:
     """Make file names in tables relative to the folder of the configuration; absolute ones stay."""
     for table in tables:
         for name in names if isinstance(table, dict) else ():
@@ -492,9 +515,9 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
     if store.archive is not None and Path(store.archive).is_file():
         raise ConfigError(f"{source}: store.archive: {store.archive} is a file; give a folder")
     if store.url is None and Path(store.path).is_dir():
-        such = Path(store.path) / schema.StoreConfig().path
+        example = Path(store.path) / schema.StoreConfig().path
         raise ConfigError(
-            f"{source}: store.path: {store.path} is a folder; give a file in it, such as {such}"
+            f"{source}: store.path: {store.path} is a folder; give a file in it, such as {example}"
         )
 
 
@@ -528,15 +551,17 @@ def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:
     table[last] = value
 
 
-def _converted(table: Any, kind: type[Any], source: str, within: str = "", secret: Sequence[str] = ()) -> Any:
+def _convert_table(
+    table: Any, kind: type[Any], source: str, within: str = "", secret: Sequence[str] = ()
+) -> Any:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {refusal(error, table, kind, within, secret)}") from error
+        raise ConfigError(f"{source}: {explain_error(error, table, kind, within, secret)}") from error
 
 
 @contextmanager
-def named_within(place: str) -> Iterator[None]:
+def add_location(place: str) -> Iterator[None]:
     """Raise errors of the block as ConfigError, with a place of the configuration before the message."""
     try:
         yield
@@ -552,49 +577,51 @@ def _check_name(name: str, key: str, what: str, source: str) -> None:
         )
 
 
-def _key(name: str, table: Any, source: str) -> KeyConfig:
+def _read_key(name: str, table: Any, source: str) -> KeyConfig:
     try:
-        made: KeyConfig = _converted(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
+        config: KeyConfig = _convert_table(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
     except ConfigError as error:
         raise ConfigError(f"{error}; tacit key {name} prints such a table") from error
-    with named_within(f"{source}: keys.{name}."):
-        made.check()
-    return made
+    with add_location(f"{source}: keys.{name}."):
+        config.check()
+    return config
 
 
-def _hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
+def _read_hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
     _check_name(name, f"feeds.{name}", "its", source)
-    with named_within(f"{source}: feeds.{name}.map: "):
-        events = map_at(folder / table.map)
-    with named_within(f"{source}: feeds.{name}."):
-        return HookConfig(events, secret_of(table, folder))
+    with add_location(f"{source}: feeds.{name}.map: "):
+        events = load_map(folder / table.map)
+    with add_location(f"{source}: feeds.{name}."):
+        return HookConfig(events, load_secret(table, folder))
 
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": schema.ServerConfig, "[store]": schema.StoreConfig}
 
 
-def _check_keys(given: Any, kind: type[msgspec.Struct], place: str) -> None:
+def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
     """Refuse keys of a table that belong to another section or kind; known misspellings pass."""
-    known = kind.__struct_fields__
-    for key in given if isinstance(given, dict) else ():
-        if key in known or MEANT.get(key) in known:
+    fields = kind.__struct_fields__
+    for key in table if isinstance(table, dict) else ():
+        if key in fields or SYNONYMS.get(key) in fields:
             continue
-        kinds = [name for name in KINDS if key in kind_of(name).table.__struct_fields__]
+        kinds = [name for name in KINDS if key in get_kind(name).table.__struct_fields__]
         if kinds and issubclass(kind, PlacementTable):
             remedy = f"give kind = {kinds[0]!r}, or leave it out"
             raise ConfigError(f"{place}{key}: only placements of kind {' or '.join(kinds)} have it; {remedy}")
-        sections = [name for name, other in SECTIONS.items() if key in other.__struct_fields__]
+        sections = [name for name, section_kind in SECTIONS.items() if key in section_kind.__struct_fields__]
         for section in [*sections, "[placements.NAME]"][: len(sections or kinds)]:
             raise ConfigError(f"{place}{key}: it stands in {section}; write it below that")
 
 
-def _check_within(given: Any, known: Sequence[str], place: str, source: str) -> None:
+def _check_inner_tables(table: Any, placement_keys: Sequence[str], place: str, source: str) -> None:
     """Refuse keys of a placement that were written below one of its inner tables."""
     for part in ("metrics", "holdout", "guardrail", "context"):
-        inner: Any = given.get(part) if isinstance(given, dict) else None
-        for key in filter(known.__contains__, inner) if isinstance(inner, dict) else ():
+        inner: Any = table.get(part) if isinstance(table, dict) else None
+        for key in filter(placement_keys.__contains__, inner) if isinstance(inner, dict) else ():
             with suppress(InvalidValue):
-                if isinstance(inner[key], dict) or (part == "context" and declared(part, {key: inner[key]})):
+                if isinstance(inner[key], dict) or (
+                    part == "context" and normalize_schema(part, {key: inner[key]})
+                ):
                     continue
             remedy = f"it stands in [{place}]; write it above [{place}.{part}]"
             raise ConfigError(f"{source}: {place}.{part}.{key}: {inner[key]!r}: {remedy}")
@@ -619,18 +646,18 @@ def _check_removed(table: Any, place: str) -> None:
             raise ConfigError(f"{place}.{key}: {value!r}: {remedy}")
 
 
-def _placement(name: str, table: Any, source: str, retention: float | None) -> schema.PlacementConfig:
+def _read_placement(name: str, table: Any, source: str, retention: float | None) -> schema.PlacementConfig:
     key = f"placements.{name}"
     _check_name(name, key, "a placement's", source)
     _check_removed(table, f"{source}: {key}")
     kind = table.get("kind", schema.ARMS) if isinstance(table, dict) else schema.ARMS
     if not isinstance(kind, str) or kind not in KINDS:
-        near = "".join(f"did you mean {each}? " for each in get_close_matches(str(kind), KINDS, 1))
-        raise ConfigError(f"{source}: {key}.kind: {kind!r}: {near}give one of {', '.join(KINDS)}")
-    _check_keys(table, kind_of(kind).table, f"{source}: {key}.")
-    _check_within(table, kind_of(kind).table.__struct_fields__, key, source)
-    raw: PlacementTable = _converted(table, kind_of(kind).table, source, key)
-    with named_within(f"{source}: {key}: "):
+        hint = "".join(f"did you mean {match}? " for match in get_close_matches(str(kind), KINDS, 1))
+        raise ConfigError(f"{source}: {key}.kind: {kind!r}: {hint}give one of {', '.join(KINDS)}")
+    _check_keys(table, get_kind(kind).table, f"{source}: {key}.")
+    _check_inner_tables(table, get_kind(kind).table.__struct_fields__, key, source)
+    raw: PlacementTable = _convert_table(table, get_kind(kind).table, source, key)
+    with add_location(f"{source}: {key}: "):
         parts = raw.parts()
-    with named_within(f"{source}: {key}."):
+    with add_location(f"{source}: {key}."):
         return raw.configuration(*parts, retention)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from tacit.errors import ConfigError, InvalidValue, meant
+from tacit.errors import ConfigError, InvalidValue, suggest_name
 from tacit.learning.decisions import Arm
 from tacit.policies import MinimumShares, Policy
-from tacit.service.log.ids import as_time
+from tacit.service.log.ids import parse_time
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import PlacementConfig
     from tacit.service.kind import Kind
 
-MOST_AMOUNT = 1e100
+MAX_AMOUNT = 1e100
 """Largest amount of a metric, so that the squares of sums are finite."""
 BASELINE, UNIFORM = "baseline", "uniform"
 DECISION, SESSION, USER = "decision", "session", "user"
@@ -69,9 +69,9 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     look: str | None = None
 
     @property
-    def looked(self) -> int | None:
+    def look_time(self) -> int | None:
         """Time of the planned look, in microseconds since 1970; None without one."""
-        return None if self.look is None else as_time("look", self.look)
+        return None if self.look is None else parse_time("look", self.look)
 
     @property
     def arm(self) -> Arm | None:
@@ -118,7 +118,7 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"holdout.control: of the kind {kind!r} it is one of {', '.join(controls)}, not {control}"
             )
         try:
-            _ = self.looked
+            _ = self.look_time
         except InvalidValue as error:
             raise ConfigError(f"holdout.{error}") from error
 
@@ -159,7 +159,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def most(self) -> float:
         """Largest allowed amount in feedback."""
-        return MOST_AMOUNT
+        return MAX_AMOUNT
 
     @property
     def largest(self) -> float:
@@ -262,7 +262,7 @@ class RewardScale(NamedTuple):
         """Convert the sum of ``count`` rewards in [0, 1] to this unit."""
         return float(total) * self.span + float(count) * self.low
 
-    def logged(self, total: float, count: float) -> float:
+    def convert_logged(self, total: float, count: float) -> float:
         """Convert the sum of ``count`` logged rewards to this unit; those of a metric are in [0, 1]."""
         return self.amount(total, count) if self.of else total
 
@@ -307,9 +307,9 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             If the metric, the margin or the baseline does not fit, or arms cannot be compared.
         """
         if self.metric not in placement.metrics:
-            known = ", ".join(placement.metrics) or "none"
-            remedy = meant(self.metric, placement.metrics) or f"; add metrics.{self.metric} = {{}}"
-            raise ConfigError(f"guardrail.metric: {self.metric!r} is none of the metrics, {known}{remedy}")
+            allowed = ", ".join(placement.metrics) or "none"
+            remedy = suggest_name(self.metric, placement.metrics) or f"; add metrics.{self.metric} = {{}}"
+            raise ConfigError(f"guardrail.metric: {self.metric!r} is none of the metrics, {allowed}{remedy}")
         if self.margin >= (widest := placement.metrics[self.metric].largest):
             raise ConfigError(
                 f"guardrail.margin: {self.margin:g}: no two means of {self.metric} differ by more than "
@@ -322,32 +322,32 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     "the control"
                 )
             return
-        if not (kind.living and kind.showing.single):
+        if not (kind.has_arm_lifecycle and kind.showing.single):
             raise ConfigError(
                 f"guardrail: which arm of the kind {kind.name!r} does harm, propensities do not tell; "
                 "give the placement a holdout, so that the policy is held against its control"
             )
-        policy = whose_draws(placement.policy)
+        policy = get_drawing_policy(placement.policy)
         if not (placement.propensities and policy.randomized):
             raise ConfigError(
                 f"guardrail: decisions of {policy.label} carry no propensity, so what an arm does "
                 "cannot be weighed; give another policy (such as auto), or a holdout"
             )
-        if self.arm_of(placement) not in _named(placement):
-            arms = ", ".join(map(str, _named(placement)))
+        if self.get_baseline(placement) not in _list_arms(placement):
+            arms = ", ".join(map(str, _list_arms(placement)))
             raise ConfigError(f"guardrail.against: {self.against!r} is none of the arms, {arms}")
 
-    def arm_of(self, placement: PlacementConfig) -> Arm:
+    def get_baseline(self, placement: PlacementConfig) -> Arm:
         """Return the baseline arm, with which others are compared."""
-        return next(iter(_named(placement))) if self.against is None else self.against
+        return next(iter(_list_arms(placement))) if self.against is None else self.against
 
 
-def whose_draws(policy: Policy) -> Policy:
+def get_drawing_policy(policy: Policy) -> Policy:
     """Return the policy whose random draws reach every arm: the inner policy if only some have shares."""
     # Promised shares of some arms give no data on the others.
     return policy.policy if isinstance(policy, MinimumShares) and not policy.covers_all else policy
 
 
-def _named(placement: PlacementConfig) -> tuple[Arm, ...]:
-    arms = placement.configured_arms
+def _list_arms(placement: PlacementConfig) -> tuple[Arm, ...]:
+    arms = placement.config_arms
     return tuple(range(arms)) if isinstance(arms, int) else tuple(arms or ())

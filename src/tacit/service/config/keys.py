@@ -94,12 +94,12 @@ class Caller(NamedTuple):
         """
         if self.placements is None or (placement is not None and self.reaches(placement)):
             return
-        field, asked = "authorization", "for what is of all"
+        field, purpose = "authorization", "for what is of all"
         if placement is not None:
-            field, asked = "placement", f"for {placement!r}"
+            field, purpose = "placement", f"for {placement!r}"
         raise Forbidden(
             f"{field}: the key reaches the placements {', '.join(self.placements)}, and this "
-            f"is {asked}; send one that does"
+            f"is {purpose}; send one that does"
         )
 
 
@@ -140,12 +140,12 @@ class Keys:
 
     def name(self, authorization: bytes) -> str | None:
         """Return the name of the key in an ``Authorization`` header, or None; in constant time."""
-        digest = hashlib.sha256(_presented(authorization)).digest()
-        found = None
-        for known, name in self._hashes:
-            if hmac.compare_digest(known, digest):
-                found = name
-        return found
+        digest = hashlib.sha256(_extract_key(authorization)).digest()
+        match = None
+        for key_hash, name in self._hashes:
+            if hmac.compare_digest(key_hash, digest):
+                match = name
+        return match
 
     def caller(self, name: str) -> Caller:
         """Return the caller with a key, by the key's name."""
@@ -156,15 +156,15 @@ class Keys:
         return scope in self._scopes[name]
 
 
-def _presented(authorization: bytes) -> bytes:
+def _extract_key(authorization: bytes) -> bytes:
     """Return the key in a header: a bearer token, or a password of basic authentication."""
-    scheme, _, rest = authorization.partition(b" ")
+    scheme, _, credentials = authorization.partition(b" ")
     match scheme.lower():
         case b"bearer":
-            return rest.strip()
+            return credentials.strip()
         case b"basic":
             try:
-                return base64.b64decode(rest, validate=True).partition(b":")[2]
+                return base64.b64decode(credentials, validate=True).partition(b":")[2]
             except binascii.Error:
                 return b""
     return b""
@@ -199,7 +199,7 @@ def is_loopback(host: str) -> bool:
 
 # ---- Webhook feeds: the map of their events, and the secret of their signatures
 
-SHORTEST = 16
+MIN_SECRET = 16
 """Least number of characters of a secret."""
 MAP = {"such": "the path of a file: tacit feed --example segment"}
 
@@ -217,7 +217,7 @@ class Secret(NamedTuple):
     def __repr__(self) -> str:
         return "Secret(…)"
 
-    def signed(self, body: bytes, signature: bytes) -> bool:
+    def verify(self, body: bytes, signature: bytes) -> bool:
         """True if a signature fits a body; in constant time.
 
         Segment's is the hexadecimal HMAC-SHA1 of the body:
@@ -225,7 +225,7 @@ class Secret(NamedTuple):
 
         Examples
         --------
-        >>> Secret(b"key").signed(b"{}", b"c9963b837183dc667106461b3de91d0885f539b3")
+        >>> Secret(b"key").verify(b"{}", b"c9963b837183dc667106461b3de91d0885f539b3")
         True
         """
         expected = hmac.new(self.value, body, hashlib.sha1).hexdigest().encode()
@@ -262,7 +262,7 @@ class HookConfig(msgspec.Struct, frozen=True):
     secret: Secret | None = None
 
 
-def secret_of(table: HookTable, folder: Path) -> Secret | None:
+def load_secret(table: HookTable, folder: Path) -> Secret | None:
     """Read the secret of a feed from its table; file names are relative to a folder.
 
     Raises
@@ -280,8 +280,8 @@ def secret_of(table: HookTable, folder: Path) -> Secret | None:
     else:
         field, text = "secret_file", _content(folder / str(file))
     text = text.strip()
-    if len(text) < SHORTEST:
-        raise ConfigError(f"{field}: {name or file} has {len(text)} characters; give {SHORTEST} at least")
+    if len(text) < MIN_SECRET:
+        raise ConfigError(f"{field}: {name or file} has {len(text)} characters; give {MIN_SECRET} at least")
     return Secret(text)
 
 

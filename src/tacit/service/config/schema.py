@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from tacit.core.arrays import lane_rows
-from tacit.errors import ConfigError, InvalidValue, MissingExtra, meant
+from tacit.errors import ConfigError, InvalidValue, MissingExtra, suggest_name
 from tacit.policies import Policy
 
 try:
@@ -19,12 +19,12 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
-from tacit.learning.lanes import MUCH
-from tacit.learning.merging import delta
-from tacit.learning.signals import check
+from tacit.learning.lanes import WARNING_BYTES
+from tacit.learning.merging import compute_delta
+from tacit.learning.signals import check_signals
 from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig, RewardScale
 from tacit.service.config.keys import HookConfig, KeyConfig
-from tacit.service.kind import Kind, kind_of
+from tacit.service.kind import Kind, get_kind
 from tacit.service.log.rows import ONLINE, SHADOW
 
 # ---- The rule of attribution
@@ -103,15 +103,16 @@ def check_config(config: SignalConfig, policy: Policy) -> None:
     InvalidValue
         If a signal is unknown or the number differs.
     """
-    check(config.names, config.fast, config.slow)
-    given, read = len(config.names) + config.client, policy.context_dim
-    if given != read:
+    check_signals(config.names, config.fast, config.slow)
+    signal_count, context_dim = len(config.names) + config.client, policy.context_dim
+    if signal_count != context_dim:
         what = (
-            f"with client_signals = {config.client} a context has {given} numbers, and {policy.label} reads "
+            f"with client_signals = {config.client} a context has {signal_count} numbers, "
+            f"and {policy.label} reads "
         )
         remedy = (
-            f"{read}; give its classifier dim={given}, or other signals"
-            if read
+            f"{context_dim}; give its classifier dim={signal_count}, or other signals"
+            if context_dim
             else "no context; leave signals out"
         )
         raise InvalidValue("signals", list(config.names), what + remedy)
@@ -380,11 +381,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             metric.check(name)
         if self.learned is not None:
             if self.learned not in self.metrics:
-                what = f"{self.learned!r} is none of the metrics{meant(self.learned, self.metrics)}"
+                what = f"{self.learned!r} is none of the metrics{suggest_name(self.learned, self.metrics)}"
                 remedy = f"add metrics.{self.learned} = {{ range = [0, LARGEST] }}"
                 raise ConfigError(f"reward: {what}; {remedy}")
             self.metrics[self.learned].check_learned(self.learned)
-        kind = self.served_as
+        kind = self.policy_kind
         if self.guardrail is not None:
             self.guardrail.check(self, kind)
         if self.holdout is None:
@@ -392,11 +393,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 raise ConfigError("metrics: they need a holdout, or a guardrail; add one")
             return
         self.holdout.check(self.kind, kind.controls)
-        arms, arm = self.configured_arms, self.holdout.arm
-        known = range(arms) if isinstance(arms, int) else arms or ()
-        if arm is not None and arm not in known:
+        arms, arm = self.config_arms, self.holdout.arm
+        allowed_arms = range(arms) if isinstance(arms, int) else arms or ()
+        if arm is not None and arm not in allowed_arms:
             raise ConfigError(
-                f"holdout.control.arm: {arm!r} is none of the arms, {', '.join(map(str, known))}"
+                f"holdout.control.arm: {arm!r} is none of the arms, {', '.join(map(str, allowed_arms))}"
             )
         if self.holdout.policy is not None and self.spread:
             raise ConfigError(
@@ -406,7 +407,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     def _check(self, policy: Policy) -> None:
         """Check that a policy fits the placement."""
-        kind = self.served_as
+        kind = self.policy_kind
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
             article = "an" if policy.shows[0] in "aeiou" else "a"
@@ -435,9 +436,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 )
 
     @property
-    def served_as(self) -> Kind:
+    def policy_kind(self) -> Kind:
         """The kind of the placement, adapted to its policy."""
-        return kind_of(self.kind).fit_for(self.policy)
+        return get_kind(self.kind).select_variant(self.policy)
 
     @property
     def scale(self) -> RewardScale:
@@ -455,7 +456,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         return self.shadow is not None and not controls
 
     @property
-    def configured_arms(self) -> int | tuple[str, ...] | None:
+    def config_arms(self) -> int | tuple[str, ...] | None:
         """The configured arms; None if arms come with each request."""
         return self.policy.arms if self.arms is None else self.arms
 
@@ -467,7 +468,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         ]
         if self.most_keys is not None or not models:
             return self.most_keys
-        return max(1, MUCH // sum(policy.key_bytes for policy in models))
+        return max(1, WARNING_BYTES // sum(policy.key_bytes for policy in models))
 
     @property
     def context_dim(self) -> int:
@@ -515,7 +516,7 @@ def _check_sums(policy: Policy) -> None:
         forgets = getattr(policy, "discount", 1.0) != 1.0
         if forgets or policy.feedback_width > 1 or 0 in lane_rows(policy.init):
             raise InvalidValue("policy", policy, "")
-        delta(policy.init(1), policy.init(1))
+        compute_delta(policy.init(1), policy.init(1))
     except InvalidValue:
         raise InvalidValue(
             "spread", True, f"what {policy.label} learns is no sum over impressions; give a policy "

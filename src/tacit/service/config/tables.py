@@ -11,16 +11,16 @@ import msgspec
 
 from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
-from tacit.policies.context import declared
+from tacit.policies.context import normalize_schema
 from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig
 from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Rule, Seconds, SignalConfig
 
-MOST_KEY_BYTES = 2**20
+MAX_KEY_BYTES = 2**20
 """Limit on the bytes of a key for a policy with a model for each key."""
 
 
-AS_THEY_ARE = (
+COPIED_KEYS = (
     "seed", "snapshot_every", "mode", "durability", "propensities", "kind", "spread", "holdout", "metrics",
     "learned", "rebuild", "start", "most_keys", "guardrail",
 )  # fmt: skip
@@ -147,7 +147,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """Options that only this kind has."""
         return None
 
-    def fitted(self, policy: Policy) -> Policy:
+    def fit_policy(self, policy: Policy) -> Policy:
         """Check a policy and return it in the form for this kind.
 
         Raises
@@ -164,9 +164,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise InvalidValue(
                 "policy", self.policy, f"leave its arms out: those of the placement are {arms}"
             )
-        if getattr(policy, "per_key", False) and policy.key_bytes > MOST_KEY_BYTES:
+        if getattr(policy, "per_key", False) and policy.key_bytes > MAX_KEY_BYTES:
             remedy = (
-                f"each key would take {policy.key_bytes:,} bytes, {MOST_KEY_BYTES:,} are allowed: let keys "
+                f"each key would take {policy.key_bytes:,} bytes, {MAX_KEY_BYTES:,} are allowed: let keys "
                 "share what is learned (per_key = false), or give fewer arms or numbers"
             )
             raise InvalidValue("policy", policy.label, remedy)
@@ -185,15 +185,17 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             remedy = "leave it out: the policy of the holdout's control is the second one"
             raise InvalidValue("shadow", self.shadow, remedy)
         policies = [
-            None if spec is None else self.fitted(policy_from_spec(spec, self.choices, setting=self.setting))
+            None
+            if spec is None
+            else self.fit_policy(policy_from_spec(spec, self.choices, setting=self.setting))
             for spec in (self.policy, control or self.shadow)
         ]
-        policy, second = policies
+        policy, secondary = policies
         assert policy is not None
-        return policy, second, self.options
+        return policy, secondary, self.options
 
     def configuration(
-        self, policy: Policy, second: Policy | None, options: Any, retention: float | None
+        self, policy: Policy, secondary: Policy | None, options: Any, retention: float | None
     ) -> PlacementConfig:
         """Return the complete configuration of the placement.
 
@@ -212,12 +214,12 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return PlacementConfig(
             policy,
             rule=self._rule,
-            shadow=second,
+            shadow=secondary,
             options=options,
             retention=retention if self.retention is None else self.retention,
             signals=self._signals,
             recommended=is_auto(self.policy),
-            **{name: getattr(self, name) for name in AS_THEY_ARE},
+            **{name: getattr(self, name) for name in COPIED_KEYS},
         )
 
     @property
@@ -237,7 +239,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return SignalConfig(names, self.signals_fast, self.signals_slow, self.client_signals)
 
 
-class AskingTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
+class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     """The keys of a placement's table whose policy may read contexts.
 
     Attributes
@@ -259,11 +261,13 @@ class AskingTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
                 'leave it out: beside a context clients send signals in it, as fields that hold a "signal"'
             )
             raise InvalidValue(field, getattr(self, field), remedy)
-        policy, second, options = super().parts()
-        learns = [policy] if second is None else [policy, second]
+        policy, secondary, options = super().parts()
+        policies = [policy] if secondary is None else [policy, secondary]
         remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
-        if self.context and not any(each.schema == declared("context", self.context) for each in learns):
+        if self.context and not any(
+            candidate.schema == normalize_schema("context", self.context) for candidate in policies
+        ):
             raise InvalidValue("context", self.context, remedy)
-        if self.context_dim and not any(each.context_dim == self.context_dim for each in learns):
+        if self.context_dim and not any(candidate.context_dim == self.context_dim for candidate in policies):
             raise InvalidValue("context_dim", self.context_dim, remedy)
-        return policy, second, options
+        return policy, secondary, options

@@ -17,33 +17,33 @@ from itertools import islice
 from pathlib import Path
 
 from tacit.errors import ConfigError, TacitError
-from tacit.policies.spec import goes_on, policy_from_stored
-from tacit.service.config.file import differences, named_within, settings_of
+from tacit.policies.spec import is_compatible, policy_from_stored
+from tacit.service.config.file import add_location, differences, encode_settings
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending_rows import PendingLog
-from tacit.service.engine.rebuilding import Rebuilder, as_begun
+from tacit.service.engine.rebuilding import Rebuilder, with_first_arms
 from tacit.service.engine.verdicts import Verdicts
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log import rows
-from tacit.service.log.change_events import LoggedChange, regimes_of
-from tacit.service.log.requests import Ask, Export, Mark, Request
+from tacit.service.log.change_events import LoggedChange, read_policy_versions
+from tacit.service.log.requests import AppendChange, ChangePlacement, Export, Request
 from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import Store
-from tacit.service.log.store import BlankedRows, End, added
+from tacit.service.log.store import BlankedRows, End, sum_blanked_rows
 from tacit.service.placements.aspects.control_group import check_look
 from tacit.service.placements.aspects.feedback_rule import IN_ORDER
-from tacit.service.placements.aspects.lift_periods import holdout_in, look_in
-from tacit.service.placements.aspects.shared_learning import Learned
-from tacit.service.placements.placement import Placement, changes_of
+from tacit.service.placements.aspects.lift_periods import parse_holdout, parse_look_time
+from tacit.service.placements.aspects.shared_learning import SharedUpdate
+from tacit.service.placements.placement import Placement, list_changes
 
 # ---- Settings of the configuration that the log lacks: arms, holdouts, starts, settings, policies
 
 logger = logging.getLogger(__name__)
 
 
-class Following:
+class ConfigurationLogger:
     """Applies and logs settings of the configuration that differ from those in the log.
 
     Parameters
@@ -64,7 +64,7 @@ class Following:
     def __init__(self, engine: Serving, pending: PendingLog, rebuilder: Rebuilder, writer: Writer) -> None:
         self._engine, self._pending = engine, pending
         self._rebuilder, self._writer = rebuilder, writer
-        self.leading: Mapping[str, str] = {}
+        self.leading_arms: Mapping[str, str] = {}
         self.rebuilding: set[asyncio.Task[None]] = set()
 
     def check(self, placements: Mapping[str, Placement]) -> None:
@@ -82,53 +82,53 @@ class Following:
                     "that none can prove harm; leave it out, or serve without shards"
                 )
             placement.modes.check_configured(placement)
-            terms, before = placement.lift_terms, placement.current_mark(rows.HOLDOUT)
-            if look_in(terms) != look_in(before or terms):
-                with named_within(f"placements.{placement.name}.holdout."):
-                    check_look(holdout_in(terms), self._pending.time.now())
-            if self._leads:
-                placement.living.check_configured(placement)
+            terms, before = placement.lift_terms, placement.current_change(rows.HOLDOUT)
+            if parse_look_time(terms) != parse_look_time(before or terms):
+                with add_location(f"placements.{placement.name}.holdout."):
+                    check_look(parse_holdout(terms), self._pending.time.get_time())
+            if self._is_leader:
+                placement.lifecycle.check_configured(placement)
 
-    def log(self) -> list[str]:
+    def log_changes(self) -> list[str]:
         """Log configured starts, arms, holdouts and guardrails that differ from those in the log.
 
         Returns the names of the changed placements.
         """
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
-            if placement.start is not None and not placement.start_marked:
-                changes.append(Mark(name, placement.start.text, rows.START, rows.CONFIGURATION))
+            if placement.start is not None and not placement.start_logged:
+                changes.append(AppendChange(name, placement.start.text, rows.START, rows.CONFIGURATION))
             if placement.feedback_rule.version < IN_ORDER:
                 # Earlier decisions keep the rule by which they were learned.
-                changes.append(Mark(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
-            if self._leads and (change := placement.living.configured_change(placement)) is not None:
-                changes.append(Ask(name, change, rows.CONFIGURATION))
+                changes.append(AppendChange(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
+            if self._is_leader and (change := placement.lifecycle.get_config_change(placement)) is not None:
+                changes.append(ChangePlacement(name, change, rows.CONFIGURATION))
                 if change.retire and isinstance(change.add, list) and change.add:
                     new, old = change.add[0], change.retire[0]
                     what = "configuration: placements.%s.arms: %s is retired, and %s begins anew; "
                     logger.info(what + "if it is %s renamed, call it that to go on", name, old, new, old)
-            arms = self.leading.get(name)
-            if arms is not None and placement.is_news(rows.ARMS, arms):
-                changes.append(Mark(name, arms, rows.ARMS, rows.CONFIGURATION))
-            if placement.current_mark(rows.HOLDOUT) != placement.lift_terms:
-                changes.append(Mark(name, placement.lift_terms, rows.HOLDOUT, rows.CONFIGURATION))
+            arms = self.leading_arms.get(name)
+            if arms is not None and placement.is_change(rows.ARMS, arms):
+                changes.append(AppendChange(name, arms, rows.ARMS, rows.CONFIGURATION))
+            if placement.current_change(rows.HOLDOUT) != placement.lift_terms:
+                changes.append(AppendChange(name, placement.lift_terms, rows.HOLDOUT, rows.CONFIGURATION))
         for result in apply(self._pending, changes, {}) if changes else ():
             if isinstance(result, TacitError):
                 logger.error("the configuration is not followed: %s", result)
         # After the changes of arms, which guardrails refer to.
-        begun = [
-            Mark(name, began, rows.GUARDRAIL, rows.CONFIGURATION)
+        guardrail_starts = [
+            AppendChange(name, start, rows.GUARDRAIL, rows.CONFIGURATION)
             for name, placement in self._engine.placements.items()
             if placement.guardrail is not None
-            and (began := placement.guardrail.beginning(placement)) is not None
+            and (start := placement.guardrail.make_begin_change(placement)) is not None
         ]
-        if begun:
-            apply(self._pending, begun, {})
-        return list({change.placement: None for change in [*changes, *begun]})
+        if guardrail_starts:
+            apply(self._pending, guardrail_starts, {})
+        return list({change.placement: None for change in [*changes, *guardrail_starts]})
 
-    async def follow(self, concerned: Sequence[str]) -> None:
+    async def finish(self, concerned: Sequence[str]) -> None:
         """Wait until changes of placements are durable; then log settings and start configured rebuilds."""
-        await self._engine.logged_by_now(concerned)
+        await self._engine.wait_until_durable(concerned)
         await self._note_configurations()
         self._rebuild()
 
@@ -149,45 +149,47 @@ class Following:
     async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
         try:
             placement = self._engine.placement(name)
-            policy = as_begun(config.policy, placement.config.policy)
-            marks = await self._writer.of_store(self._engine.store.changes, placement.id)
-            done = regimes_of([mark for mark in marks if mark.who == rows.CONFIGURATION])
-            if goes_on(policy, placement.config.policy) or (
+            policy = with_first_arms(config.policy, placement.config.policy)
+            changes = await self._writer.call_store(self._engine.store.changes, placement.id)
+            versions = read_policy_versions(
+                [change for change in changes if change.who == rows.CONFIGURATION]
+            )
+            if is_compatible(policy, placement.config.policy) or (
                 # Each configured rebuild runs once, even if the policy was replaced since.
-                done and goes_on(policy, policy_from_stored(done[-1].policy))
+                versions and is_compatible(policy, policy_from_stored(versions[-1].policy))
             ):
                 return
-            made = await self._rebuilder.rebuild(name, policy, rows.CONFIGURATION)
+            replacement = await self._rebuilder.rebuild(name, policy, rows.CONFIGURATION)
         except TacitError as error:
             logger.error("placement %s: its log was not rebuilt: %s", name, error)
             return
-        notes = "; ".join(made.regime.approximate) or "exactly"
-        logger.info("placement %s: %d rows were folded anew: %s", name, made.rows, notes)
+        notes = "; ".join(replacement.policy_version.approximate) or "exactly"
+        logger.info("placement %s: %d rows were folded anew: %s", name, replacement.rows, notes)
 
     async def _note_configurations(self) -> None:
         """Log and store the settings of placements that differ from the stored ones."""
         for name, placement in list(self._engine.placements.items()):
             config = self._engine.config.placements[name]
-            now, mode = settings_of(config), config.mode
+            now, mode = encode_settings(config), config.mode
             try:
-                before = await self._writer.of_store(self._engine.store.configuration, placement.id)
+                before = await self._writer.call_store(self._engine.store.configuration, placement.id)
                 if before == now:
                     continue
                 if before is not None:
                     changed = differences(before, now)
-                    if "mode" in changed and mode != placement.mode and self._leads:
+                    if "mode" in changed and mode != placement.mode and self._is_leader:
                         logger.warning(
                             "configuration: placements.%s.mode: %s is for a placement without decisions; "
                             "change it by tacit placement mode %s --mode %s", name, mode, name, mode
                         )  # fmt: skip
-                    what = rows.text_of(changed), rows.CONFIGURATION, rows.CONFIGURATION
-                    await self._writer.ask(Mark(name, *what))
-                await self._writer.of_store(self._engine.store.configure, placement.id, now)
+                    what = rows.encode_json(changed), rows.CONFIGURATION, rows.CONFIGURATION
+                    await self._writer.ask(AppendChange(name, *what))
+                await self._writer.call_store(self._engine.store.store_configuration, placement.id, now)
             except NotDurable as error:
                 logger.warning("placement %s: its configuration was not noted: %s", name, error)
 
     @property
-    def _leads(self) -> bool:
+    def _is_leader(self) -> bool:
         """True if this engine decides about changes of arms: a single server, or the first shard."""
         return self._engine.shard is None or self._engine.shard.number == 0
 
@@ -195,7 +197,7 @@ class Following:
 # ---- Reads of the log: decisions, changes, rows
 
 
-class Logbook:
+class LogQueries:
     """Reads the log of an engine.
 
     Parameters
@@ -207,28 +209,28 @@ class Logbook:
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store, self._writer = store, writer
 
-    async def made(self, placement: Placement, ids: Sequence[str]) -> dict[str, rows.DecisionRow]:
+    async def find_decisions(self, placement: Placement, ids: Sequence[str]) -> dict[str, rows.DecisionRow]:
         """Return the decisions of a placement with these ids, as far as they exist, by their ids."""
-        remembered = self._writer.pending.remembered
-        open = {id: row for id in ids if (row := remembered(placement, id)) is not None}
-        wanted = [(placement.id, id) for id in ids if id not in open]
-        found = await self._writer.of_store(self._store.find, wanted) if wanted else {}
-        return open | {id: known.decision for (_, id), known in found.items()}
+        find_decision = self._writer.pending.find_decision
+        open = {id: row for id in ids if (row := find_decision(placement, id)) is not None}
+        keys = [(placement.id, id) for id in ids if id not in open]
+        stored_decisions = await self._writer.call_store(self._store.find, keys) if keys else {}
+        return open | {id: entry.decision for (_, id), entry in stored_decisions.items()}
 
     async def history(self, placement: Placement) -> list[LoggedChange]:
         """Return the changes of a placement, in order."""
-        first, changes = placement.living.began_with, self._store.changes
-        return await self._writer.of_store(lambda: changes_of(changes(placement.id), first))
+        first, changes = placement.lifecycle.initial_arms, self._store.changes
+        return await self._writer.call_store(lambda: list_changes(changes(placement.id), first))
 
     async def read(self, after: int, count: int) -> list[rows.Event]:
         """Return up to ``count`` rows of the log after a row."""
-        return await self._writer.of_store(lambda: list(islice(self._store.events(after), count)))
+        return await self._writer.call_store(lambda: list(islice(self._store.events(after), count)))
 
 
 # ---- Forgetting users: their data in the log and the archive are blanked, learned states stay
 
 
-class Forgetting:
+class SubjectEraser:
     """Blanks the data of users, sessions and clients.
 
     Parameters
@@ -267,18 +269,22 @@ class Forgetting:
         done: dict[str, BlankedRows] = {}
 
         async def step() -> None:
-            done.update(await self._blanked(subject, who))
+            done.update(await self._blank_log(subject, who))
 
         try:
-            await self._writer.between_groups(step)
+            await self._writer.run_between_groups(step)
         except StoreError as error:
             raise NotDurable(f"{error}; nothing has changed, try again later") from error
-        self._verdicts.begin_anew()
+        self._verdicts.forget_sums()
         archive = self._engine.config.store.archive
         # After the log: rows that are archived from now on are blank already.
-        return done if archive is None else added(done, await self._blanked_in(Path(archive), subject))
+        return (
+            done
+            if archive is None
+            else sum_blanked_rows(done, await self._blank_archive(Path(archive), subject))
+        )
 
-    async def _blanked(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
+    async def _blank_log(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
         pending, worker = self._writer.pending, self._writer.worker
         with pending.freeze():
             end = End(pending.seq, pending.time.advance())
@@ -289,16 +295,16 @@ class Forgetting:
                 pending.seq = (await worker.do(self._store.end)).seq
         for name, placement in self._engine.placements.items():
             if name in done:
-                placement.marked(rows.MarkRow(pending.seq, placement.id, end.time, rows.FORGET, ""))
+                placement.apply_change(rows.ChangeRow(pending.seq, placement.id, end.time, rows.FORGET, ""))
                 pending.touch([name])
         return done
 
-    async def _blanked_in(self, folder: Path, subject: Subject) -> dict[str, BlankedRows]:
-        from tacit.service.log.archive import forget_archived
+    async def _blank_archive(self, folder: Path, subject: Subject) -> dict[str, BlankedRows]:
+        from tacit.service.log.archive import blank_archived_rows
 
-        placements = await self._writer.of_store(self._store.placements)
+        placements = await self._writer.call_store(self._store.placements)
         try:
-            return await asyncio.to_thread(forget_archived, folder, subject, placements)
+            return await asyncio.to_thread(blank_archived_rows, folder, subject, placements)
         except OSError as error:
             raise NotDurable(f"store.archive: {error}; do it again") from error
 
@@ -316,15 +322,17 @@ class ShardExchange:
     writer : Writer
     """
 
-    def __init__(self, engine: Serving, following: Following, writer: Writer) -> None:
+    def __init__(self, engine: Serving, following: ConfigurationLogger, writer: Writer) -> None:
         self._engine, self._following, self._writer = engine, following, writer
 
     def arms(self) -> dict[str, str]:
         """Return the arms of each placement whose arms can change, as values of change events."""
-        living = (each for each in self._engine.placements.values() if each.kind.living)
-        return {each.name: each.current_mark(rows.ARMS) or "" for each in living}
+        placements = (
+            placement for placement in self._engine.placements.values() if placement.kind.has_arm_lifecycle
+        )
+        return {placement.name: placement.current_change(rows.ARMS) or "" for placement in placements}
 
-    async def follow(self, arms: Mapping[str, str], who: str | None = None) -> None:
+    async def apply_arms(self, arms: Mapping[str, str], who: str | None = None) -> None:
         """Apply the arms of the first shard, as :meth:`arms` returns them; returns when they are durable.
 
         Raises
@@ -332,12 +340,12 @@ class ShardExchange:
         NotDurable
             If they could not be made durable.
         """
-        self._following.leading = {**self._following.leading, **arms}
+        self._following.leading_arms = {**self._following.leading_arms, **arms}
         for name, now in arms.items():
             if name in self._engine.placements:
-                await self._writer.ask(Mark(name, now, rows.ARMS, who))
+                await self._writer.ask(AppendChange(name, now, rows.ARMS, who))
 
-    async def learned(self, placement: str, everything: bool = False) -> Learned:
+    async def export_learning(self, placement: str, everything: bool = False) -> SharedUpdate:
         """Return the sums that this shard has learned durably, for other shards.
 
         Parameters
@@ -354,9 +362,9 @@ class ShardExchange:
         """
         self._engine.placement(placement)
         time, parts = await self._writer.ask(Export(placement, everything))
-        return Learned(0 if self._engine.shard is None else self._engine.shard.number, time, parts)
+        return SharedUpdate(0 if self._engine.shard is None else self._engine.shard.number, time, parts)
 
-    async def take_in(self, placement: str, learned: Learned) -> None:
+    async def import_learning(self, placement: str, learned: SharedUpdate) -> None:
         """Merge sums that another shard has learned; returns when they are durable.
 
         Raises
@@ -364,9 +372,9 @@ class ShardExchange:
         UnknownName, NotDurable
             As :meth:`export_learning`.
         """
-        known = self._engine.placement(placement)
-        if known.shared is not None:
-            news = known.shared.news(known, learned)
+        target = self._engine.placement(placement)
+        if target.shared is not None:
+            news = target.shared.filter_update(target, learned)
             if news.parts:
-                value = rows.text_of(news)
-                await self._writer.ask(Mark(placement, value, rows.MERGE))
+                value = rows.encode_json(news)
+                await self._writer.ask(AppendChange(placement, value, rows.MERGE))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from tacit.errors import InvalidValue
-from tacit.learning.decisions import in_pieces
+from tacit.learning.decisions import split_by_size
 from tacit.service.engine.writer import MOST_NUMBERS, Writer
 from tacit.service.log.requests import CheckDecisions, Decide, Impression
 from tacit.service.log.rows import DecisionRow
@@ -42,7 +42,7 @@ class Batches:
         """
         sizes = placement.count_candidates(impressions)
         self._check_candidates(sizes)
-        steps = list(in_pieces(sizes, placement.candidate_size, MOST_NUMBERS))
+        steps = list(split_by_size(sizes, placement.candidate_size, MOST_NUMBERS))
         if len(steps) == 1:
             rows: Sequence[DecisionRow] = await self._writer.ask(Decide(placement.name, impressions))
             return rows

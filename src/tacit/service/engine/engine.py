@@ -22,12 +22,17 @@ from typing import Any, TypeVar
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.schema import Config
 from tacit.service.engine import reports
-from tacit.service.engine.background_tasks import Following, Forgetting, Logbook, ShardExchange
+from tacit.service.engine.background_tasks import (
+    ConfigurationLogger,
+    LogQueries,
+    ShardExchange,
+    SubjectEraser,
+)
 from tacit.service.engine.batches import Batches
-from tacit.service.engine.fold import all_opened
+from tacit.service.engine.fold import load_placements
 from tacit.service.engine.pending_rows import PendingLog
-from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, asked_policy
-from tacit.service.engine.segments import Pictures
+from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, parse_requested_policy
+from tacit.service.engine.segments import SegmentReports
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
@@ -36,19 +41,19 @@ from tacit.service.kind import check_path
 from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.ids import LogClock, LogTime, Shard, as_text, wall_time
 from tacit.service.log.requests import (
-    Ask,
+    AppendChange,
+    ChangePlacement,
     Decide,
     FeedbackRequest,
     Impression,
-    Mark,
     Record,
-    checked_feedback,
+    check_feedback,
 )
 from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event
 from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows
-from tacit.service.placements.aspects.client_decisions import check_elsewhere
+from tacit.service.placements.aspects.client_decisions import check_client_side
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf
 from tacit.wire.lift import LATEST, ForWhom
@@ -115,15 +120,15 @@ class Engine(Verbs):
         if clock is None and wall is None:
             wall = wall_time
         # Time of the last row before the start, and wall time of the start.
-        self._began = (store.end().time, wall()) if wall is not None else (0, 0)
-        jumped = check_clock(config, *self._began)
+        self._start_times = (store.end().time, wall()) if wall is not None else (0, 0)
+        jumped = check_clock(config, *self._start_times)
         self.config = config
         self.shard = shard
         self.store = store
         self.clock = clock or LogClock()
-        store.check_end()
+        store.check_indexes()
         begun = monotonic()
-        self.placements = self._opened(list(config.placements))
+        self.placements = self._load_placements(list(config.placements))
         self._recovery_seconds = monotonic() - begun
         seq, end = store.end()
         # A snapshot's time may be later than the last row. New rows must not be earlier than it: their
@@ -137,33 +142,33 @@ class Engine(Verbs):
                 *map(as_text, (last, last + time.wall_ahead)),
             )
         self._pending = PendingLog(self.placements, seq, time)
-        self._allow(config)
+        self._apply_limits(config)
         self.writer = Writer(
             store,
             self._pending,
-            self._opened,
-            lambda: self.following.log(),
+            self._load_placements,
+            lambda: self.configuration_logger.log_changes(),
             lambda: self.config.store.archive,
         )
         self._batches = Batches(self.writer, lambda: self.config.server.batch_candidates)
         self._rebuilder = Rebuilder(self, self.writer)
-        self.writer.upkeep.spared = self._rebuilder.under_way
-        self.following = Following(self, self._pending, self._rebuilder, self.writer)
-        self.following.check(self.placements)
+        self.writer.upkeep.spared = self._rebuilder.running
+        self.configuration_logger = ConfigurationLogger(self, self._pending, self._rebuilder, self.writer)
+        self.configuration_logger.check(self.placements)
         if jumped:
-            self.writer.upkeep.confirmed()
-        self.exchange = ShardExchange(self, self.following, self.writer)
-        self._logbook = Logbook(store, self.writer)
+            self.writer.upkeep.hold_drops()
+        self.exchange = ShardExchange(self, self.configuration_logger, self.writer)
+        self._log_queries = LogQueries(store, self.writer)
         self._verdicts = Verdicts(self)
-        self._pictures = Pictures(self, lambda: self._pending.seq)
-        self._forgetting = Forgetting(self, store, self.writer, self._verdicts)
-        self.lending = reports.Lending(self, self.writer)
+        self._segment_reports = SegmentReports(self, lambda: self._pending.seq)
+        self._eraser = SubjectEraser(self, store, self.writer, self._verdicts)
+        self.replica_files = reports.ReplicaFiles(self, self.writer)
 
-    def _opened(self, names: Sequence[str]) -> dict[str, Placement]:
+    def _load_placements(self, names: Sequence[str]) -> dict[str, Placement]:
         """Load placements from the store."""
-        return all_opened(names, self.config.placements, self.store, self.shard)
+        return load_placements(names, self.config.placements, self.store, self.shard)
 
-    def _allow(self, config: Config) -> None:
+    def _apply_limits(self, config: Config) -> None:
         """Apply a configuration's limits of open decisions and of rows in memory only."""
         pending = self._pending
         pending.most_open, pending.most_buffered = config.server.open_decisions, config.store.buffer
@@ -173,19 +178,19 @@ class Engine(Verbs):
         self.writer.start()
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
-                await self.writer.ask(Mark(name, placement.config.mode, MODE, CONFIGURATION))
-        await self.following.follow(self.following.log())
+                await self.writer.ask(AppendChange(name, placement.config.mode, MODE, CONFIGURATION))
+        await self.configuration_logger.finish(self.configuration_logger.log_changes())
 
-    async def logged_by_now(self, names: Sequence[str]) -> None:
+    async def wait_until_durable(self, names: Sequence[str]) -> None:
         """Wait until all changes of placements so far are durable."""
         for name in names:
             # Setting the current mode logs nothing, but is answered after the commit.
-            await self.writer.ask(Mark(name, self.placements[name].mode))
+            await self.writer.ask(AppendChange(name, self.placements[name].mode))
 
     async def stop(self) -> None:
         """Answer the waiting requests, write snapshots, and close the store."""
         await self.writer.stop()
-        await self.following.stop()
+        await self.configuration_logger.stop()
         self.store.close()
 
     async def reload(self, config: Config, leading: Mapping[str, str] | None = None) -> None:
@@ -205,31 +210,31 @@ class Engine(Verbs):
             If the store fails.
         """
         concerned: list[str] = []
-        self.following.leading = leading or self.following.leading
-        await self.writer.between_groups(lambda: self._reconfigure(config, concerned))
-        await self.following.follow(concerned)
+        self.configuration_logger.leading_arms = leading or self.configuration_logger.leading_arms
+        await self.writer.run_between_groups(lambda: self._reconfigure(config, concerned))
+        await self.configuration_logger.finish(concerned)
 
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
-        if check_clock(config, *self._began):
-            self.writer.upkeep.confirmed()
+        if check_clock(config, *self._start_times):
+            self.writer.upkeep.hold_drops()
         before, self.config = self.config, config
         changed = [
             name for name, placement in config.placements.items() if before.placements.get(name) != placement
         ]
         try:
             with self._pending.freeze():
-                anew = await self.writer.worker.do(self._opened, changed)
-            self.following.check(anew)
+                new_placements = await self.writer.worker.do(self._load_placements, changed)
+            self.configuration_logger.check(new_placements)
         except BaseException:
             self.config = before
             raise
-        kept = {name: anew.get(name) or self.placements[name] for name in config.placements}
+        placements = {name: new_placements.get(name) or self.placements[name] for name in config.placements}
         self.placements.clear()
-        self.placements |= kept
-        self._allow(config)
+        self.placements |= placements
+        self._apply_limits(config)
         self._pending.touch_all()
         # Without awaiting, so that nothing is decided in between.
-        concerned += self.following.log()
+        concerned += self.configuration_logger.log_changes()
 
     # Requests --------------------------------------------------------------------------------
 
@@ -260,7 +265,9 @@ class Engine(Verbs):
         NotDurable
             If the feedback could not be made durable.
         """
-        outcomes: list[str | TacitError] = await self.writer.ask(self._checked(Record(placement, feedback)))
+        outcomes: list[str | TacitError] = await self.writer.ask(
+            self._check_record(Record(placement, feedback))
+        )
         return outcomes
 
     def begin(self, request: Decide | Record, reply: Waiter) -> None:
@@ -271,19 +278,19 @@ class Engine(Verbs):
         UnknownName, InvalidValue, NotDurable
             If the request cannot be queued. The placement of a ``Decide`` request must exist.
         """
-        self.writer.begin(self._checked(request) if isinstance(request, Record) else request, reply)
+        self.writer.begin(self._check_record(request) if isinstance(request, Record) else request, reply)
 
-    def _checked(self, request: Record) -> Record:
+    def _check_record(self, request: Record) -> Record:
         placement = self.placement(request.placement)
-        return Record(request.placement, checked_feedback(request.feedback, placement))
+        return Record(request.placement, check_feedback(request.feedback, placement))
 
-    async def made(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
+    async def find_decisions(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
         """Return the decisions of a placement with these ids, by their ids; errors as for :meth:`history`."""
-        return await self._logbook.made(self.placement(placement), ids)
+        return await self._log_queries.find_decisions(self.placement(placement), ids)
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
         """Blank a user's data: see :meth:`~tacit.service.engine.background_tasks.SubjectEraser.forget`."""
-        return await self._forgetting.forget(subject, who)
+        return await self._eraser.forget(subject, who)
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement; return its new setting.
@@ -306,10 +313,10 @@ class Engine(Verbs):
         learner = self.placement(placement).learner
         if type(request) is HoldoutOf:
             # Compiled in a thread, so that no request waits for the compiler.
-            await asyncio.to_thread(getattr, learner.loops, "impose")
-        return await self.writer.ask(Ask(placement, request, who))
+            await asyncio.to_thread(getattr, learner.loops, "force")
+        return await self.writer.ask(ChangePlacement(placement, request, who))
 
-    async def lend(self, placement: str, shard: int | None = None) -> reports.Lent:
+    async def export_replica(self, placement: str, shard: int | None = None) -> reports.ReplicaFile:
         """Return a placement's learner as a file, for replicas in clients.
 
         Raises
@@ -319,15 +326,15 @@ class Engine(Verbs):
         InvalidValue
             If clients cannot decide for the placement, or the shard is not 0.
         """
-        check_elsewhere(self.placement(placement), self._pending.time.now())
+        check_client_side(self.placement(placement), self._pending.time.get_time())
         if shard:
             raise InvalidValue("shard", shard, "leave it out: one server has learned all")
-        return await self.lending.of(placement, self._pending.seq)
+        return await self.replica_files.get_file(placement, self._pending.seq)
 
-    async def lends(self, placement: str) -> list[int | None]:
+    async def list_replica_rows(self, placement: str) -> list[int | None]:
         """Return the last row that the file for replicas includes; errors as for :meth:`export_replica`."""
-        check_elsewhere(self.placement(placement), self._pending.time.now())
-        return [self.lending.row(placement, self._pending.seq)]
+        check_client_side(self.placement(placement), self._pending.time.get_time())
+        return [self.replica_files.find_last_row(placement, self._pending.seq)]
 
     async def key(self, placement: str, key: str) -> reports.KeyFacts:
         """Return the learned state of a key; raise UnknownName if it has no decisions."""
@@ -337,7 +344,7 @@ class Engine(Verbs):
         """Return the busiest keys of a placement, or raise UnknownName."""
         return await reports.busiest(self.placement(placement))
 
-    async def find_keys(self, placement: str, text: str) -> reports.KeysFound:
+    async def find_keys(self, placement: str, text: str) -> reports.KeyMatches:
         """Return keys in which a text occurs, or raise UnknownName."""
         return await reports.find_keys(self.placement(placement), text)
 
@@ -353,11 +360,11 @@ class Engine(Verbs):
         check_path(self.placement(placement), "duel")
         if self.shard is not None:
             raise InvalidValue("placement", placement, NOT_IN_SHARDS)
-        return await self._verdicts.of(placement, confidence, false_share, patience)
+        return await self._verdicts.read(placement, confidence, false_share, patience)
 
-    async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
+    async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
         """Return which arms a placement shows to which segments; errors as for ``SegmentReports.report``."""
-        return await self._pictures.of(placement, limit)
+        return await self._segment_reports.report(placement, limit)
 
     async def states(self, placement: str) -> list[State]:
         """Return the states to which a placement can be rolled back; errors as for :meth:`history`."""
@@ -371,9 +378,9 @@ class Engine(Verbs):
         UnknownName, InvalidValue, Conflict, NotDurable
             As ``Rebuilder.rebuild``.
         """
-        known = self.placement(placement)
+        target = self.placement(placement)
         self._check_alone(placement)
-        policy = asked_policy(known, self.config.placements[placement], spec)
+        policy = parse_requested_policy(target, self.config.placements[placement], spec)
         return await self._rebuilder.rebuild(placement, policy, who)
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
@@ -394,12 +401,12 @@ class Engine(Verbs):
         UnknownName, NotDurable
             If there is no such placement, or the store fails.
         """
-        return await self._logbook.history(self.placement(placement))
+        return await self._log_queries.history(self.placement(placement))
 
-    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+    async def read_log(self, placement: str, after: int, count: int) -> list[Event]:
         """Return up to ``count`` rows of the log after row ``after``; errors as for :meth:`history`."""
         self.placement(placement)
-        return await self._logbook.read(after, count)
+        return await self._log_queries.read(after, count)
 
     # Health ----------------------------------------------------------------------------------
 
@@ -423,7 +430,7 @@ class Engine(Verbs):
             rate=commits.rate(self.clock()),
             committed=commits.last,
             commit_seconds=commits.seconds,
-            buffered=pending.buffered,
+            buffered=pending.memory_rows,
             recovery_seconds=self._recovery_seconds,
             wall_ahead=pending.time.wall_ahead / 1e6,
         )
@@ -432,6 +439,6 @@ class Engine(Verbs):
         """Return an empty list: an engine has no shards."""
         return []
 
-    def shared_seconds(self, placement: str) -> float | None:
+    def sharing_seconds(self, placement: str) -> float | None:
         """Return None: an engine does not share its learning with other processes."""
         return None

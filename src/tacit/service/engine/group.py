@@ -27,21 +27,29 @@ from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.engine.pending_rows import Key, Outcome, PendingLog
 from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
-from tacit.service.log.blocks import Block, distinct, values
+from tacit.service.log.blocks import Block, column_values, split_distinct
 from tacit.service.log.requests import (
-    Ask,
+    AppendChange,
+    ChangePlacement,
     CheckDecisions,
     Decide,
     Export,
     FeedbackRequest,
     Impression,
-    Mark,
     Record,
     Request,
 )
-from tacit.service.log.rows import GUARDRAIL, REWARD, TICK, Content, DecisionRow, FeedbackRow, FoundDecision
+from tacit.service.log.rows import (
+    GUARDRAIL,
+    REWARD,
+    TICK,
+    Content,
+    DecisionRow,
+    DecisionWithFeedback,
+    FeedbackRow,
+)
 from tacit.service.placements.attribution import DUPLICATE
-from tacit.service.placements.placement import CHANGES, Placement
+from tacit.service.placements.placement import EFFECTS, Placement
 
 # ---- Recording feedback for a group: each piece is assigned to its decision, or refused with a reason
 
@@ -52,7 +60,10 @@ Accepted = tuple[int, str | None]
 
 
 def record(
-    pending: PendingLog, requests: Mapping[int, Record], found: Mapping[Key, FoundDecision], now: int
+    pending: PendingLog,
+    requests: Mapping[int, Record],
+    stored_decisions: Mapping[Key, DecisionWithFeedback],
+    now: int,
 ) -> dict[int, list[Outcome]]:
     """Record and learn the feedback of requests; return the outcomes of each request.
 
@@ -69,12 +80,12 @@ def record(
     for request in requests.values():
         parts.setdefault(request.placement, []).append(request.feedback)
     outcomes = {}
-    for name, given in parts.items():
-        recorder = _Recorder(pending, pending.placements[name], found, now)
-        joined: Block[FeedbackRequest] = Block.joined(FeedbackRequest, given)
+    for name, pieces in parts.items():
+        recorder = _Recorder(pending, pending.placements[name], stored_decisions, now)
+        joined: Block[FeedbackRequest] = Block.concatenate(FeedbackRequest, pieces)
         # The outcome of feedback depends on earlier feedback on its decision.
         outcomes[name] = iter(
-            [outcome for part in distinct(joined, "decision") for outcome in recorder.recorded(part)]
+            [outcome for part in split_distinct(joined, "decision") for outcome in recorder.record(part)]
         )
     return {
         i: list(islice(outcomes[request.placement], len(request.feedback))) for i, request in requests.items()
@@ -85,48 +96,59 @@ class _Recorder:
     """Records the feedback of one placement in one group."""
 
     def __init__(
-        self, pending: PendingLog, placement: Placement, found: Mapping[Key, FoundDecision], now: int
+        self,
+        pending: PendingLog,
+        placement: Placement,
+        stored_decisions: Mapping[Key, DecisionWithFeedback],
+        now: int,
     ) -> None:
-        self._pending, self._placement, self._found, self._now = pending, placement, found, now
+        self._pending, self._placement, self._stored_decisions, self._now = (
+            pending,
+            placement,
+            stored_decisions,
+            now,
+        )
 
-    def recorded(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
+    def record(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
         """Record feedback on distinct decisions; return the outcomes."""
         placement = self._placement
         entries = self._open_entries(feedback)
         if entries is not None:
             seqs = placement.windows.seqs(entries)
-            rows = self._logged(feedback, seqs, [None] * len(feedback))
-            return list(placement.take_in(rows, entries))
+            rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
+            return list(placement.apply_feedback(rows, entries))
         # All pieces are checked before the first is learned: refused ones get no row and no number.
-        judged = [self._judged(piece) for piece in feedback]
-        places = [i for i, outcome in enumerate(judged) if isinstance(outcome, tuple)]
-        accepted = [row for row in judged if isinstance(row, tuple)]
-        rows = self._logged(
+        results = [self._check(piece) for piece in feedback]
+        places = [i for i, outcome in enumerate(results) if isinstance(outcome, tuple)]
+        accepted = [row for row in results if isinstance(row, tuple)]
+        rows = self._log_feedback(
             feedback.take(places), [seq for seq, _ in accepted], [clicks for _, clicks in accepted]
         )
-        for i, row in zip(places, rows, strict=True) if self._found or self._pending.ahead else ():
+        for i, row in (
+            zip(places, rows, strict=True) if self._stored_decisions or self._pending.has_uncommitted else ()
+        ):
             # The decision is closed: later feedback of the same group must see this row.
-            before = self._closed(feedback[i].decision)
+            before = self._find_closed(feedback[i].decision)
             if before is not None:
                 before.feedback.append(row)
-        became = iter(placement.take_in(rows) if accepted else ())
-        return [next(became) if isinstance(row, tuple) else row for row in judged]
+        outcomes = iter(placement.apply_feedback(rows) if accepted else ())
+        return [next(outcomes) if isinstance(row, tuple) else row for row in results]
 
     def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
         """Return the entries of the decisions if all feedback is valid without a check by row; else None."""
         # Nearly all traffic is rewards without ids for open decisions. They need no row-by-row comparison
         # with earlier feedback.
         plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
-        if self._pending.ahead or not plain or any(feedback.column("id")):
+        if self._pending.has_uncommitted or not plain or any(feedback.column("id")):
             return None
         windows = self._placement.windows
-        found = list(map(windows.find, feedback.column("decision")))
-        if None in found:
+        indices = list(map(windows.find, feedback.column("decision")))
+        if None in indices:
             return None
-        entries = np.array(found, np.int64)
-        return entries if windows.answered_less(entries, MOST_FEEDBACK) else None
+        entries = np.array(indices, np.int64)
+        return entries if windows.has_less_feedback(entries, MOST_FEEDBACK) else None
 
-    def _logged(
+    def _log_feedback(
         self, feedback: Block[FeedbackRequest], seqs: list[int], clicks: list[str | None]
     ) -> Block[FeedbackRow]:
         """Append accepted feedback to the pending log, and return its rows."""
@@ -150,43 +172,45 @@ class _Recorder:
         self._pending.log_feedback(rows)
         return rows
 
-    def _closed(self, id: str) -> FoundDecision | None:
+    def _find_closed(self, id: str) -> DecisionWithFeedback | None:
         """Return a decision from the store or the pending log; None if neither has it."""
-        return self._found.get((self._placement.id, id)) or self._pending.uncommitted(self._placement, id)
+        return self._stored_decisions.get((self._placement.id, id)) or self._pending.find_uncommitted(
+            self._placement, id
+        )
 
-    def _judged(self, feedback: FeedbackRequest) -> Accepted | Outcome:
+    def _check(self, feedback: FeedbackRequest) -> Accepted | Outcome:
         """Check a piece of feedback; return its fields for the log, or the outcome if it is not recorded."""
         placement, windows, id = self._placement, self._placement.windows, feedback.decision
         entry = windows.find(id)
         if entry is not None:
-            decision, known = windows.row(entry), windows.contents(entry)
-            times = windows.times_answered(entry)
+            decision, contents = windows.row(entry), windows.contents(entry)
+            times = windows.count_feedback(entry)
         else:
-            before = self._closed(id)
+            before = self._find_closed(id)
             if before is None:
                 return UnknownDecision(
                     f"decision_id: placement {placement.name!r} made no decision "
                     f"{id!r}; send the id that its answer gave"
                 )
-            decision, came, times = before.decision, before.feedback, len(before.feedback)
-            known = {row.id: row.content for row in came if row.id}
+            decision, earlier, times = before.decision, before.feedback, len(before.feedback)
+            contents = {row.id: row.content for row in earlier if row.id}
         try:
-            clicks = placement.positions(decision, feedback)
+            clicks = placement.format_clicks(decision, feedback)
         except InvalidValue as error:
             return error
-        refusal = _refusal(feedback, clicks, known, times)
+        refusal = _find_refusal(feedback, clicks, contents, times)
         return (decision.seq, clicks) if refusal is None else refusal
 
 
-def _refusal(
-    feedback: FeedbackRequest, clicks: str | None, known: Mapping[str, Content], times: int
+def _find_refusal(
+    feedback: FeedbackRequest, clicks: str | None, contents: Mapping[str, Content], times: int
 ) -> str | TacitError | None:
     """Return why feedback is not recorded, given earlier feedback on its decision; None if it is."""
     id = feedback.id
-    if id is not None and id in known:
+    if id is not None and id in contents:
         # The same content with the same id is a repetition, as after a lost answer, and not an error.
-        said = feedback.kind, feedback.reward, clicks
-        if known[id] == (said if feedback.metrics is None else (*said, feedback.metrics)):
+        content = feedback.kind, feedback.reward, clicks
+        if contents[id] == (content if feedback.metrics is None else (*content, feedback.metrics)):
             return DUPLICATE
         return InConflict(f"feedback_id: {id!r} stands for other feedback; send the same, or another id")
     if times >= MOST_FEEDBACK:
@@ -198,13 +222,16 @@ def _refusal(
 
 # ---- Deciding for a group: repeated requests get earlier decisions, all others are decided together
 
-FoundDecisions = Mapping[Key, FoundDecision]
+StoredDecisions = Mapping[Key, DecisionWithFeedback]
 Answers = range | list[DecisionRow | int]
 """Earlier decisions, and indices of new ones in the group."""
 
 
 def decide(
-    pending: PendingLog, requests: Mapping[int, Decide], found: Mapping[Key, FoundDecision], now: int
+    pending: PendingLog,
+    requests: Mapping[int, Decide],
+    stored_decisions: Mapping[Key, DecisionWithFeedback],
+    now: int,
 ) -> dict[int, Any]:
     """Return the decisions of each request, or its error; a request with an error makes no decisions.
 
@@ -222,7 +249,7 @@ def decide(
     for i, request in requests.items():
         batch = batches.get(request.placement)
         if batch is None:
-            batch = batches[request.placement] = _Batch(pending, request.placement, found)
+            batch = batches[request.placement] = _Batch(pending, request.placement, stored_decisions)
         try:
             answers[i] = batch.add(request.impressions)
         except TacitError as error:
@@ -238,16 +265,18 @@ def decide(
 class _Batch:
     """The impressions of a group for one placement, and their decisions."""
 
-    def __init__(self, pending: PendingLog, name: str, found: Mapping[Key, FoundDecision]) -> None:
-        self._pending, self._name, self._found = pending, name, found
+    def __init__(
+        self, pending: PendingLog, name: str, stored_decisions: Mapping[Key, DecisionWithFeedback]
+    ) -> None:
+        self._pending, self._name, self._stored_decisions = pending, name, stored_decisions
         self._placement = pending.placements[name]
         self._parts: list[Sequence[Impression]] = []
         self._size = 0
         self._new_keys: set[str] = set()
         # By the clients' ids: the index in the group, and the impression.
-        self._named: dict[str, tuple[int, Impression]] = {}
+        self._by_id: dict[str, tuple[int, Impression]] = {}
         self._rows: Sequence[DecisionRow] = []
-        self._each: list[DecisionRow] | None = None
+        self._row_list: list[DecisionRow] | None = None
 
     def add(self, impressions: Sequence[Impression]) -> Answers:
         """Add the impressions of a request; return for each its earlier decision, or its index.
@@ -264,50 +293,50 @@ class _Batch:
             If the limit of open decisions is reached.
         """
         # Without clients' ids no decision can be a repetition: the block is added unchanged.
-        ids = values(impressions, "id")
+        ids = column_values(impressions, "id")
         if ids.count(None) == len(ids):
             start = self._size
-            self._parts.append(self._checked(impressions, range(len(impressions))))
+            self._parts.append(self._check(impressions, range(len(impressions))))
             self._size += len(impressions)
             return range(start, self._size)
         answers: list[DecisionRow | int] = []
         new: list[Impression] = []
         places: list[int] = []
-        named: dict[str, tuple[int, Impression]] = {}
+        by_id: dict[str, tuple[int, Impression]] = {}
         for place, impression in enumerate(impressions):
-            answer = self._made_before(impression, named, place, places)
+            answer = self._find_earlier(impression, by_id, place, places)
             if answer is None:
                 answer = self._size + len(new)
                 new.append(impression)
                 places.append(place)
                 if impression.id is not None:
-                    named[impression.id] = answer, impression
+                    by_id[impression.id] = answer, impression
             answers.append(answer)
-        checked = self._checked(new, places)
+        checked = self._check(new, places)
         # After all checks: an error must leave nothing of this request behind.
-        self._named |= named
+        self._by_id |= by_id
         self._parts.append(checked)
         self._size += len(checked)
         return answers
 
-    def _checked(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
+    def _check(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
         """Check impressions again, since arms and limits may have changed; return them with their items."""
         placement = self._placement
         # The request was checked on arrival; arms may have been retired since, in this group or before.
-        if placement.living.wholes:
-            placement.check_offered(impressions)
+        if placement.lifecycle.full_offers:
+            placement.check_offer(impressions)
         pending = self._pending
         if impressions and pending.open_count + self._size + len(impressions) > pending.most_open:
             pending.refuse_room()
-        found = placement.looked_up(impressions, places)
+        impressions_with_items = placement.look_up_candidates(impressions, places)
         if placement.key_limit is not None:
-            self._new_keys |= placement.let_in(values(impressions, "key"), self._new_keys)
-        return found
+            self._new_keys |= placement.admit_keys(column_values(impressions, "key"), self._new_keys)
+        return impressions_with_items
 
-    def _made_before(
+    def _find_earlier(
         self,
         impression: Impression,
-        named: Mapping[str, tuple[int, Impression]],
+        by_id: Mapping[str, tuple[int, Impression]],
         place: int,
         places: Sequence[int],
     ) -> DecisionRow | int | None:
@@ -319,21 +348,21 @@ class _Batch:
         id = impression.id
         if id is None:
             return None
-        row = self._pending.remembered(self._placement, id)
-        if row is None and (self._placement.id, id) in self._found:
-            row = self._found[self._placement.id, id].decision
+        row = self._pending.find_decision(self._placement, id)
+        if row is None and (self._placement.id, id) in self._stored_decisions:
+            row = self._stored_decisions[self._placement.id, id].decision
         answer: DecisionRow | int
         if row is not None:
-            same, answer = self._placement.asked_before(impression, row), row
+            same, answer = self._placement.is_same_request(impression, row), row
         # Two requests with the same id in one group: the second gets the decision of the first.
-        elif id in named or id in self._named:
-            answer, earlier = named.get(id) or self._named[id]
-            same = self._placement.asks_the_same(impression, earlier)
+        elif id in by_id or id in self._by_id:
+            answer, earlier = by_id.get(id) or self._by_id[id]
+            same = self._placement.is_same_impression(impression, earlier)
         else:
             return None
         if not same:
-            if row is None and id in named:
-                before = places[named[id][0] - self._size]
+            if row is None and id in by_id:
+                before = places[by_id[id][0] - self._size]
                 raise InConflict(
                     f"decisions[{place}].decision_id: {id!r} stands for another decision at "
                     f"decisions[{before}] of this batch; give each an id of its own"
@@ -348,9 +377,9 @@ class _Batch:
         """Decide for all new impressions."""
         if self._size:
             several = len(self._parts) > 1
-            impressions = Block.joined(Impression, self._parts) if several else self._parts[0]
+            impressions = Block.concatenate(Impression, self._parts) if several else self._parts[0]
             self._placement.learn_turns()
-            rows = self._placement.choose(impressions, self._pending.seq + 1, now)
+            rows = self._placement.decide(impressions, self._pending.seq + 1, now)
             self._pending.log_decisions(self._name, rows)
             self._rows = rows
 
@@ -358,19 +387,19 @@ class _Batch:
         """Return the decisions for the answers of :meth:`add`."""
         if len(answers) == self._size and isinstance(answers, range):
             return self._rows
-        if self._each is None:
-            self._each = list(self._rows)
-        each = self._each
+        if self._row_list is None:
+            self._row_list = list(self._rows)
+        rows = self._row_list
         if isinstance(answers, range):
-            return each[answers.start : answers.stop]
-        return [each[answer] if isinstance(answer, int) else answer for answer in answers]
+            return rows[answers.start : answers.stop]
+        return [rows[answer] if isinstance(answer, int) else answer for answer in answers]
 
 
 # ---- One group of requests, applied to the placements; its rows become pending in the order of the log
 
 
 def apply(
-    pending: PendingLog, requests: Sequence[Request], found: dict[Key, FoundDecision]
+    pending: PendingLog, requests: Sequence[Request], stored_decisions: dict[Key, DecisionWithFeedback]
 ) -> list[Any | Exception]:
     """Close windows, change placements, decide, record and export, in this order.
 
@@ -388,9 +417,9 @@ def apply(
     """
     # 1. Due windows close. Feedback of this group may still name a decision whose window closes now.
     now = pending.time.advance()
-    closing = pending.closing(now)
+    closing = pending.take_due_placements(now)
     if closing:
-        _keep_closing(pending, requests, found, now)
+        _add_closing(pending, requests, stored_decisions, now)
     # The other placements have no due windows, and need not be advanced.
     touched = {request.placement for request in requests} | {p.name for p in closing}
     for name in touched:
@@ -409,88 +438,94 @@ def apply(
             results[i] = step(pending, change, now)
     # 3. and 4. Decisions precede feedback in the log, so that a client may send both together.
     if Decide in kinds:
-        results |= decide(pending, kinds[Decide], found, now)
+        results |= decide(pending, kinds[Decide], stored_decisions, now)
     if Record in kinds:
-        results |= record(pending, kinds[Record], found, now)
+        results |= record(pending, kinds[Record], stored_decisions, now)
     for i, request in kinds.pop(CheckDecisions, {}).items():
-        results[i] = _check(pending, request, found)
+        results[i] = _check(pending, request, stored_decisions)
     # 5. Exports, which include what this group taught.
     for i, export in kinds.pop(Export, {}).items():
-        results[i] = now, _exported(pending.placements[export.placement], export.everything)
+        results[i] = now, _export(pending.placements[export.placement], export.everything)
     # 6. Guardrails act: arms that proved harmful are not shown from the next group on.
     for name in touched:
         if pending.placements[name].guardrail is not None:
             _guard(pending, name, now)
     if closing and pending.seq == before:
         # No other row records the time at which these windows closed.
-        pending.log_mark(None, now, TICK, "")
+        pending.log_change(None, now, TICK, "")
     pending.touch(touched)
     return [results[i] for i in range(len(requests))]
 
 
-def _keep_closing(
-    pending: PendingLog, requests: Sequence[Request], found: dict[Key, FoundDecision], now: int
+def _add_closing(
+    pending: PendingLog,
+    requests: Sequence[Request],
+    stored_decisions: dict[Key, DecisionWithFeedback],
+    now: int,
 ) -> None:
     """Add decisions that requests name, and whose windows close now, to the decisions from the store."""
-    for placement, named in pending.named(requests):
+    for placement, ids in pending.iterate_named_ids(requests):
         windows = placement.windows
-        for id in named:
+        for id in ids:
             entry = windows.find(id)
             if entry is not None and windows.deadline(entry) <= now:
                 row, contents = windows.row(entry), windows.contents(entry)
-                times = windows.times_answered(entry)
+                times = windows.count_feedback(entry)
                 nameless = [(None, (REWARD, None, None))] * times
                 feedback = [
                     FeedbackRow(0, placement.id, row.seq, name, 0, *content)
                     for name, content in [*contents.items(), *nameless]
                 ]
-                found[placement.id, id] = FoundDecision(row, feedback[:times])
+                stored_decisions[placement.id, id] = DecisionWithFeedback(row, feedback[:times])
 
 
 def _check(
-    pending: PendingLog, request: CheckDecisions, found: Mapping[Key, FoundDecision]
+    pending: PendingLog, request: CheckDecisions, stored_decisions: Mapping[Key, DecisionWithFeedback]
 ) -> TacitError | None:
     """Return the error of a decision for impressions; None without error."""
     try:
-        _Batch(pending, request.placement, found).add(request.impressions)
+        _Batch(pending, request.placement, stored_decisions).add(request.impressions)
     except TacitError as error:
         return error
     return None
 
 
-def _mark(pending: PendingLog, request: Mark, now: int) -> None:
+def _append_change(pending: PendingLog, request: AppendChange, now: int) -> None:
     placement = pending.placements[request.placement]
     _, value, kind, who = request
-    if placement.is_news(kind, value):
-        placement.marked(pending.log_mark(placement.id, now, kind, value, who))
+    if placement.is_change(kind, value):
+        placement.apply_change(pending.log_change(placement.id, now, kind, value, who))
 
 
 def _guard(pending: PendingLog, name: str, now: int) -> None:
     """Log the changes that a placement's guardrail demands."""
     placement = pending.placements[name]
     assert placement.guardrail is not None
-    for kind, value in placement.guardrail.marks(placement):
-        _mark(pending, Mark(name, value, kind, GUARDRAIL), now)
+    for kind, value in placement.guardrail.plan_changes(placement):
+        _append_change(pending, AppendChange(name, value, kind, GUARDRAIL), now)
 
 
-def _ask(pending: PendingLog, asked: Ask, now: int) -> Any:
+def _change_placement(pending: PendingLog, request: ChangePlacement, now: int) -> Any:
     """Change a placement; return its new setting, or the error of an invalid change."""
-    placement = pending.placements[asked.placement]
-    change = CHANGES[type(asked.request)]
+    placement = pending.placements[request.placement]
+    change = EFFECTS[type(request.request)]
     try:
-        value = change.mark(placement, asked.request, now)
+        value = change.change_value(placement, request.request, now)
     except TacitError as error:
         return error
     if value is not None:
-        _mark(pending, Mark(asked.placement, value, change.kind, asked.who), now)
+        _append_change(pending, AppendChange(request.placement, value, change.kind, request.who), now)
     return change.answer(placement, now)
 
 
-STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {Mark: _mark, Ask: _ask}
+STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {
+    AppendChange: _append_change,
+    ChangePlacement: _change_placement,
+}
 """Functions that apply requests for changes, before anything is decided, in this order."""
 
 
-def _exported(placement: Placement, everything: bool) -> dict[str, Any]:
+def _export(placement: Placement, everything: bool) -> dict[str, Any]:
     if placement.shared is None:
         return {}
-    return placement.shared.learned(placement, everything)
+    return placement.shared.export_update(placement, everything)

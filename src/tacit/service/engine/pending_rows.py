@@ -16,10 +16,10 @@ from heapq import heappop, heappush
 from tacit.errors import TacitError
 from tacit.service.config.schema import BUFFERED
 from tacit.service.errors import Overloaded
-from tacit.service.log.blocks import Block, values
+from tacit.service.log.blocks import Block, column_values
 from tacit.service.log.ids import LogTime
 from tacit.service.log.requests import CheckDecisions, Decide, Record, Request
-from tacit.service.log.rows import DecisionRow, FeedbackRow, FoundDecision, MarkRow, Rows
+from tacit.service.log.rows import ChangeRow, DecisionRow, DecisionWithFeedback, FeedbackRow, Rows
 from tacit.service.placements.placement import Placement
 
 Key = tuple[int, str]
@@ -66,11 +66,11 @@ class PendingLog:
         self.placements = placements
         self.seq = seq
         self.time = time
-        self.tail, self.waiting = Rows.none(), 0
+        self.tail, self.waiting = Rows.empty(), 0
         self.in_flight = NO_ROWS
         self.broken: set[str] = set()
         self.frozen = False
-        self._uncommitted: dict[Key, FoundDecision] = {}
+        self._uncommitted: dict[Key, DecisionWithFeedback] = {}
         # A heap of the next due times of placements, each as of the last change of the placement.
         self._dues: list[tuple[int, str]] = []
         self._earliest: dict[str, int] = {}
@@ -93,7 +93,7 @@ class PendingLog:
         for name in names:
             self.touched.add(name)
             windows = self.placements[name].windows
-            self._push_due(name, windows.due)
+            self._push_due(name, windows.next_deadline)
             count = len(windows)
             self.open_count += count - self._open.get(name, 0)
             self._open[name] = count
@@ -113,11 +113,11 @@ class PendingLog:
         while self._dues:
             time, name = self._dues[0]
             placement = self.placements.get(name)
-            if placement is not None and placement.windows.due == time:
+            if placement is not None and placement.windows.next_deadline == time:
                 return time
             self._pop_due()
             if placement is not None:
-                self._push_due(name, placement.windows.due)
+                self._push_due(name, placement.windows.next_deadline)
         return None
 
     def _push_due(self, name: str, due: int | None) -> None:
@@ -131,16 +131,16 @@ class PendingLog:
             del self._earliest[name]
         return name
 
-    def closing(self, now: int) -> list[Placement]:
+    def take_due_placements(self, now: int) -> list[Placement]:
         """Return the placements with windows that are due at a time."""
         if not self._dues or self._dues[0][0] > now:
             # Outdated times are too early, never too late.
             return []
-        found = {}
+        placements = {}
         while (due := self.due) is not None and due <= now:
             name = self._pop_due()
-            found[name] = self.placements[name]
-        return list(found.values())
+            placements[name] = self.placements[name]
+        return list(placements.values())
 
     @contextmanager
     def freeze(self) -> Iterator[None]:
@@ -153,23 +153,23 @@ class PendingLog:
         finally:
             self.frozen = False
 
-    def runs_ahead(self, request: Request) -> bool:
+    def can_answer_early(self, request: Request) -> bool:
         """True if a request can be answered from memory, before its rows are in the log."""
         ahead = request.placement in self.buffering and isinstance(request, Decide | Record)
-        return ahead and not self.unknown([request])
+        return ahead and not self.list_unknown([request])
 
     @property
-    def buffered(self) -> int:
+    def memory_rows(self) -> int:
         """Number of rows in memory only."""
         return self.waiting + self.in_flight.size
 
     # Look-ups --------------------------------------------------------------------------------
 
-    def unknown(self, requests: Sequence[Request]) -> list[Key]:
+    def list_unknown(self, requests: Sequence[Request]) -> list[Key]:
         """Return the decisions that requests name and that are not in memory."""
         unknown: dict[Key, None] = {}
         for request in requests:
-            ids = _named(request)
+            ids = _list_ids(request)
             if not ids:
                 continue
             placement = self.placements[request.placement]
@@ -179,28 +179,28 @@ class PendingLog:
                 unknown.update((key, None) for key in keys if key not in self._uncommitted)
         return list(unknown)
 
-    def named(self, requests: Sequence[Request]) -> Iterator[tuple[Placement, list[str]]]:
+    def iterate_named_ids(self, requests: Sequence[Request]) -> Iterator[tuple[Placement, list[str]]]:
         """Yield, for each request that names decisions, its placement and their ids."""
         for request in requests:
-            ids = _named(request)
+            ids = _list_ids(request)
             if ids:
                 yield self.placements[request.placement], ids
 
-    def remembered(self, placement: Placement, id: str) -> DecisionRow | None:
+    def find_decision(self, placement: Placement, id: str) -> DecisionRow | None:
         """Return a decision that is open or not committed; None for all others."""
         entry = placement.windows.find(id)
         if entry is not None:
             return placement.windows.row(entry)
         # A short window may have closed before its decision was committed.
-        made = self._uncommitted.get((placement.id, id))
-        return None if made is None else made.decision
+        uncommitted = self._uncommitted.get((placement.id, id))
+        return None if uncommitted is None else uncommitted.decision
 
-    def uncommitted(self, placement: Placement, id: str) -> FoundDecision | None:
+    def find_uncommitted(self, placement: Placement, id: str) -> DecisionWithFeedback | None:
         """Return a decision that is not committed, with its feedback; None for all others."""
         return self._uncommitted.get((placement.id, id))
 
     @property
-    def ahead(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """True if buffered placements have decisions that are not committed."""
         return bool(self._uncommitted)
 
@@ -219,7 +219,7 @@ class PendingLog:
         self.waiting += len(rows)
         self.tail.decisions.extend(rows)
         if placement in self.buffering:
-            self._uncommitted.update(((row.placement, row.id), FoundDecision(row, [])) for row in rows)
+            self._uncommitted.update(((row.placement, row.id), DecisionWithFeedback(row, [])) for row in rows)
 
     def log_feedback(self, rows: Block[FeedbackRow]) -> None:
         """Append the rows of feedback, which must have the next sequence numbers."""
@@ -227,22 +227,22 @@ class PendingLog:
         self.waiting += len(rows)
         self.tail.feedback.extend(rows)
 
-    def log_mark(
+    def log_change(
         self, placement: int | None, time: int, kind: str, value: str, who: str | None = None
-    ) -> MarkRow:
+    ) -> ChangeRow:
         """Append a change event with the next sequence number, and return it."""
         self.seq += 1
         self.waiting += 1
-        mark = MarkRow(self.seq, placement, time, kind, value, who)
-        self.tail.marks.append(mark)
-        return mark
+        change = ChangeRow(self.seq, placement, time, kind, value, who)
+        self.tail.changes.append(change)
+        return change
 
     # Committing ------------------------------------------------------------------------------
 
     def begin_commit(self) -> int:
         """Mark the pending rows as being committed, and return their number."""
         count = self.waiting
-        self.in_flight, self.tail, self.waiting = self.tail, Rows.none(), 0
+        self.in_flight, self.tail, self.waiting = self.tail, Rows.empty(), 0
         return count
 
     def end_commit(self, *, failed: bool) -> None:
@@ -255,21 +255,21 @@ class PendingLog:
         behind = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
         if failed:
             self.broken |= {behind[row.placement] for row in written.all() if row.placement in behind}
-            kept = written.where(lambda row: row.placement not in behind)
-            self.tail = kept.and_then(self.tail)
+            buffered_rows = written.select(lambda row: row.placement not in behind)
+            self.tail = buffered_rows.concatenate(self.tail)
             self.waiting = self.tail.size
         for row in written.decisions if self._uncommitted else ():
             if not failed or row.placement in behind:
                 self._uncommitted.pop((row.placement, row.id), None)
 
-    def forget(self) -> None:
+    def mark_all_broken(self) -> None:
         """Mark all placements as broken and drop pending rows, after a group failed at an unknown step."""
         self.broken |= set(self.placements)
-        self.tail, self.waiting = Rows.none(), 0
+        self.tail, self.waiting = Rows.empty(), 0
 
 
-def _named(request: Request) -> list[str]:
+def _list_ids(request: Request) -> list[str]:
     """Return the ids of the decisions that a request names."""
     if isinstance(request, Decide | CheckDecisions):
-        return [id for id in values(request.impressions, "id") if id is not None]
-    return values(request.feedback, "decision") if isinstance(request, Record) else []
+        return [id for id in column_values(request.impressions, "id") if id is not None]
+    return column_values(request.feedback, "decision") if isinstance(request, Record) else []

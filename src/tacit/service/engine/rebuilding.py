@@ -24,14 +24,14 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.learning.learner import Learner
 from tacit.policies import MinimumShares, Policy, policy_from_spec, policy_to_spec
 from tacit.policies.spec import is_auto, policy_from_stored
-from tacit.service.config.file import checked_as
-from tacit.service.engine.fold import opened, take_in
-from tacit.service.engine.segments import reads_who_asks
+from tacit.service.config.file import check_field
+from tacit.service.engine.fold import apply_rows, load_placement
+from tacit.service.engine.segments import reads_user_contexts
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
-from tacit.service.log.change_events import REBUILD, ROLLBACK, Regime, regimes_of, state_name
-from tacit.service.log.rows import POLICY, UNLEARNED, DecisionRow, Event, learned_propensities
+from tacit.service.log.change_events import REBUILD, ROLLBACK, PolicyVersion, read_policy_versions, state_name
+from tacit.service.log.rows import POLICY, UNLEARNED_MODES, DecisionRow, Event, select_propensities
 from tacit.service.log.store import STATES, Draft
 from tacit.service.placements.placement import Placement
 
@@ -82,7 +82,7 @@ class Replacement(NamedTuple):
     seconds : float
     """
 
-    regime: Regime
+    policy_version: PolicyVersion
     rows: int
     decisions: int
     seconds: float
@@ -99,24 +99,24 @@ class Rebuilder:
 
     def __init__(self, engine: Serving, writer: Writer) -> None:
         self._engine, self._writer = engine, writer
-        self.under_way: set[str] = set()
+        self.running: set[str] = set()
 
     async def states(self, name: str) -> list[State]:
         """Return the states to which a placement can be rolled back, in order."""
         placement = self._engine.placement(name)
         store = self._engine.store
-        kept = await self._writer.of_store(store.states, placement.id)
-        marks = await self._writer.of_store(store.changes, placement.id)
-        stored = (await self._writer.of_store(store.placements))[name]
-        regimes = regimes_of(marks)
-        found = []
-        for seq, time in kept:
-            before = [regime for regime in regimes if regime.seq <= seq]
+        ends = await self._writer.call_store(store.states, placement.id)
+        changes = await self._writer.call_store(store.changes, placement.id)
+        stored = (await self._writer.call_store(store.placements))[name]
+        versions = read_policy_versions(changes)
+        states = []
+        for seq, time in ends:
+            before = [version for version in versions if version.seq <= seq]
             policy, number, aside = json.loads(stored.spec), stored.policy, []
             if before:
                 policy, number, aside = before[-1].policy, before[-1].number, before[-1].aside
-            found.append(State(state_name(time, policy), time, seq, policy, number, aside))
-        return found
+            states.append(State(state_name(time, policy), time, seq, policy, number, aside))
+        return states
 
     async def rebuild(self, name: str, policy: Policy, who: str | None) -> Replacement:
         """Fold the log of a placement into another policy, then switch to it.
@@ -130,15 +130,15 @@ class Rebuilder:
         NotDurable
             If the store fails, or the service is stopping.
         """
-        placement = self._checked(name, policy)
+        placement = self._check_policy(name, policy)
         before = placement.config.policy
-        if reads_who_asks(before) and not policy.context_dim:
+        if reads_user_contexts(before) and not policy.context_dim:
             # Clients send contexts, and their requests would be refused.
-            asked = f"requests say who is asking, in {before.context_dim} numbers"
-            raise InvalidValue("policy", policy, f"give one that reads a context: {asked}")
+            requirement = f"requests say who is asking, in {before.context_dim} numbers"
+            raise InvalidValue("policy", policy, f"give one that reads a context: {requirement}")
         spec = policy_to_spec(policy)
-        number = await self._writer.of_store(self._engine.store.policy, json.dumps(spec))
-        return await self._replace(placement, Regime(REBUILD, spec, number, ""), who)
+        number = await self._writer.call_store(self._engine.store.policy, json.dumps(spec))
+        return await self._replace(placement, PolicyVersion(REBUILD, spec, number, ""), who)
 
     async def rollback(self, name: str, to: str | None, who: str | None) -> Replacement:
         """Restore an earlier state of a placement, by default the one replaced last.
@@ -156,18 +156,21 @@ class Rebuilder:
             remedy = "there is no state to go back to: one is kept when a rebuild or a rollback leaves it"
             raise InvalidValue("placement", name, remedy)
         if to is None:
-            to = next(reversed(states)) if placement.regime is None else placement.regime.left
+            to = next(reversed(states)) if placement.policy_version is None else placement.policy_version.left
         # Early versions of 0.3 did not name nested policies.
-        earlier = {state_name(each.time, {"name": each.policy["name"]}): each for each in states.values()}
+        earlier = {
+            state_name(stored_state.time, {"name": stored_state.policy["name"]}): stored_state
+            for stored_state in states.values()
+        }
         state = (earlier | states).get(to)
         if state is None:
             raise InvalidValue("to", to, f"give one of {', '.join(states)}")
-        self._checked(name, policy_from_stored(state.policy))
+        self._check_policy(name, policy_from_stored(state.policy))
         aside = [*state.aside, (state.seq, 0, state.time)]
-        regime = Regime(ROLLBACK, state.policy, state.number, "", state.name, state.seq, aside)
-        return await self._replace(placement, regime, who)
+        version = PolicyVersion(ROLLBACK, state.policy, state.number, "", state.name, state.seq, aside)
+        return await self._replace(placement, version, who)
 
-    def _checked(self, name: str, policy: Policy) -> Placement:
+    def _check_policy(self, name: str, policy: Policy) -> Placement:
         """Return a placement, if its log can be folded into a policy; else raise InvalidValue."""
         placement = self._engine.placement(name)
         before = placement.config.policy
@@ -187,100 +190,102 @@ class Rebuilder:
 
     # The steps of a rebuild or rollback ------------------------------------------------------
 
-    async def _replace(self, placement: Placement, regime: Regime, who: str | None) -> Replacement:
+    async def _replace(self, placement: Placement, version: PolicyVersion, who: str | None) -> Replacement:
         name = placement.name
-        if name in self.under_way:
+        if name in self.running:
             raise InConflict("placement: a rebuild or rollback of it is under way; wait for its end")
-        self.under_way.add(name)
+        self.running.add(name)
         try:
             # Wait for a base that is being written: the fold must not begin without it.
-            await self._writer.between_groups(_nothing)
-            await self._writer.upkeep.written()
-            return await self._replaced(placement, regime, who)
+            await self._writer.run_between_groups(_nothing)
+            await self._writer.upkeep.wait_for_snapshot()
+            return await self._fold_and_switch(placement, version, who)
         finally:
-            self.under_way.remove(name)
+            self.running.remove(name)
 
-    async def _replaced(self, placement: Placement, regime: Regime, who: str | None) -> Replacement:
+    async def _fold_and_switch(
+        self, placement: Placement, version: PolicyVersion, who: str | None
+    ) -> Replacement:
         engine, name, begun = self._engine, placement.name, clocks.monotonic()
         config = engine.config.placements[name]
-        policy = policy_from_stored(regime.policy)
+        policy = policy_from_stored(version.policy)
         learner = Learner(policy, 0, propensities=config.propensities)
         # Compiled in threads, so that no request waits for the compiler.
         await asyncio.to_thread(learner.compile)
         await self._compile_control(name, learner)
-        made = await self._writer.of_store(
-            lambda: opened(name, config, engine.store, placement.seed, snapshot=False, as_if=regime)
+        rebuilt = await self._writer.call_store(
+            lambda: load_placement(name, config, engine.store, placement.seed, snapshot=False, as_if=version)
         )
-        fold = _Fold(made)
-        while len(rows := await self._writer.of_store(self._next, fold)) == ROWS:
-            await asyncio.to_thread(fold.take, rows)
-        await asyncio.to_thread(fold.take, rows)
-        await self._compile_control(name, made.learner)
-        left = await self._keep(name)
-        regime = msgspec.structs.replace(regime, left=left, approximate=made.approximate)
-        await self._writer.between_groups(lambda: self._switch(config, fold, regime, who))
+        fold = _Fold(rebuilt)
+        while len(rows := await self._writer.call_store(self._next, fold)) == ROWS:
+            await asyncio.to_thread(fold.apply, rows)
+        await asyncio.to_thread(fold.apply, rows)
+        await self._compile_control(name, rebuilt.learner)
+        old_state = await self._store_state(name)
+        version = msgspec.structs.replace(version, left=old_state, approximate=rebuilt.approximate)
+        await self._writer.run_between_groups(lambda: self._switch(config, fold, version, who))
         # This step begins once the switch is durable, or undone because the store failed.
-        await self._writer.between_groups(_nothing)
-        there = engine.placement(name).regime
-        if made.regime is None or there != made.regime:
+        await self._writer.run_between_groups(_nothing)
+        current = engine.placement(name).policy_version
+        if rebuilt.policy_version is None or current != rebuilt.policy_version:
             raise NotDurable("store: it failed at the switch, and all is as before; try again")
-        return Replacement(made.regime, fold.count, made.decisions, clocks.monotonic() - begun)
+        return Replacement(rebuilt.policy_version, fold.count, rebuilt.decisions, clocks.monotonic() - begun)
 
     async def _compile_control(self, name: str, learner: Learner) -> None:
         """Compile, in a thread, a learner's code for a placement's control group, if there is a holdout."""
-        if self._engine.placement(name).control.coin is not None:
-            await asyncio.to_thread(getattr, learner.loops, "impose")
+        if self._engine.placement(name).control.assigner is not None:
+            await asyncio.to_thread(getattr, learner.loops, "force")
 
     def _next(self, fold: _Fold) -> list[Event]:
         return list(islice(self._engine.store.events(fold.behind), ROWS))
 
-    async def _keep(self, name: str) -> str:
+    async def _store_state(self, name: str) -> str:
         """Store the current learned state of a placement; return the state's name."""
         engine, drafts = self._engine, list[Draft]()
 
         async def copy() -> None:
-            drafts.append(await self._writer.frozen(as_of_now))
+            drafts.append(await self._writer.read_frozen(as_of_now))
 
         def as_of_now(seq: int, time: int) -> Draft:
             placement = engine.placement(name)
             return placement.draft(seq, placement.windows.time)
 
-        await self._writer.between_groups(copy)
-        steps = engine.store.saving(drafts[0], STATES)
-        while await self._writer.of_store(next, steps, steps) is not steps:
+        await self._writer.run_between_groups(copy)
+        steps = engine.store.save_in_steps(drafts[0], STATES)
+        while await self._writer.call_store(next, steps, steps) is not steps:
             pass
         return state_name(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
 
-    async def _switch(self, config: Any, fold: _Fold, regime: Regime, who: str | None) -> None:
+    async def _switch(self, config: Any, fold: _Fold, version: PolicyVersion, who: str | None) -> None:
         """Let the new placement catch up with the log, and replace the old one by it."""
-        engine, made = self._engine, fold.placement
-        name = made.name
+        engine, placement = self._engine, fold.placement
+        name = placement.name
         if engine.config.placements.get(name) != config:
             raise InConflict("placement: its configuration was changed meanwhile; begin again")
 
         def catch_up(seq: int, time: int) -> None:
             while rows := self._next(fold):
-                fold.take(rows)
+                fold.apply(rows)
 
-        await self._writer.frozen(catch_up)
-        if regime.what == REBUILD:
+        await self._writer.read_frozen(catch_up)
+        if version.what == REBUILD:
             fold.check_learned()
         # No await from here on, so that no request comes between.
-        self._put(made, regime, who)
+        self._replace_placement(placement, version, who)
 
-    def _put(self, made: Placement, regime: Regime, who: str | None) -> None:
+    def _replace_placement(self, placement: Placement, version: PolicyVersion, who: str | None) -> None:
         """Replace a placement by one that has learned from the whole log, and log its policy version."""
         pending, placements = self._writer.pending, self._engine.placements
         now, seq = pending.time.advance(), pending.seq + 1
-        aside = [(after, before or seq, closed) for after, before, closed in regime.aside]
-        made.regime = msgspec.structs.replace(regime, aside=aside, seq=seq)
-        mark = pending.log_mark(made.id, now, POLICY, made.regime.text, who)
-        made.advance(now)
-        made.sets_aside = False
-        made.marked(mark)
-        made.new_ids = placements[made.name].new_ids
-        placements[made.name] = made
-        pending.touch([made.name])
+        aside = [(after, before or seq, closed) for after, before, closed in version.aside]
+        placement.policy_version = msgspec.structs.replace(version, aside=aside, seq=seq)
+        change = pending.log_change(placement.id, now, POLICY, placement.policy_version.text, who)
+        placement.advance(now)
+        placement.learns_nothing = False
+        placement.apply_change(change)
+        placement.new_ids = placements[placement.name].new_ids
+        placements[placement.name] = placement
+        pending.touch([placement.name])
 
 
 async def _nothing() -> None:
@@ -292,24 +297,24 @@ class _Fold:
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self.behind, self.count = placement.covered, 0
-        self._weighs = learns_from_propensity(placement.config.policy.params)
-        self._without, self._first = 0, ""
+        self.behind, self.count = placement.snapshot_seq, 0
+        self._needs_propensities = learns_from_propensity(placement.config.policy.params)
+        self._missing_count, self._first_missing = 0, ""
 
-    def take(self, rows: list[Event]) -> None:
+    def apply(self, rows: list[Event]) -> None:
         """Apply the next rows."""
-        take_in({self.placement.id: self.placement}, rows)
-        if self._weighs:
+        apply_rows({self.placement.id: self.placement}, rows)
+        if self._needs_propensities:
             mine = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
-            known = learned_propensities(Block.of(DecisionRow, mine))
-            without = [row.id for row, decision in zip(mine, known, strict=True) if decision is None]
-            self._first = self._first or "".join(without[:1])
-            self._without += len(without)
+            propensities = select_propensities(Block.from_rows(DecisionRow, mine))
+            missing = [row.id for row, decision in zip(mine, propensities, strict=True) if decision is None]
+            self._first_missing = self._first_missing or "".join(missing[:1])
+            self._missing_count += len(missing)
         self.behind = rows[-1].seq if rows else self.behind
         self.count += len(rows)
 
     def _learns(self, row: DecisionRow) -> bool:
-        return row.placement == self.placement.id and row.mode not in UNLEARNED
+        return row.placement == self.placement.id and row.mode not in UNLEARNED_MODES
 
     def check_learned(self) -> None:
         """Check that the policy could learn from all rows.
@@ -321,10 +326,10 @@ class _Fold:
             values that are not numbers.
         """
         policy, state = self.placement.config.policy, self.placement.learner.state
-        if self._without:
+        if self._missing_count:
             remedy = (
-                f"it weighs by propensities, and {self._without} decisions of the log have none, "
-                f"{self._first!r} first; give one that does not"
+                f"it weighs by propensities, and {self._missing_count} decisions of the log have none, "
+                f"{self._first_missing!r} first; give one that does not"
             )
             raise InvalidValue("policy", policy, remedy)
         for field, array in leaves(state):
@@ -333,7 +338,7 @@ class _Fold:
                 raise InvalidValue("policy", policy, remedy)
 
 
-def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
+def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
     """Return the requested policy, over the first arms of a placement.
 
     Parameters
@@ -354,16 +359,16 @@ def asked_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
         if not configured.recommended:
             remedy = 'say policy = "auto" and rebuild = true in the configuration'
             raise InvalidValue("policy", spec, remedy)
-        return as_begun(configured.policy, before)
+        return with_first_arms(configured.policy, before)
     arms = getattr(before, "arms", None)
-    policy = checked_as("policy", lambda text: policy_from_spec(text, arms, imports=False), spec)
+    policy = check_field("policy", lambda text: policy_from_spec(text, arms, imports=False), spec)
     positions = getattr(before, "positions", None)
     if positions is not None and "positions" not in str(spec) and hasattr(policy, "positions"):
         policy = replace(policy, positions=positions)  # type: ignore[call-arg]
-    return _promising_the_same(policy, before)
+    return _with_minimum_shares(policy, before)
 
 
-def _promising_the_same(policy: Policy, before: Policy) -> Policy:
+def _with_minimum_shares(policy: Policy, before: Policy) -> Policy:
     """Return a policy with the minimum shares of arms of the policy before, unless it has its own."""
     shares: Any = getattr(before, "at_least", None)
     if not shares or getattr(policy, "at_least", None):
@@ -376,7 +381,7 @@ def _promising_the_same(policy: Policy, before: Policy) -> Policy:
     raise InvalidValue("policy", policy, remedy)
 
 
-def as_begun(policy: Policy, before: Policy) -> Policy:
+def with_first_arms(policy: Policy, before: Policy) -> Policy:
     """Return a policy with the arms of the policy before."""
     if getattr(policy, "arms", None) == getattr(before, "arms", None):
         return policy

@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.errors import UnknownName
-from tacit.learning.snapshot import LearnerSnapshot, views
+from tacit.learning.snapshot import LearnerSnapshot, iter_views
 from tacit.policies.base import ArmBeliefs, Counts
 from tacit.policies.baselines.position_based import PositionCounts
 from tacit.policies.shifting.hypotheses import Hypotheses
@@ -35,36 +35,36 @@ from tacit.service.placements.placement import Placement
 BetaState = Thompson.State
 
 
-def parts_of(state: Any) -> Iterator[Any]:
+def iterate_states(state: Any) -> Iterator[Any]:
     """Yield a policy's state, and the states nested in it."""
     yield state
     if isinstance(state, tuple):
         for part in state:
             if isinstance(part, tuple):
-                yield from parts_of(part)
+                yield from iterate_states(part)
 
 
-def counts_of(state: Any) -> Counts | BetaState | PositionCounts | Hypotheses | None:
+def find_counts(state: Any) -> Counts | BetaState | PositionCounts | Hypotheses | None:
     """Return the counts of plays and rewards in a policy's state; None if it has none of a known type."""
     kinds = (Counts, BetaState, PositionCounts, Hypotheses)
-    return next((part for part in parts_of(state) if isinstance(part, kinds)), None)
+    return next((part for part in iterate_states(state) if isinstance(part, kinds)), None)
 
 
-def rounds_of(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Floats:
+def count_rounds(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Floats:
     """Return the number of counted impressions of each lane."""
     if isinstance(counts, Thompson.State):
         return counts.successes.sum(axis=1) + counts.failures.sum(axis=1)  # type: ignore[no-any-return]
     return counts.rounds.astype(np.float64)
 
 
-def believed_of(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
+def get_beliefs(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
     """Return a lane's beliefs about its arms, from the policy or else from counts; None without both."""
-    counts = counts_of(state)
+    counts = find_counts(state)
     if hasattr(policy, "beliefs") and isinstance(counts, (Counts, Thompson.State, Hypotheses)):
         return policy.beliefs(state, lane)  # type: ignore[no-any-return]
     if not isinstance(counts, Counts):
         return None
-    return ArmBeliefs.of_counts(counts.plays[lane], counts.rewards[lane])
+    return ArmBeliefs.from_counts(counts.plays[lane], counts.rewards[lane])
 
 
 # ---- Health of the engine, its store and its shards
@@ -176,7 +176,7 @@ class KeyFacts(NamedTuple):
     plays: Floats
 
 
-class KeysFound(NamedTuple):
+class KeyMatches(NamedTuple):
     """The keys that contain a text.
 
     Attributes
@@ -203,17 +203,17 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     """
     learner = placement.learner
     lane, epoch = learner.lane(key), learner.epoch(key)
-    counts, rounds = counts_of(learner.state), 0.0
-    believed = believed_of(learner.policy, learner.state, lane)
+    counts, rounds = find_counts(learner.state), 0.0
+    believed = get_beliefs(learner.policy, learner.state, lane)
     placed: Any = None
     if isinstance(counts, PositionCounts):
         placed = (counts.shows[lane].copy(), counts.clicks[lane].copy(), counts.effects[lane].copy())
     if counts is not None:
-        rounds = float(rounds_of(counts)[lane])
+        rounds = float(count_rounds(counts)[lane])
     restarts = None
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
-    plays = learner.plays_of(lane)
+    plays = learner.count_plays(lane)
     if believed is not None and np.isnan(plays).any() and not learner.policy.forgets:
         plays = believed.plays
     return KeyFacts(key, rounds, epoch, believed, placed, restarts, plays)
@@ -224,69 +224,69 @@ async def busiest(placement: Placement) -> list[KeyFacts]:
 
     With many keys, the result is up to :data:`COPY_SECONDS` old.
     """
-    then, kept = _kept.get(placement, (0.0, []))
+    then, cached = _busiest_cache.get(placement, (0.0, []))
     if placement.key_count > MANY and monotonic() - then < COPY_SECONDS:
-        return kept
-    names = await _beside(placement, _busiest_names, placement)
-    found = [key_facts(placement, name) for name in names]
-    _kept[placement] = monotonic(), found
-    return found
+        return cached
+    names = await _run_in_thread(placement, _busiest_names, placement)
+    facts = [key_facts(placement, name) for name in names]
+    _busiest_cache[placement] = monotonic(), facts
+    return facts
 
 
-_kept: WeakKeyDictionary[Placement, tuple[float, list[KeyFacts]]] = WeakKeyDictionary()
+_busiest_cache: WeakKeyDictionary[Placement, tuple[float, list[KeyFacts]]] = WeakKeyDictionary()
 
 
-async def _beside(placement: Placement, function: Callable[..., Result], *given: Any) -> Result:
+async def _run_in_thread(placement: Placement, function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function; for many keys and arms in a thread, so that decisions do not wait.
 
     The result may or may not count decisions that are made meanwhile.
     """
     if placement.key_count * len(placement.arms) <= MANY:
-        return function(*given)
-    return await asyncio.to_thread(function, *given)
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def _busiest_names(placement: Placement) -> list[str]:
     # Counts first, keys second: so every counted lane has its key.
-    counts, keys = counts_of(placement.learner.state), list(placement.learner.lanes.of)
+    counts, keys = find_counts(placement.learner.state), list(placement.learner.lanes.lane_of_key)
     if counts is None or not keys:
         return []
-    rounds = rounds_of(counts)[: len(keys)]
+    rounds = count_rounds(counts)[: len(keys)]
     # Sorting a million keys would be slow.
     most = np.argpartition(-rounds, min(MOST_KEYS, len(rounds)) - 1)[:MOST_KEYS]
     most = most[np.lexsort((most, -rounds[most]))]
     return [keys[lane] for lane in most.tolist() if rounds[lane]]
 
 
-async def find_keys(placement: Placement, text: str) -> KeysFound:
+async def find_keys(placement: Placement, text: str) -> KeyMatches:
     """Return the keys that contain a text, among the oldest :data:`MOST_LOOKED` keys."""
-    keys = placement.learner.lanes.of
+    keys = placement.learner.lanes.lane_of_key
     looked = list(islice(keys, MOST_LOOKED))
-    found = await _beside(placement, _having, looked, text)
+    matches = await _run_in_thread(placement, _find_matches, looked, text)
     first = [text] if text in keys else []
-    return KeysFound(text, [*first, *found][:MOST_FOUND], len(looked), len(keys))
+    return KeyMatches(text, [*first, *matches][:MOST_FOUND], len(looked), len(keys))
 
 
-def _having(keys: Sequence[str], text: str) -> list[str]:
-    wanted = text.casefold()
-    found = (key for key in keys if wanted in key.casefold() and key != text)
-    return list(islice(found, MOST_FOUND))
+def _find_matches(keys: Sequence[str], text: str) -> list[str]:
+    folded_text = text.casefold()
+    matches = (key for key in keys if folded_text in key.casefold() and key != text)
+    return list(islice(matches, MOST_FOUND))
 
 
-def busiest_of(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
+def merge_busiest(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
     """Return the busiest keys of all shards, from the busiest keys of each."""
     every = [facts for part in parts for facts in part]
     return sorted(every, key=lambda facts: -facts.rounds)[:MOST_KEYS]
 
 
-def found_in(parts: Sequence[KeysFound]) -> KeysFound:
+def merge_matches(parts: Sequence[KeyMatches]) -> KeyMatches:
     """Merge the results of key searches in shards, which may have keys in common."""
     text = parts[0].text
     keys = dict.fromkeys(key for part in parts for key in part.keys)
     first = [text] if text in keys else []
-    others = [key for key in keys if key != text]
+    other_keys = [key for key in keys if key != text]
     looked, of = sum(part.looked for part in parts), sum(part.of for part in parts)
-    return KeysFound(text, [*first, *others][:MOST_FOUND], looked, of)
+    return KeyMatches(text, [*first, *other_keys][:MOST_FOUND], looked, of)
 
 
 # ---- Learners as files for replicas in clients, made once for all requests at about the same time
@@ -299,7 +299,7 @@ MOST_BYTES = 2**26
 """Total size in bytes of the files that are being sent above which no third file is made."""
 
 
-class Lent(list[bytes | memoryview]):
+class ReplicaFile(list[bytes | memoryview]):
     """A learner's file in parts, which several answers may send at once.
 
     Attributes
@@ -312,12 +312,12 @@ class Lent(list[bytes | memoryview]):
         Bytes.
     """
 
-    def __init__(self, of: Any, seq: int, parts: Iterable[bytes | memoryview]) -> None:
+    def __init__(self, placement: Any, seq: int, parts: Iterable[bytes | memoryview]) -> None:
         super().__init__(parts)
-        self.of, self.seq, self.size = of, seq, sum(map(len, self))
+        self.placement, self.seq, self.size = placement, seq, sum(map(len, self))
 
 
-class Lending:
+class ReplicaFiles:
     """Makes learners' files, one at a time for each placement.
 
     Memory holds a copy of the learned state for each file that is being sent: at most two for a placement
@@ -331,11 +331,11 @@ class Lending:
 
     def __init__(self, engine: Serving, writer: Writer) -> None:
         self._engine, self._writer = engine, writer
-        self._making: dict[str, asyncio.Task[Lent]] = {}
-        self._sent: dict[str, list[ReferenceType[Lent]]] = {}
-        self.fresh: dict[str, Lent] = {}
+        self._making: dict[str, asyncio.Task[ReplicaFile]] = {}
+        self._sent: dict[str, list[ReferenceType[ReplicaFile]]] = {}
+        self.fresh: dict[str, ReplicaFile] = {}
 
-    async def of(self, name: str, seq: int) -> Lent:
+    async def get_file(self, name: str, seq: int) -> ReplicaFile:
         """Return the learner's file of a placement, made now or reused.
 
         Parameters
@@ -352,51 +352,53 @@ class Lending:
             If earlier files that are still being sent take too much memory.
         """
         placement = self._engine.placement(name)
-        sent = [lent for known in self._sent.get(name, ()) if (lent := known()) is not None]
-        for lent in sent:
-            if lent.of is placement and (lent.seq == seq or self.fresh.get(name) is lent):
-                return lent
+        sent = [file for reference in self._sent.get(name, ()) if (file := reference()) is not None]
+        for file in sent:
+            if file.placement is placement and (file.seq == seq or self.fresh.get(name) is file):
+                return file
         making = self._making.get(name)
         if making is None:
-            if len(sent) > 1 and sum(lent.size for lent in sent) > MOST_BYTES:
+            if len(sent) > 1 and sum(file.size for file in sent) > MOST_BYTES:
                 raise Busy(
                     "service: two earlier states of what was learned are still being sent; ask again later"
                 )
             self._sent[name] = list(map(ref, sent))
             making = self._making[name] = asyncio.create_task(self._make(name))
-            making.add_done_callback(partial(self._ended, name))
+            making.add_done_callback(partial(self._end_task, name))
         # The task must go on if the first caller is cancelled.
         return await asyncio.shield(making)
 
-    def row(self, name: str, seq: int) -> int:
+    def find_last_row(self, name: str, seq: int) -> int:
         """Return the last row that a file requested now would include, if the log ends at ``seq``."""
         fresh = self.fresh.get(name)
         return seq if fresh is None else fresh.seq
 
-    async def _make(self, name: str) -> Lent:
+    async def _make(self, name: str) -> ReplicaFile:
         copies: list[tuple[Any, int, LearnerSnapshot]] = []
-        room = self._engine.placement(name).room()
-        await asyncio.to_thread(deque, room.touched(), 0)
+        workspace = self._engine.placement(name).make_workspace()
+        await asyncio.to_thread(deque, workspace.touch_pages(), 0)
 
         async def copy() -> None:
             # The placement may have been replaced meanwhile.
             of = self._engine.placement(name)
-            copies.append(await self._writer.frozen(lambda seq, _: (of, seq, of.copied(room))))
+            copies.append(
+                await self._writer.read_frozen(lambda seq, _: (of, seq, of.copy_learner(workspace)))
+            )
 
-        await self._writer.between_groups(copy)
-        of, seq, learned = copies.pop()
-        made = await asyncio.to_thread(Lent, of, seq, views(learned))
-        self._sent[name].append(ref(made))
-        if made.size >= LARGE:
-            self.fresh[name] = made
-            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._age, name, made)
-        return made
+        await self._writer.run_between_groups(copy)
+        placement, seq, learned = copies.pop()
+        file = await asyncio.to_thread(ReplicaFile, placement, seq, iter_views(learned))
+        self._sent[name].append(ref(file))
+        if file.size >= LARGE:
+            self.fresh[name] = file
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._age, name, file)
+        return file
 
-    def _ended(self, name: str, task: asyncio.Task[Lent]) -> None:
+    def _end_task(self, name: str, task: asyncio.Task[ReplicaFile]) -> None:
         del self._making[name]
         # Mark the error as retrieved: the caller raises it, unless the caller was cancelled.
         _ = task.cancelled() or task.exception()
 
-    def _age(self, name: str, made: Lent) -> None:
-        if self.fresh.get(name) is made:
+    def _age(self, name: str, file: ReplicaFile) -> None:
+        if self.fresh.get(name) is file:
             del self.fresh[name]

@@ -23,13 +23,13 @@ from tacit.core.arrays import Booleans, Floats, byte_count
 from tacit.errors import InvalidValue
 from tacit.learning.lanes import Offer
 from tacit.policies.base import Policy
-from tacit.policies.context import BOOLEAN, NUMBER, Declared, columns_of
+from tacit.policies.context import BOOLEAN, NUMBER, Schema, list_columns
 from tacit.policies.features.context_mixture import ContextBeliefs
 from tacit.policies.features.gaussian import logistic
 from tacit.service.config.holdout import RewardScale
 from tacit.service.engine.writer import Serving
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import FIXED, DecisionRow, Event
+from tacit.service.log.rows import FIXED_MODES, DecisionRow, Event
 from tacit.service.placements.placement import Placement
 from tacit.wire.lift import LATEST, ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 
@@ -40,7 +40,7 @@ READS_NONE = "its policy reads nothing of who is asking; configure its context"
 MOST_VALUES, BANDS = 8, 4
 BETWEEN = "\N{EN DASH}"
 
-Seen = Mapping[tuple[int, float], Sequence[str]]
+OpenValues = Mapping[tuple[int, float], Sequence[str]]
 """Values of open categories, by the column and the sign to which they were hashed."""
 Segment = tuple[str, Booleans]
 """The common value of a segment, and a mask of its users."""
@@ -54,40 +54,43 @@ class ContextField(NamedTuple):
     columns: slice
 
 
-def fields_of(schema: Declared, dim: int) -> list[ContextField]:
+def list_fields(schema: Schema, dim: int) -> list[ContextField]:
     """Return the fields of a context; without a schema, each number is a field."""
     if not schema:
         return [ContextField(f"context[{j}]", NUMBER, slice(j, j + 1)) for j in range(dim)]
-    found, first = [], 0
+    fields, first = [], 0
     for name, holds in schema:
-        stop = first + len(columns_of(((name, holds),)))
-        found.append(ContextField(name, holds, slice(first, stop)))
+        stop = first + len(list_columns(((name, holds),)))
+        fields.append(ContextField(name, holds, slice(first, stop)))
         first = stop
-    return found
+    return fields
 
 
-def segments_of(field: ContextField, contexts: Floats, seen: Seen) -> list[Segment]:
+def split_users(field: ContextField, contexts: Floats, open_values: OpenValues) -> list[Segment]:
     """Return the segments of users by a field, the one with missing values last."""
-    own, first = contexts[:, field.columns], field.columns.start
-    missing = own[:, -1] != 0.0 if own.shape[1] > 1 else np.zeros(len(own), np.bool_)
+    values, first = contexts[:, field.columns], field.columns.start
+    missing = values[:, -1] != 0.0 if values.shape[1] > 1 else np.zeros(len(values), np.bool_)
     if field.holds == NUMBER:
-        segments = list(_bands(own[:, 0], ~missing))
+        segments = list(_bands(values[:, 0], ~missing))
     elif field.holds == BOOLEAN:
-        segments = [("yes", ~missing & (own[:, 0] != 0.0)), ("no", ~missing & (own[:, 0] == 0.0))]
+        segments = [("yes", ~missing & (values[:, 0] != 0.0)), ("no", ~missing & (values[:, 0] == 0.0))]
     elif isinstance(field.holds, tuple):
-        segments = [(value, own[:, j] != 0.0) for j, value in enumerate((*field.holds, "other"))]
+        segments = [(value, values[:, j] != 0.0) for j, value in enumerate((*field.holds, "other"))]
     else:
         segments = [
-            (" or ".join(seen.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])), which)
-            for j in range(own.shape[1] - 1)
+            (
+                " or ".join(open_values.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])),
+                which,
+            )
+            for j in range(values.shape[1] - 1)
             for sign in (1.0, -1.0)
-            if (which := own[:, j] == sign).any()
+            if (which := values[:, j] == sign).any()
         ]
     if not isinstance(field.holds, tuple) and field.holds not in (NUMBER, BOOLEAN):
         segments.sort(key=lambda segment: -int(segment[1].sum()))
     if len(segments) > MOST_VALUES:
-        rest = np.any([which for _, which in segments[MOST_VALUES:]], axis=0)
-        segments = [*segments[:MOST_VALUES], (f"{len(segments) - MOST_VALUES} others", rest)]
+        remaining = np.any([which for _, which in segments[MOST_VALUES:]], axis=0)
+        segments = [*segments[:MOST_VALUES], (f"{len(segments) - MOST_VALUES} others", remaining)]
     return [(value, which) for value, which in (*segments, ("missing", missing)) if which.any()]
 
 
@@ -123,11 +126,11 @@ class Bands(NamedTuple):
     highs: Floats
 
 
-def bands_of(found: ContextBeliefs) -> Bands:
+def compute_bands(beliefs: ContextBeliefs) -> Bands:
     """Return believed means and intervals of each arm's reward in each context; shape (contexts, arms)."""
-    spread = np.sqrt(found.variances)[..., None] * NORMAL
-    values = logistic(found.logits[..., None] + spread).reshape(*found.logits.shape[:2], -1)
-    shares = np.repeat(found.weights / POINTS, POINTS)
+    spread = np.sqrt(beliefs.variances)[..., None] * NORMAL
+    values = logistic(beliefs.logits[..., None] + spread).reshape(*beliefs.logits.shape[:2], -1)
+    shares = np.repeat(beliefs.weights / POINTS, POINTS)
     means = values @ shares
     order = np.argsort(values, axis=-1)
     ranked, below = np.take_along_axis(values, order, -1), np.cumsum(shares[order], axis=-1)
@@ -171,7 +174,7 @@ class Sample(NamedTuple):
 
     policy: Policy
     state: Any
-    seen: Seen
+    open_values: OpenValues
     offer: Offer
     key: str | None
     rows: list[DecisionRow]
@@ -179,7 +182,7 @@ class Sample(NamedTuple):
     scale: RewardScale
 
 
-class _Picture:
+class _SegmentReport:
     """Computes which arms are shown to which segments, and why."""
 
     def __init__(self, sample: Sample) -> None:
@@ -188,46 +191,46 @@ class _Picture:
         read = [(row, context) for row, context in read if len(context) == dim]
         self._sample, self._rows = sample, [row for row, _ in read]
         self._contexts = np.array([context for _, context in read]).reshape(len(read), dim)
-        self._fields = fields_of(sample.policy.schema, dim)
+        self._fields = list_fields(sample.policy.schema, dim)
         self._shown = np.array([str(row.arm) for row in self._rows], object)
-        self._slots = {name: slot for slot, name in enumerate(sample.offer.names)}
+        self._arm_indices = {name: index for index, name in enumerate(sample.offer.names)}
         self._believes = hasattr(sample.policy, "beliefs_in") and bool(self._rows)
         self._says_nothing: float | None = None
         # For each field, its contribution to the log-odds of each arm for each user.
         self._added: list[Floats] = []
         self._matter: list[float | None] = [None] * len(self._fields)
         if self._believes:
-            self._add_up(self._believed(self._contexts))
+            self._add_up(self._get_beliefs(self._contexts))
 
-    def _believed(self, contexts: Floats) -> ContextBeliefs:
-        found: ContextBeliefs = self._sample.policy.beliefs_in(self._sample.state, 0, contexts)  # type: ignore[attr-defined]
-        return found
+    def _get_beliefs(self, contexts: Floats) -> ContextBeliefs:
+        beliefs: ContextBeliefs = self._sample.policy.beliefs_in(self._sample.state, 0, contexts)  # type: ignore[attr-defined]
+        return beliefs
 
-    def _add_up(self, found: ContextBeliefs) -> None:
-        self._says_nothing = found.says_nothing
+    def _add_up(self, beliefs: ContextBeliefs) -> None:
+        self._says_nothing = beliefs.no_effect_weight
         # The later columns are signals, which do not describe users.
-        self._fields = [field for field in self._fields if field.columns.stop <= found.scaled.shape[1]]
-        offered = self._sample.offer.slots
+        self._fields = [field for field in self._fields if field.columns.stop <= beliefs.scaled.shape[1]]
+        offered = self._sample.offer.arm_indices
         for place, field in enumerate(self._fields):
-            added = found.scaled[:, field.columns] @ found.slopes[:, field.columns].T
+            added = beliefs.scaled[:, field.columns] @ beliefs.slopes[:, field.columns].T
             self._added.append(added)
             # A contribution that is equal for all arms does not change the choice.
             apart = added[:, offered] - added[:, offered].mean(axis=1, keepdims=True)
             self._matter[place] = float(np.sqrt(apart.var(axis=0).mean()))
 
-    def answer(self) -> ForWhom:
+    def build(self) -> ForWhom:
         """Return the report for the wire."""
         order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
         most = order[:MOST_FIELDS]
-        segments = {i: segments_of(self._fields[i], self._contexts, self._sample.seen) for i in most}
+        segments = {i: split_users(self._fields[i], self._contexts, self._sample.open_values) for i in most}
         every = np.ones(len(self._rows), np.bool_)
-        asked = [every, *(which for found in segments.values() for _, which in found)]
-        bands: Iterator[Any] = iter([None] * len(asked))
+        masks = [every, *(which for entries in segments.values() for _, which in entries)]
+        bands: Iterator[Any] = iter([None] * len(masks))
         if self._believes:
-            averages = np.array([self._contexts[which].mean(axis=0) for which in asked])
-            bands = map(Bands._make, zip(*bands_of(self._believed(averages)), strict=True))
+            averages = np.array([self._contexts[which].mean(axis=0) for which in masks])
+            bands = map(Bands._make, zip(*compute_bands(self._get_beliefs(averages)), strict=True))
         arms = self._arms(next(bands), most)
-        found = [
+        entries = [
             FieldForWhom(
                 self._fields[place].name,
                 self._matter[place],
@@ -236,11 +239,20 @@ class _Picture:
             for place in order
         ]
         since, until = (as_text(self._rows[at].time) if self._rows else None for at in (0, -1))
-        verdict = verdict_of(len(self._rows), self._says_nothing, found)
+        verdict = describe_effect(len(self._rows), self._says_nothing, entries)
         sample = self._sample
-        said = self._says_nothing, sample.size
+        model_facts = self._says_nothing, sample.size
         return ForWhom(
-            verdict, len(self._rows), since, until, sample.key, *said, arms, found, None, sample.scale.named
+            verdict,
+            len(self._rows),
+            since,
+            until,
+            sample.key,
+            *model_facts,
+            arms,
+            entries,
+            None,
+            sample.scale.named,
         )
 
     def _arms(self, bands: Bands | None, most: Sequence[int]) -> list[ArmForAll]:
@@ -249,36 +261,39 @@ class _Picture:
         return [
             ArmForAll(
                 arm,
-                shown,
+                count,
                 *self._ends(bands, arm),
-                {self._fields[at].name: float(self._added[at][:, self._slots[arm]].std()) for at in most}
-                if self._believes and arm in self._slots
+                {
+                    self._fields[at].name: float(self._added[at][:, self._arm_indices[arm]].std())
+                    for at in most
+                }
+                if self._believes and arm in self._arm_indices
                 else {},
             )
-            for arm, shown in counts.most_common(MOST_ARMS)
+            for arm, count in counts.most_common(MOST_ARMS)
         ]
 
     def _segment(self, value: str, which: Booleans, place: int, bands: Bands | None) -> UserSegment:
         counts = Counter(self._rows[i].arm for i in np.flatnonzero(which).tolist())
         arms = [
-            ArmForThem(arm, shown, *self._ends(bands, arm), self._adds(place, which, arm))
-            for arm, shown in counts.most_common(MOST_IN_SEGMENT)
+            ArmForThem(arm, count, *self._ends(bands, arm), self._adds(place, which, arm))
+            for arm, count in counts.most_common(MOST_IN_SEGMENT)
         ]
         return UserSegment(value, int(which.sum()), arms)
 
     def _adds(self, place: int, which: Booleans, arm: Any) -> float | None:
-        if not self._believes or arm not in self._slots:
+        if not self._believes or arm not in self._arm_indices:
             return None
-        return float(self._added[place][which, self._slots[arm]].mean())
+        return float(self._added[place][which, self._arm_indices[arm]].mean())
 
     def _ends(self, bands: Bands | None, arm: Any) -> tuple[float | None, float | None, float | None]:
-        if bands is None or arm not in self._slots:
+        if bands is None or arm not in self._arm_indices:
             return None, None, None
-        mean, low, high = (self._sample.scale.amount(each[self._slots[arm]]) for each in bands)
+        mean, low, high = (self._sample.scale.amount(values[self._arm_indices[arm]]) for values in bands)
         return mean, low, high
 
 
-def verdict_of(decisions: int, says_nothing: float | None, fields: Sequence[FieldForWhom]) -> str:
+def describe_effect(decisions: int, says_nothing: float | None, fields: Sequence[FieldForWhom]) -> str:
     """Return a sentence on whether the context matters, and which fields of it.
 
     Examples
@@ -299,16 +314,16 @@ def verdict_of(decisions: int, says_nothing: float | None, fields: Sequence[Fiel
     least = HARDLY * (weighed[0].matters or 0.0)
     first, *more = [field.field for field in weighed if (field.matters or 0.0) >= least]
     hardly = [field.field for field in weighed if (field.matters or 0.0) < least]
-    most = f"{first} decides most" + (f", then {_listed(more)}" if more else "")
+    most = f"{first} decides most" + (f", then {_join_names(more)}" if more else "")
     if hardly:
-        most += f"; {_listed(hardly)} hardly {'do' if len(hardly) > 1 else 'does'}"
+        most += f"; {_join_names(hardly)} hardly {'do' if len(hardly) > 1 else 'does'}"
     if says_nothing < UNSURE:
         return f"Who is asking matters. {most}."
     doubt = f"that it says hardly anything still has {100 * says_nothing:.0f} % of the weight"
     return f"Who is asking matters, though the hypothesis {doubt}. {most}."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Join names for a sentence; of more than four, the first three."""
     if len(names) > 4:
         return f"{', '.join(names[:3])} and {len(names) - 3} more"
@@ -321,16 +336,16 @@ ROWS = 500
 """Rows per read, so that no commit waits long."""
 FARTHEST = 20_000
 """Greatest number of rows that are read."""
-FRESH, REST = 2.0, 10.0
+REUSE_SECONDS, REUSE_FACTOR = 2.0, 10.0
 """Time for which a report is reused: in seconds, and as a multiple of the time to make it."""
 
 
-def reads_who_asks(policy: Policy) -> bool:
+def reads_user_contexts(policy: Policy) -> bool:
     """True if a policy learns from contexts that describe users, and not only from signals of shifts."""
     return bool(policy.context_dim) and (hasattr(policy, "beliefs_in") or any(policy.feature_dims))
 
 
-def of_shards(found: Sequence[ForWhom]) -> ForWhom:
+def select_shard_report(reports: Sequence[ForWhom]) -> ForWhom:
     """Return the report of the shard with the most decisions, since each shard has its own model.
 
     Parameters
@@ -339,14 +354,14 @@ def of_shards(found: Sequence[ForWhom]) -> ForWhom:
         Reports of all shards.
     """
     # With equal numbers of decisions, the later first decision means more decisions per time.
-    shard, most = max(enumerate(found), key=lambda pair: (pair[1].decisions, pair[1].since or "", -pair[0]))
-    if len(found) == 1:
+    shard, most = max(enumerate(reports), key=lambda pair: (pair[1].decisions, pair[1].since or "", -pair[0]))
+    if len(reports) == 1:
         return most
     verdict = f"Of shard {shard}, which decides most and has a model of its own: {most.verdict}"
     return msgspec.structs.replace(most, shard=shard, verdict=verdict)
 
 
-class Pictures:
+class SegmentReports:
     """Segment reports of the placements of an engine.
 
     Parameters
@@ -358,10 +373,10 @@ class Pictures:
 
     def __init__(self, engine: Serving, end: Callable[[], int]) -> None:
         self._engine, self._end = engine, end
-        self._known: dict[tuple[str, int], tuple[float, ForWhom]] = {}
-        self._one = asyncio.Lock()
+        self._cache: dict[tuple[str, int], tuple[float, ForWhom]] = {}
+        self._lock = asyncio.Lock()
 
-    async def of(self, name: str, limit: int = LATEST) -> ForWhom:
+    async def report(self, name: str, limit: int = LATEST) -> ForWhom:
         """Return the segment report of a placement, made now or reused.
 
         Parameters
@@ -378,32 +393,32 @@ class Pictures:
             If its policy does not learn from contexts.
         """
         placement = self._engine.placement(name)
-        if not reads_who_asks(placement.learner.policy):
+        if not reads_user_contexts(placement.learner.policy):
             raise InvalidValue("placement", name, READS_NONE)
-        async with self._one:
+        async with self._lock:
             now = monotonic()
-            self._known = {asked: known for asked, known in self._known.items() if now < known[0]}
-            if (name, limit) not in self._known:
+            self._cache = {key: cached for key, cached in self._cache.items() if now < cached[0]}
+            if (name, limit) not in self._cache:
                 rows = await self._latest(placement, self._end(), limit)
-                begun, sample = monotonic(), sampled(placement, rows)
-                found = await asyncio.to_thread(lambda: _Picture(sample).answer())
-                until = monotonic() + max(FRESH, REST * (monotonic() - begun))
-                self._known[name, limit] = until, found
-            return self._known[name, limit][1]
+                begun, sample = monotonic(), take_sample(placement, rows)
+                report = await asyncio.to_thread(lambda: _SegmentReport(sample).build())
+                until = monotonic() + max(REUSE_SECONDS, REUSE_FACTOR * (monotonic() - begun))
+                self._cache[name, limit] = until, report
+            return self._cache[name, limit][1]
 
     async def _latest(self, placement: Placement, end: int, limit: int) -> list[DecisionRow]:
         """Return the latest decisions of the placement's policy, in order, by reading the log backwards."""
-        found: list[DecisionRow] = []
+        decisions: list[DecisionRow] = []
         last = max(end - FARTHEST, 0)
-        while end > last and len(found) < limit:
+        while end > last and len(decisions) < limit:
             after = max(end - ROWS, last)
-            rows = await self._engine.logged(placement.name, after, end - after)
-            found[:0] = [row for row in rows if _is_own(row, placement, end)]
+            rows = await self._engine.read_log(placement.name, after, end - after)
+            decisions[:0] = [row for row in rows if _is_policy_decision(row, placement, end)]
             end = after
-        return found[-limit:]
+        return decisions[-limit:]
 
 
-def _is_own(row: Event, placement: Placement, end: int) -> TypeGuard[DecisionRow]:
+def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard[DecisionRow]:
     """True if a row up to ``end`` is a decision by the placement's policy with a context."""
     return (
         isinstance(row, DecisionRow)
@@ -411,18 +426,18 @@ def _is_own(row: Event, placement: Placement, end: int) -> TypeGuard[DecisionRow
         and row.placement == placement.id
         and row.context is not None
         and not row.control
-        and row.mode not in FIXED
+        and row.mode not in FIXED_MODES
     )
 
 
-def sampled(placement: Placement, rows: list[DecisionRow]) -> Sample:
+def take_sample(placement: Placement, rows: list[DecisionRow]) -> Sample:
     """Return decisions with a copy of the learned state, for all keys or for the busiest key."""
     learner, key, lane = placement.learner, None, 0
     if any(learner.lanes.rows) and hasattr(learner.policy, "beliefs_in") and rows:
         key = Counter(row.key for row in rows).most_common(1)[0][0]
         rows, lane = [row for row in rows if row.key == key], learner.lane(key)
     state = deepcopy(learner.lanes.view(lane))
-    seen = {} if placement.encoder is None else deepcopy(placement.encoder.seen)
+    open_values = {} if placement.encoder is None else deepcopy(placement.encoder.hashed_values)
     size = byte_count(learner.state)
     scale = placement.config.scale
-    return Sample(learner.policy, state, seen, placement.offer, key, rows, size, scale)
+    return Sample(learner.policy, state, open_values, placement.offer, key, rows, size, scale)

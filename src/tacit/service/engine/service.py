@@ -12,7 +12,7 @@ from tacit.errors import TacitError, UnknownName
 from tacit.learning.decisions import Arm
 from tacit.service.config.schema import Config
 from tacit.service.engine.rebuilding import Replacement, State
-from tacit.service.engine.reports import Health, KeyFacts, KeysFound, Lent, ShardHealth
+from tacit.service.engine.reports import Health, KeyFacts, KeyMatches, ReplicaFile, ShardHealth
 from tacit.service.engine.verdicts import PATIENCE, ReadVerdict
 from tacit.service.engine.writer import Commits
 from tacit.service.kind import check_path
@@ -66,7 +66,7 @@ class Service(Protocol):
     def shards(self) -> list[ShardHealth]:
         """Return the health of each shard; an empty list without shards."""
 
-    def shared_seconds(self, placement: str) -> float | None:
+    def sharing_seconds(self, placement: str) -> float | None:
         """Return the age of the oldest sums that shards of a placement have of each other, in seconds."""
 
     # Reads and changes that may wait.
@@ -101,10 +101,10 @@ class Service(Protocol):
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement; return its new setting."""
 
-    async def lend(self, placement: str, shard: int | None = None) -> Lent:
+    async def export_replica(self, placement: str, shard: int | None = None) -> ReplicaFile:
         """Return a placement's learner as a file, for replicas in clients."""
 
-    async def lends(self, placement: str) -> list[int | None]:
+    async def list_replica_rows(self, placement: str) -> list[int | None]:
         """Return, for each shard, the last row that its learner for replicas includes."""
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
@@ -116,10 +116,10 @@ class Service(Protocol):
     async def busiest(self, placement: str) -> list[KeyFacts]:
         """Return the busiest keys of a placement."""
 
-    async def find_keys(self, placement: str, text: str) -> KeysFound:
+    async def find_keys(self, placement: str, text: str) -> KeyMatches:
         """Return keys in which a text occurs."""
 
-    async def for_whom(self, placement: str, limit: int = LATEST) -> ForWhom:
+    async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
         """Return which arms a placement shows to which segments of users."""
 
     async def verdict(
@@ -218,9 +218,9 @@ class Verbs:
         Unavailable
             If the decision could not be made durable.
         """
-        known = self.placement(placement)
-        check_path(known, "decide")
-        impression = known.checked(DecisionRequest(key, arms, context, id, deferred))
+        target = self.placement(placement)
+        check_path(target, "decide")
+        impression = target.check_request(DecisionRequest(key, arms, context, id, deferred))
         row: DecisionRow = (await self.decide_many(placement, [impression]))[0]
         return row
 
@@ -259,7 +259,7 @@ class Verbs:
         """
         return await _one(self, placement, FeedbackRequest(decision, REWARD, reward, id))
 
-    async def examined(self: Service, placement: str, decision: str, id: str | None = None) -> str:
+    async def record_examination(self: Service, placement: str, decision: str, id: str | None = None) -> str:
         """Record that the shown arms were looked at; otherwise like :meth:`feedback`."""
         return await _one(self, placement, FeedbackRequest(decision, EXAMINED, None, id))
 

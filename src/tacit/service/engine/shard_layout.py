@@ -17,9 +17,9 @@ from psycopg import sql
 
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.fold import as_stored, new_spec
+from tacit.service.engine.fold import new_spec, with_stored_policy
 from tacit.service.errors import Fenced, StoreError
-from tacit.service.log.postgres import NEXT, VERSION, PostgresStore
+from tacit.service.log.postgres import NEXT_EPOCH, VERSION, PostgresStore
 from tacit.service.log.store import End
 
 # ---- A store that takes ownership from another process, even from a running one
@@ -48,13 +48,13 @@ class FencedStore(PostgresStore):
     """
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
-        made = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
-        if made and not self.epoch:
+        has_owner = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
+        if has_owner and not self.epoch:
             self._check_version(self._one(connection, "SELECT version FROM store"), VERSION)
             number = (self._lock_number,)
             # A hanging transaction must end before the epoch can change; and a process that reconnects
             # before the change has the lock again, and is ended a second time.
-            for statement, values in (EVICT, number), (NEXT, ()), (EVICT, number):
+            for statement, values in (EVICT, number), (NEXT_EPOCH, ()), (EVICT, number):
                 connection.execute(statement, values)
         super()._lock(connection)
 
@@ -124,11 +124,11 @@ class LayoutStore(PostgresStore):
             with self._transaction() as writer:
                 writer.execute(
                     sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(
-                        sql.Identifier(schema_of(self.schema, layout, shard))
+                        sql.Identifier(name_schema(self.schema, layout, shard))
                     )
                 )
 
-    def begun(self, shards: int | None, default: int) -> Layout:
+    def ensure_layout(self, shards: int | None, default: int) -> Layout:
         """Return the layout to serve with; create it if the log is empty.
 
         Parameters
@@ -143,24 +143,25 @@ class LayoutStore(PostgresStore):
         ConfigError
             If the log has another number of shards, or is that of a single server.
         """
-        found = self.layout()
-        wanted = shards or (found.shards if found else default)
-        if found is not None:
-            if wanted != found.shards:
+        stored_layout = self.layout()
+        shard_count = shards or (stored_layout.shards if stored_layout else default)
+        if stored_layout is not None:
+            if shard_count != stored_layout.shards:
                 raise ConfigError(
-                    f"--shards: {wanted} is not what the log is dealt out to; give {found.shards}, "
-                    f"or deal it out anew with: tacit log reshard --shards {wanted}"
+                    f"--shards: {shard_count} is not what the log is dealt out to; "
+                    f"give {stored_layout.shards}, "
+                    f"or deal it out anew with: tacit log reshard --shards {shard_count}"
                 )
-            return found
+            return stored_layout
         if self.end().seq:
             raise ConfigError(
                 f"store.schema: {self.schema} holds the log of a single server; deal it out with: "
-                f"tacit log reshard --shards {wanted}, or give another schema"
+                f"tacit log reshard --shards {shard_count}, or give another schema"
             )
-        self.begin(made := Layout(1, wanted))
-        return made
+        self.begin(layout := Layout(1, shard_count))
+        return layout
 
-    def seeded(self, config: Config, new_seed: Callable[[], int]) -> Config:
+    def with_seeds(self, config: Config, new_seed: Callable[[], int]) -> Config:
         """Return the configuration with the stored policies and seeds, which all shards share.
 
         Raises
@@ -168,14 +169,17 @@ class LayoutStore(PostgresStore):
         ConfigError
             If a placement has learned with another policy, other arms or another seed.
         """
-        placements = {name: self._shared(name, each, new_seed()) for name, each in config.placements.items()}
+        placements = {
+            name: self._with_stored_policy(name, placement_config, new_seed())
+            for name, placement_config in config.placements.items()
+        }
         return msgspec.structs.replace(config, placements=placements)
 
-    def _shared(self, name: str, config: PlacementConfig, new_seed: int) -> PlacementConfig:
+    def _with_stored_policy(self, name: str, config: PlacementConfig, new_seed: int) -> PlacementConfig:
         stored = self.placement(
             name, new_spec(config.policy), new_seed if config.seed is None else config.seed
         )
-        return as_stored(name, config, stored)
+        return with_stored_policy(name, config, stored)
 
 
 def check_starts(config: Config) -> None:
@@ -186,14 +190,14 @@ def check_starts(config: Config) -> None:
     ConfigError
         If a placement starts from a learner.
     """
-    for name, each in config.placements.items():
-        if each.start is not None:
+    for name, placement_config in config.placements.items():
+        if placement_config.start is not None:
             raise ConfigError(
                 f"placements.{name}.start: shards start from nothing; serve it without --ray, or leave it out"
             )
 
 
-def schema_of(schema: str, layout: Layout, shard: int) -> str:
+def name_schema(schema: str, layout: Layout, shard: int) -> str:
     """Return the name of a shard's schema.
 
     Examples
@@ -206,7 +210,7 @@ def schema_of(schema: str, layout: Layout, shard: int) -> str:
 
 def shard_store(config: StoreConfig, layout: Layout, shard: int) -> StoreConfig:
     """Return the configuration of a shard's store, with its own schema and archive folder."""
-    schema = schema_of(config.schema, layout, shard)
+    schema = name_schema(config.schema, layout, shard)
     archive = config.archive and str(Path(config.archive) / schema)
     return msgspec.structs.replace(config, schema=schema, archive=archive)
 
@@ -223,7 +227,7 @@ class ReadStore(LayoutStore):
     """
 
     def _open(self) -> None:
-        with contextlib.ExitStack() as cleanup, self._named_errors():
+        with contextlib.ExitStack() as cleanup, self._translate_errors():
             # All reads are in one transaction, which begins with the first statement.
             self._reader = cleanup.enter_context(psycopg.connect(self._conninfo))
             self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -236,7 +240,7 @@ class ReadStore(LayoutStore):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._named_errors():
+        with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
@@ -251,11 +255,11 @@ class ReadStore(LayoutStore):
 
     def renew(self) -> None:
         """End the read transaction, so that the next read sees the current log."""
-        with self._named_errors():
+        with self._translate_errors():
             self._reader.rollback()
 
 
-def stores_of(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
+def list_stores(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
     """Return the configurations of the stores of a log: of a single server, or of each shard.
 
     Parameters

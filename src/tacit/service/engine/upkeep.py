@@ -21,13 +21,13 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from tacit.errors import ConfigError, TacitError
-from tacit.learning.snapshot import CopyRoom
+from tacit.learning.snapshot import CopyBuffer
 from tacit.service.config.schema import Config
 from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import as_text
 from tacit.service.log.sql import Store
-from tacit.service.log.store import BASES, SNAPSHOTS, Draft, Old
+from tacit.service.log.store import BASES, SNAPSHOTS, Draft, OldRows
 from tacit.service.placements.placement import Placement
 
 # ---- A thread for blocking calls, one after the other
@@ -118,7 +118,7 @@ class Worker:
 # its feedback, and not while its window is open; the last row of the log stays.
 
 DAY = 86_400_000_000
-EVERY = HELD = 3_600_000_000
+SEARCH_INTERVAL = HOLD_TIME = 3_600_000_000
 """Microseconds between two searches for old rows, and without one after a jump of the clock."""
 JUMP = 60_000_000
 """Microseconds of difference between the wall clock and the log's time that mean that the clock was set."""
@@ -145,8 +145,8 @@ def check_clock(config: Config, last: int, wall: int) -> int:
     """
     ahead = wall - last if last else 0
     configured = [placement.retention for placement in config.placements.values()]
-    kept = [seconds for seconds in configured if seconds is not None]
-    if not kept or ahead <= max(DAY, min(kept) * DAY / 2):
+    retentions = [seconds for seconds in configured if seconds is not None]
+    if not retentions or ahead <= max(DAY, min(retentions) * DAY / 2):
         return 0
     if not config.store.clock_is_right:
         raise ConfigError(
@@ -176,7 +176,7 @@ class Retention:
         self._store = store
         self.busy = False
         self.next = self._held = 0
-        self._before: dict[int, int] = {}
+        self._dropped_before: dict[int, int] = {}
 
     def due(self, now: int) -> bool:
         """True if it is time to search for old rows."""
@@ -184,7 +184,7 @@ class Retention:
 
     def hold(self, now: int) -> None:
         """Drop nothing for an hour, since the clock has jumped and may be set back."""
-        self._held = now + HELD
+        self._held = now + HOLD_TIME
 
     def step(
         self, placements: Sequence[Placement], seq: int, now: int, archive: str | None
@@ -213,55 +213,55 @@ class Retention:
             If the store fails, or the rows cannot be written; then they are not dropped.
         """
         # A failed step is repeated at the next search.
-        self.next, self.busy = now + EVERY, False
+        self.next, self.busy = now + SEARCH_INTERVAL, False
         for placement in placements:
             if placement.config.retention is None:
                 continue
             time = int(max(now - placement.config.retention * DAY, 0))
             # Rows are dropped only up to a base that was written since this search began.
-            before = self._before.get(placement.id)
+            before = self._dropped_before.get(placement.id)
             if before is None:
-                if self._store.old(placement.id, seq, time, 1).size:
+                if self._store.find_old_rows(placement.id, seq, time, 1).size:
                     return placement
                 continue
-            old = self._store.old(placement.id, before, time, ROWS)
+            old = self._store.find_old_rows(placement.id, before, time, ROWS)
             if old.size:
                 self._drop(old, archive, placement.name)
                 self.next, self.busy = now, True
                 return None
             # All rows up to the base are dropped: their data are overwritten once, not by every step.
-            del self._before[placement.id]
+            del self._dropped_before[placement.id]
             self._store.scrub()
         self._drop_ticks()
         return None
 
-    def rest(self, placement: Placement, before: int) -> None:
+    def allow_drops(self, placement: Placement, before: int) -> None:
         """Allow the rows of a placement before ``before`` to be dropped, which its base now includes."""
-        self._before[placement.id] = before
+        self._dropped_before[placement.id] = before
         self.next, self.busy = 0, True
 
-    def _drop(self, old: Old, archive: str | None, name: str) -> None:
+    def _drop(self, old: OldRows, archive: str | None, name: str) -> None:
         if archive is not None:
-            from tacit.service.log.archive import write_old
+            from tacit.service.log.archive import write_old_rows
 
             try:
-                write_old(old, Path(archive) / name)
+                write_old_rows(old, Path(archive) / name)
             except OSError as error:
                 raise StoreError(f"store.archive: {archive} cannot be written: {error}") from error
         self._store.drop(old)
 
     def _drop_ticks(self) -> None:
         """Drop old ticks, the change events of all placements, up to the earliest base."""
-        bases = [self._store.begins(stored.id) for stored in self._store.placements().values()]
-        known = [base for base in bases if base is not None]
-        if known and len(known) == len(bases):
-            before, time = min(base.seq for base in known), min(base.time for base in known)
-            self._store.drop(self._store.old(None, before, time, ROWS))
+        bases = [self._store.find_base_end(stored.id) for stored in self._store.placements().values()]
+        existing = [base for base in bases if base is not None]
+        if existing and len(existing) == len(bases):
+            before, time = min(base.seq for base in existing), min(base.time for base in existing)
+            self._store.drop(self._store.find_old_rows(None, before, time, ROWS))
 
 
 # ---- Upkeep between groups: snapshots are written, and old rows are dropped
 
-Rooms = Mapping[str, CopyRoom] | None
+Workspaces = Mapping[str, CopyBuffer] | None
 
 logger = logging.getLogger(__name__)
 
@@ -305,9 +305,9 @@ class Upkeep:
         self.spared: Collection[str] = ()
         self._writing: asyncio.Task[None] | None = None
 
-    def confirmed(self) -> None:
+    def hold_drops(self) -> None:
         """Drop nothing for an hour, as after a jump of the clock or a start with a confirmed clock."""
-        self._retention.hold(self._pending.time.surely())
+        self._retention.hold(self._pending.time.get_earlier_time())
 
     def watch_clock(self) -> None:
         """If the wall clock was set, log a warning and drop nothing for an hour; the log's time continues."""
@@ -319,7 +319,7 @@ class Upkeep:
                 (ahead - self._ahead) / 1e6,
             )
             self._ahead = ahead
-            self.confirmed()
+            self.hold_drops()
 
     @property
     def due(self) -> bool:
@@ -357,30 +357,32 @@ class Upkeep:
 
     async def save_all(self) -> None:
         """Write a snapshot of every placement that has learned since its last one."""
-        await self.written()
+        await self.wait_for_snapshot()
         for placement in self._pending.placements.values():
             if placement.since_snapshot:
                 await self._save_snapshot(placement)
-                await self.written()
+                await self.wait_for_snapshot()
 
-    async def written(self) -> None:
+    async def wait_for_snapshot(self) -> None:
         """Wait until no snapshot is being written."""
         while self._writing is not None:
             await asyncio.wait([self._writing])
 
-    async def _begin(self, placement: Placement, save: Callable[[Placement, Rooms], Awaitable[None]]) -> None:
+    async def _begin(
+        self, placement: Placement, save: Callable[[Placement, Workspaces], Awaitable[None]]
+    ) -> None:
         """Save a placement: at once, or after the memory for a large copy was touched."""
-        rooms = placement.rooms()
+        rooms = placement.make_workspaces()
         if rooms is None:
             await save(placement, None)
         else:
-            self._writing = asyncio.create_task(self._begin_in(rooms, placement, save))
+            self._writing = asyncio.create_task(self._touch_and_save(rooms, placement, save))
 
-    async def _begin_in(
+    async def _touch_and_save(
         self,
-        rooms: Mapping[str, CopyRoom],
+        rooms: Mapping[str, CopyBuffer],
         placement: Placement,
-        save: Callable[[Placement, Rooms], Awaitable[None]],
+        save: Callable[[Placement, Workspaces], Awaitable[None]],
     ) -> None:
         async def begin() -> None:
             # The placement may have been replaced meanwhile.
@@ -389,7 +391,7 @@ class Upkeep:
 
         try:
             for room in rooms.values():
-                await self._in_steps(room.touched())
+                await self._run_steps(room.touch_pages())
             await self._between_groups(begin)
         except NotDurable:
             # The service is stopping, and saves all placements at the end.
@@ -400,40 +402,42 @@ class Upkeep:
             if self._writing is asyncio.current_task():
                 self._writing = None
 
-    async def _in_steps(self, steps: Iterator[Any]) -> None:
+    async def _run_steps(self, steps: Iterator[Any]) -> None:
         while await self._worker.do(next, steps, steps) is not steps:
             pass
 
-    async def _save_snapshot(self, placement: Placement, rooms: Rooms = None) -> None:
+    async def _save_snapshot(self, placement: Placement, rooms: Workspaces = None) -> None:
         time, placement.since_snapshot = self._pending.time.clock(), 0
 
-        def saved() -> None:
+        def finish() -> None:
             placement.snapshot_time = time
 
         copy = partial(placement.draft, self._pending.seq, time, rooms)
-        await self._save(placement.name, copy, SNAPSHOTS, saved)
+        await self._save(placement.name, copy, SNAPSHOTS, finish)
 
-    async def _save_base(self, placement: Placement, rooms: Rooms = None) -> None:
-        oldest, seq = placement.windows.oldest, self._pending.seq
+    async def _save_base(self, placement: Placement, rooms: Workspaces = None) -> None:
+        oldest, seq = placement.windows.first_learnable_seq, self._pending.seq
         before = seq if oldest is None else min(seq, oldest)
 
-        def saved() -> None:
-            self._retention.rest(placement, before)
+        def finish() -> None:
+            self._retention.allow_drops(placement, before)
             self._wake()
 
-        copy = partial(placement.draft, seq, self._pending.time.now(), rooms)
-        await self._save(placement.name, copy, BASES, saved)
+        copy = partial(placement.draft, seq, self._pending.time.get_time(), rooms)
+        await self._save(placement.name, copy, BASES, finish)
 
-    async def _save(self, name: str, copy: Callable[[], Draft], what: str, saved: Callable[[], None]) -> None:
+    async def _save(
+        self, name: str, copy: Callable[[], Draft], what: str, finish: Callable[[], None]
+    ) -> None:
         """Copy the learned state of a placement, and begin to write the copy."""
         with self._pending.freeze():
             draft = await self._worker.do(copy)
-        self._writing = asyncio.create_task(self._write(name, draft, what, saved))
+        self._writing = asyncio.create_task(self._write(name, draft, what, finish))
 
-    async def _write(self, name: str, draft: Draft, what: str, saved: Callable[[], None]) -> None:
+    async def _write(self, name: str, draft: Draft, what: str, finish: Callable[[], None]) -> None:
         try:
-            await self._in_steps(self._store.saving(draft, what))
-            saved()
+            await self._run_steps(self._store.save_in_steps(draft, what))
+            finish()
         # The log has all rows, so a missing snapshot only costs time at the next start.
         except Exception as error:
             logger.warning("no snapshot of placement %s: %s", name, error)
@@ -443,11 +447,11 @@ class Upkeep:
 
     async def _drop_old(self, archive: str | None) -> None:
         """Drop some rows past their placement's retention, or begin the base that they need."""
-        now = self._pending.time.surely()
+        now = self._pending.time.get_earlier_time()
         if not self._retention.due(now):
             return
-        known = self._pending.placements
-        placements = [known[name] for name in known if name not in self.spared]
+        by_name = self._pending.placements
+        placements = [by_name[name] for name in by_name if name not in self.spared]
         try:
             with self._pending.freeze():
                 needy = await self._worker.do(

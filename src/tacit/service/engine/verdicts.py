@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tacit.errors import InvalidValue
-from tacit.evaluate.interleaved.report import Fold, InterleavedReport
-from tacit.evaluate.interleaved.searches import Search, own_search
+from tacit.evaluate.interleaved.report import InterleavedReport, SearchAccumulator
+from tacit.evaluate.interleaved.searches import Search, parse_duel_row
 from tacit.interleaving import CreditRule
 from tacit.service.engine.writer import Serving
-from tacit.service.log.blocks import distinct
-from tacit.service.log.ids import moment
-from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, stretches
-from tacit.service.placements.attribution import ClickAttribution, Lessons
-from tacit.service.placements.duels import DuelOptions, duel_of
+from tacit.service.log.blocks import split_distinct
+from tacit.service.log.ids import as_datetime
+from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, split_into_blocks
+from tacit.service.placements.attribution import ClickAttribution, TrainingBatch
+from tacit.service.placements.duels import DuelOptions, export_duel
 from tacit.uplift.boundary import ANY_TIME
-from tacit.uplift.sentences import open_sentence
+from tacit.uplift.sentences import pending_sentence
 
 # ---- Sums over the searches in the log of a duel placement
 
@@ -56,7 +56,7 @@ class DuelLog:
         options: DuelOptions = placement.config.options
         self._id, self._rule = placement.id, placement.config.rule
         self._windows = ClickAttribution(self._rule)
-        self._fold = Fold(CreditRule(options.worth), options.segments, most_units=MOST_UNITS)
+        self._fold = SearchAccumulator(CreditRule(options.worth), options.segments, most_units=MOST_UNITS)
         self._values: dict[str, set[str]] = {name: set() for name in options.segments}
         self._rankers: set[str] = set()
         # Decisions that are not counted yet, each with its latest closing time.
@@ -76,18 +76,18 @@ class DuelLog:
         """Latest time at which the last open decision is counted; None without open decisions."""
         return max((end for _, end in self._waiting), default=None)
 
-    def take(self, events: Sequence[Event]) -> None:
+    def add_rows(self, events: Sequence[Event]) -> None:
         """Read the next rows of the log, which may belong to other placements."""
-        for rows in stretches(events):
+        for rows in split_into_blocks(events):
             self._close(self._windows.advance(rows.column("time")[0]))
             if rows.column("placement")[0] != self._id:
                 continue
             if rows.kind is DecisionRow:
-                self._windows.decided(rows)
+                self._windows.open_windows(rows)
                 self._wait(rows)
             elif rows.kind is FeedbackRow:
-                for part in distinct(rows, "decision"):
-                    for rewards in self._windows.take_in(part)[1]:
+                for part in split_distinct(rows, "decision"):
+                    for rewards in self._windows.apply_feedback(part)[1]:
                         self._close(rewards)
         if events:
             self.seq, self.time = events[-1].seq, events[-1].time
@@ -101,10 +101,10 @@ class DuelLog:
         InvalidValue
             If a parameter is out of its range.
         """
-        found = self._fold.found(sorted(self._rankers))
-        if not found.tally.sums:
+        sums = self._fold.compute_sums(sorted(self._rankers))
+        if not sums.tally.sums:
             return None
-        return InterleavedReport(found, confidence, false_share)
+        return InterleavedReport(sums, confidence, false_share)
 
     def _wait(self, rows: Any) -> None:
         if self.since is None:
@@ -115,18 +115,18 @@ class DuelLog:
             longest = self._rule.window + (self._rule.activation if deferred else 0)
             self._waiting.append((seq, time + longest))
 
-    def _close(self, rewards: Lessons) -> None:
+    def _close(self, rewards: TrainingBatch) -> None:
         rows = self._windows.rows(rewards.entries)
-        for row, came in zip(rows, rewards.values, strict=True):
-            self._closed[row.seq] = self._search(row, came)
+        for row, feedback in zip(rows, rewards.values, strict=True):
+            self._closed[row.seq] = self._search(row, feedback)
 
-    def _search(self, row: DecisionRow, came: Any) -> Search | None:
+    def _search(self, row: DecisionRow, feedback: Any) -> Search | None:
         """Return a decision and its feedback as a search; None for the control group or an invalid search."""
         if row.control:
             return None
-        duel = duel_of(row, came)
+        duel = export_duel(row, feedback)
         try:
-            search = own_search(duel, row.id)
+            search = parse_duel_row(duel, row.id)
         except InvalidValue:
             return None
         segments = {name: duel[name] for name in self._values if name in duel}
@@ -142,20 +142,20 @@ class DuelLog:
             search = self._closed.pop(seq, None)
             if search is not None:
                 self._rankers.update(search.rankers)
-                self._fold.add(search._replace(segments=self._apart(search)))
+                self._fold.add(search._replace(segments=self._select_segments(search)))
 
-    def _apart(self, search: Search) -> dict[str, str]:
+    def _select_segments(self, search: Search) -> dict[str, str]:
         """Return the segments of a search whose values are counted separately."""
-        kept = {}
+        segments = {}
         for name, value in search.segments.items():
-            known = self._values[name]
-            if len(known) < MOST_VALUES:
-                known.add(value)
-            if value in known:
-                kept[name] = value
+            values = self._values[name]
+            if len(values) < MOST_VALUES:
+                values.add(value)
+            if value in values:
+                segments[name] = value
             else:
                 self.beyond[name] = self.beyond.get(name, 0) + 1
-        return kept
+        return segments
 
 
 # ---- Verdicts on duels, read from the log on request
@@ -168,7 +168,7 @@ ROWS = 500
 """Rows per read, so that neither commits nor decisions wait long."""
 PATIENCE = 2.0
 """Seconds for which a caller waits for the log to be read."""
-MOST_SAID = 10
+MOST_CACHED = 10
 """Number of verdicts that are cached until more rows are read."""
 TOO_EARLY = "Too early:"
 NO_DUEL = f"{TOO_EARLY} no two rankers have dueled."
@@ -218,9 +218,9 @@ class Verdicts:
     def __init__(self, engine: Serving) -> None:
         self._engine = engine
         self._logs: dict[str, _Reading] = {}
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def of(
+    async def read(
         self, name: str, confidence: float, false_share: float, patience: float = PATIENCE
     ) -> ReadVerdict:
         """Return the verdict on the rankers of a placement.
@@ -247,32 +247,32 @@ class Verdicts:
         if not 0.0 < false_share <= 1.0:
             raise InvalidValue("false_share", false_share, "give a number above 0, up to 1")
         placement = self._engine.placement(name)
-        known = self._logs.get(name)
-        if known is None or known.means != _means(placement):
-            known = self._logs[name] = _Reading(placement)
-        if known.task is None or known.task.done():
-            known.task = asyncio.create_task(self._read(name, known))
+        reading = self._logs.get(name)
+        if reading is None or reading.settings != _fold_settings(placement):
+            reading = self._logs[name] = _Reading(placement)
+        if reading.task is None or reading.task.done():
+            reading.task = asyncio.create_task(self._read(name, reading))
             # Mark the error as retrieved: the caller may have stopped waiting.
-            known.task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await asyncio.wait([known.task], timeout=patience)
-        if known.task.done():
+            reading.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.wait([reading.task], timeout=patience)
+        if reading.task.done():
             # Raises the error of the reading, if it failed.
-            known.task.result()
-        async with known.busy:
-            return await asyncio.to_thread(known.verdict, confidence, false_share)
+            reading.task.result()
+        async with reading.busy:
+            return await asyncio.to_thread(reading.verdict, confidence, false_share)
 
-    def begin_anew(self) -> None:
+    def forget_sums(self) -> None:
         """Forget all sums, so that every log is read from its beginning, since old rows have changed."""
         self._logs.clear()
 
     async def _read(self, name: str, reading: _Reading) -> None:
         """Read a log to its end."""
-        async with self._one:
+        async with self._lock:
             reading.whole = False
-            while rows := await self._engine.logged(name, reading.log.seq, ROWS):
+            while rows := await self._engine.read_log(name, reading.log.seq, ROWS):
                 begun = clocks.monotonic()
                 async with reading.busy:
-                    await asyncio.to_thread(reading.take, rows)
+                    await asyncio.to_thread(reading.add_rows, rows)
                 if len(rows) < ROWS:
                     break
                 # Half of the time is left for decisions.
@@ -284,39 +284,39 @@ class _Reading:
     """The log of one placement as far as it is read, with its cached verdicts."""
 
     def __init__(self, placement: Any) -> None:
-        self.means, self.log = _means(placement), DuelLog(placement)
+        self.settings, self.log = _fold_settings(placement), DuelLog(placement)
         self.busy, self.whole = asyncio.Lock(), False
         self.task: asyncio.Task[None] | None = None
-        self._said: dict[tuple[float, float], ReadVerdict] = {}
+        self._cache: dict[tuple[float, float], ReadVerdict] = {}
 
-    def take(self, rows: Sequence[Event]) -> None:
+    def add_rows(self, rows: Sequence[Event]) -> None:
         """Read the next rows, and clear the cache."""
-        self.log.take(rows)
-        self._said.clear()
+        self.log.add_rows(rows)
+        self._cache.clear()
 
     def verdict(self, confidence: float, false_share: float) -> ReadVerdict:
         """Return the verdict on the rows read so far, from the cache if possible."""
-        asked = confidence, false_share
-        if asked not in self._said:
-            if len(self._said) == MOST_SAID:
-                self._said.clear()
-            self._said[asked] = self._worked_out(*asked)
-        said = self._said[asked]
-        if said.report is None and not self.whole:
-            said = said._replace(verdict=NOT_READ)
-        return said._replace(whole=self.whole)
+        key = confidence, false_share
+        if key not in self._cache:
+            if len(self._cache) == MOST_CACHED:
+                self._cache.clear()
+            self._cache[key] = self._compute(*key)
+        result = self._cache[key]
+        if result.report is None and not self.whole:
+            result = result._replace(verdict=NOT_READ)
+        return result._replace(whole=self.whole)
 
-    def _worked_out(self, confidence: float, false_share: float) -> ReadVerdict:
+    def _compute(self, confidence: float, false_share: float) -> ReadVerdict:
         log = self.log
         report = log.report(confidence, false_share)
         table = None if report is None else report.as_dict()
         verdict = NO_DUEL if report is None else report.verdict
         if log.closes is not None and (report is None or report.early):
-            not_yet = open_sentence(log.open, moment(log.time), moment(log.closes))
+            not_yet = pending_sentence(log.open, as_datetime(log.time), as_datetime(log.closes))
             verdict = f"{TOO_EARLY} {not_yet}" if report is None else f"{verdict} {not_yet}"
         return ReadVerdict(verdict, table, log.since, log.time, log.open, False, dict(log.beyond))
 
 
-def _means(placement: Any) -> Any:
+def _fold_settings(placement: Any) -> Any:
     """Return the placement's number, rule and options, on which the sums depend besides the log."""
     return placement.id, placement.config.rule, placement.config.options

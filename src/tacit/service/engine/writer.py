@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from tacit.errors import UnknownName, undoing
+from tacit.errors import UnknownName, undo_on_error
 from tacit.service.config.schema import Config
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending_rows import PendingLog
@@ -60,7 +60,7 @@ class Commits:
 
     def __init__(self) -> None:
         self.span: Callable[[int], AbstractContextManager[Any]] = contextlib.nullcontext
-        self.observed: Callable[[int, float], None] = lambda rows, seconds: None
+        self.on_commit: Callable[[int, float], None] = lambda rows, seconds: None
         self.last: int | None = None
         self.seconds = 0.0
         self._recent: deque[list[int]] = deque()
@@ -78,7 +78,7 @@ class Commits:
             Microseconds since 1970.
         """
         self.last, self.seconds = now, seconds
-        self.observed(rows, seconds)
+        self.on_commit(rows, seconds)
         second = now // 1_000_000
         if self._recent and self._recent[-1][0] == second:
             self._recent[-1][1] += rows
@@ -135,10 +135,10 @@ class Serving(Protocol):
     def placement(self, name: str) -> Placement:
         """Return a placement by its name, or raise UnknownName."""
 
-    async def logged(self, placement: str, after: int, count: int) -> list[Event]:
+    async def read_log(self, placement: str, after: int, count: int) -> list[Event]:
         """Return up to ``count`` rows of the log after row ``after``, if the placement exists."""
 
-    async def logged_by_now(self, names: Sequence[str]) -> None:
+    async def wait_until_durable(self, names: Sequence[str]) -> None:
         """Wait until all changes of placements so far are durable."""
 
 
@@ -185,8 +185,8 @@ class Writer:
         self,
         store: Store,
         pending: PendingLog,
-        opened: Callable[[Sequence[str]], dict[str, Placement]],
-        mended: Callable[[], Any],
+        load_placements: Callable[[Sequence[str]], dict[str, Placement]],
+        on_reload: Callable[[], Any],
         archive: Callable[[], str | None],
     ) -> None:
         self.failure: Exception | None = None
@@ -196,13 +196,13 @@ class Writer:
         self._store, self.pending = store, pending
         # A store in a file appends in two steps, of which only the second waits for the disk.
         self._local: Any = store if store.local else None
-        self._opened, self._made_anew, self._archive = opened, mended, archive
+        self._load_placements, self._on_reload, self._archive = load_placements, on_reload, archive
         self._arrived = asyncio.Event()
         self._waiting: deque[_Waiting] = deque()
         self._steps: deque[tuple[_Step, Waiter]] = deque()
         self._heal_after = self._append_seconds = 0.0
         self._alarm: asyncio.TimerHandle | None = None
-        self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.between_groups)
+        self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.run_between_groups)
 
     def start(self) -> None:
         """Begin to serve."""
@@ -218,13 +218,13 @@ class Writer:
         if self._alarm is not None:
             self._alarm.cancel()
         for _, reply in self._steps:
-            give(reply, NotDurable(STOPPING))
+            set_reply(reply, NotDurable(STOPPING))
         if self.failure is None:
             await self.upkeep.save_all()
         elif self.pending.waiting:
             lost = self.pending.waiting
             logger.error("%d rows could not be made durable before the end", lost)
-        await self.upkeep.written()
+        await self.upkeep.wait_for_snapshot()
         self.worker.stop()
 
     def wake(self) -> None:
@@ -253,19 +253,19 @@ class Writer:
         if self.stopping:
             raise NotDurable(STOPPING)
         # Most requests wait for the next group. Only those to buffered placements are served at once.
-        if self.pending.frozen or not (self.pending.buffering and self.pending.runs_ahead(request)):
+        if self.pending.frozen or not (self.pending.buffering and self.pending.can_answer_early(request)):
             self._waiting.append((request, reply))
             self._arrived.set()
             return
-        if self.pending.buffered >= self.pending.most_buffered:
+        if self.pending.memory_rows >= self.pending.most_buffered:
             raise NotDurable("store: the buffer is full; try again later")
         (result,) = apply(self.pending, [request], {})
         self.wake()
-        give(reply, result)
+        set_reply(reply, result)
 
     # Steps between groups, and calls of the store --------------------------------------------
 
-    async def between_groups(self, step: _Step) -> None:
+    async def run_between_groups(self, step: _Step) -> None:
         """Run a step when all rows are in the log, and raise its error.
 
         Raises
@@ -280,12 +280,12 @@ class Writer:
         self.wake()
         await reply
 
-    async def frozen(self, read: Callable[[int, int], Result]) -> Result:
+    async def read_frozen(self, read: Callable[[int, int], Result]) -> Result:
         """Call a function with the end of the log and the time, while placements do not change; for steps."""
         with self.pending.freeze():
-            return await self.of_store(read, self.pending.seq, self.pending.time.now())
+            return await self.call_store(read, self.pending.seq, self.pending.time.get_time())
 
-    async def of_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def call_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function on the store's thread, outside of groups; raise NotDurable if the store fails."""
         if self.stopping:
             raise NotDurable(STOPPING)
@@ -302,13 +302,13 @@ class Writer:
     async def _serve_groups(self) -> None:
         pending = self.pending
         while not self.stopping or self._waiting or (pending.waiting and self.failure is None):
-            await self._woken()
+            await self._wait()
             # Let requests that arrive at the same time join the group; a single request does not wait.
             if len(self._waiting) != 1:
                 await asyncio.sleep(0)
             group, began = self._next_group(), clocks.monotonic()
             try:
-                group = self._ready(group)
+                group = self._select_ready(group)
                 if self.failure is not None:
                     await self._heal()
                 # Without this condition, a step would serve an empty group, and close windows at its time.
@@ -339,7 +339,7 @@ class Writer:
             group.append(waiting.popleft())
         return group
 
-    async def _woken(self) -> None:
+    async def _wait(self) -> None:
         """Wait for requests, for the next window to close, or for the time to try the store again."""
         timeout: float | None = RETRY_SECONDS
         if self.failure is not None:
@@ -351,13 +351,13 @@ class Writer:
         elif self.upkeep.due:
             timeout = 0.0
         else:
-            due, now = self.pending.due, self.pending.time.now()
+            due, now = self.pending.due, self.pending.time.get_time()
             timeout = None if due is None else max((due - now) / 1e6, TICK_SECONDS)
         if timeout is not None:
-            self._wake_within(timeout)
+            self._set_alarm(timeout)
         await self._arrived.wait()
 
-    def _wake_within(self, seconds: float) -> None:
+    def _set_alarm(self, seconds: float) -> None:
         """Set the alarm to wake the loop within some seconds, unless it is set to an earlier time."""
         loop = asyncio.get_running_loop()
         if self._alarm is not None:
@@ -370,17 +370,17 @@ class Writer:
         self._alarm = None
         self.wake()
 
-    def _ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
+    def _select_ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
         """Return the requests that need the store; answer buffered ones, refuse unknown placements."""
         pending, ready = self.pending, []
         for request, reply in group:
             if request.placement not in pending.placements:
-                give(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
-            elif pending.buffering and pending.runs_ahead(request):
+                set_reply(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
+            elif pending.buffering and pending.can_answer_early(request):
                 # It arrived while the placements were frozen.
-                with undoing(pending.forget):
+                with undo_on_error(pending.mark_all_broken):
                     (result,) = apply(pending, [request], {})
-                give(reply, result)
+                set_reply(reply, result)
             else:
                 ready.append((request, reply))
         return ready
@@ -396,49 +396,49 @@ class Writer:
             if self.pending.waiting:
                 await self._commit()
             # Requests that were answered before the commit keep their answers.
-            left = [(request, reply) for request, reply in group if not reply.done()]
+            unanswered = [(request, reply) for request, reply in group if not reply.done()]
             if alone:
                 logger.warning("a request was refused: %s", error)
                 lost = NotDurable("store: what it has of the decision is damaged")
-                give(group[0][1], error if isinstance(error, Refused) else lost)
+                set_reply(group[0][1], error if isinstance(error, Refused) else lost)
                 return
             # One refused row fails the whole commit; halving finds it in log₂ steps, and serves all others.
-            half = (len(left) + 1) // 2
-            for part in filter(None, (left[:half], left[half:])):
+            half = (len(unanswered) + 1) // 2
+            for part in filter(None, (unanswered[:half], unanswered[half:])):
                 await self._serve(part)
 
     async def _serve_together(self, group: Sequence[_Waiting]) -> None:
         pending = self.pending
         requests = [request for request, _ in group]
-        unknown = pending.unknown(requests)
-        found = await self.worker.do(self._store.find, unknown) if unknown else {}
+        unknown = pending.list_unknown(requests)
+        stored_decisions = await self.worker.do(self._store.find, unknown) if unknown else {}
         # A failed group may be half applied: then all placements are loaded from the log again.
-        with undoing(pending.forget):
-            results = apply(pending, requests, found)
+        with undo_on_error(pending.mark_all_broken):
+            results = apply(pending, requests, stored_decisions)
         answers = list(zip(group, results, strict=True))
         # Before the commit, as the durability ``buffered`` means.
         for (request, reply), result in answers if pending.buffering else ():
             if request.placement in pending.buffering:
-                give(reply, result)
+                set_reply(reply, result)
         if pending.waiting:
             await self._commit()
         elif group:
             # An answer may confirm earlier rows, which must still be there.
             await self.worker.do(self._store.check)
         for (_, reply), result in answers:
-            give(reply, result)
+            set_reply(reply, result)
 
     async def _commit(self) -> None:
         pending = self.pending
         rows = pending.begin_commit()
-        with undoing(pending.end_commit, failed=True):
+        with undo_on_error(pending.end_commit, failed=True):
             began = clocks.perf_counter()
             with self.commits.span(rows):
-                self._append_seconds = await self._appended(pending.in_flight, rows)
+                self._append_seconds = await self._append(pending.in_flight, rows)
             self.commits.count(rows, clocks.perf_counter() - began, pending.time.clock())
         pending.end_commit(failed=False)
 
-    async def _appended(self, rows: Rows, size: int) -> float:
+    async def _append(self, rows: Rows, size: int) -> float:
         """Append rows; return the seconds that it took, without the switch to the store's thread."""
         local, began = self._local, clocks.perf_counter()
         if local is not None and not self.worker.calls:
@@ -450,8 +450,8 @@ class Writer:
             if size <= SPLIT_ROWS:
                 # In the other thread, each row would wait for the interpreter's lock.
                 local.insert(rows)
-                return clocks.perf_counter() - began + await self.worker.do(_timed, local.commit)
-        return await self.worker.do(_timed, self._store.append, rows)
+                return clocks.perf_counter() - began + await self.worker.do(_time_call, local.commit)
+        return await self.worker.do(_time_call, self._store.append, rows)
 
     async def _run_steps(self) -> None:
         while self._steps and not self.pending.waiting:
@@ -459,9 +459,9 @@ class Writer:
             try:
                 await step()
             except Exception as error:
-                give(reply, error)
+                set_reply(reply, error)
             else:
-                give(reply, None)
+                set_reply(reply, None)
 
     # When the store fails --------------------------------------------------------------------
 
@@ -488,30 +488,32 @@ class Writer:
         """Load placements that learned from lost rows again, and append the rows of answered requests."""
         pending = self.pending
         pending.begin_commit()
-        with undoing(pending.end_commit, failed=True):
+        with undo_on_error(pending.end_commit, failed=True):
             # Folding the log again undoes the learning of a failed group.
-            anew = await self.worker.do(self._mended, pending.in_flight, sorted(pending.broken))
+            placements = await self.worker.do(
+                self._reload_placements, pending.in_flight, sorted(pending.broken)
+            )
         pending.end_commit(failed=False)
-        pending.placements |= anew
-        pending.touch(anew)
+        pending.placements |= placements
+        pending.touch(placements)
         pending.broken.clear()
-        self._made_anew()
+        self._on_reload()
 
-    def _mended(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
+    def _reload_placements(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
         # A commit that seemed to fail may have worked: its rows must not be written twice.
         last = self._store.end().seq
-        rows = rows.where(lambda row: row.seq > last)
+        rows = rows.select(lambda row: row.seq > last)
         lost: list[Any] = []
         if rows.size:
-            lost = list(self._refused(rows))
+            lost = list(self._append_or_split(rows))
         else:
             self._store.probe(self.pending.time.clock())
         # Placements that learned from refused rows are ahead of the log, too.
         behind = {row.placement for row in lost}
         ahead = [name for name, p in self.pending.placements.items() if p.id in behind]
-        return self._opened([*broken, *ahead])
+        return self._load_placements([*broken, *ahead])
 
-    def _refused(self, rows: Rows) -> Iterator[Any]:
+    def _append_or_split(self, rows: Rows) -> Iterator[Any]:
         """Append rows; yield the rows that the store refuses, which are lost."""
         try:
             self._store.append(rows)
@@ -522,8 +524,8 @@ class Writer:
                 yield from rows.all()
                 return
             middle = seqs[len(seqs) // 2]
-            yield from self._refused(rows.where(lambda row: row.seq < middle))
-            yield from self._refused(rows.where(lambda row: row.seq >= middle))
+            yield from self._append_or_split(rows.select(lambda row: row.seq < middle))
+            yield from self._append_or_split(rows.select(lambda row: row.seq >= middle))
 
     async def _watch(self) -> None:
         """Check every second whether the store works, which without requests nothing else does."""
@@ -540,14 +542,14 @@ class Writer:
                     self.wake()
 
 
-def _timed(step: Callable[..., None], *arguments: Any) -> float:
+def _time_call(step: Callable[..., None], *arguments: Any) -> float:
     """Call a function; return the seconds that it took."""
     began = clocks.perf_counter()
     step(*arguments)
     return clocks.perf_counter() - began
 
 
-def give(reply: Waiter, result: Any) -> None:
+def set_reply(reply: Waiter, result: Any) -> None:
     """Set a reply's result or error; log a failure, so that the other requests are still answered."""
     if reply.done():
         return

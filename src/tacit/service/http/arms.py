@@ -16,9 +16,9 @@ import msgspec
 
 from tacit.errors import TacitError
 from tacit.policies import MinimumShares, Policy
-from tacit.service.config.file import checked_within
+from tacit.service.config.file import check_item
 from tacit.service.config.schema import ARMS, Aggregation, ArmCount, Seconds, Share
-from tacit.service.config.tables import AskingTable
+from tacit.service.config.tables import ContextTable
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, Impression
@@ -34,11 +34,13 @@ from tacit.wire.verbs import Verb
 # ---- How requests to a kind of placement are read, and answers written
 
 
-def _each_read(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
-    return [checked_within(f"decisions[{i}]", form.read, (placement, ask)) for i, ask in enumerate(requests)]
+def _read_one_by_one(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
+    return [
+        check_item(f"decisions[{i}]", form.read, (placement, request)) for i, request in enumerate(requests)
+    ]
 
 
-def _each_written(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
+def _write_one_by_one(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
     return [form.write(placement, row, durability) for row in rows]
 
 
@@ -61,8 +63,8 @@ class Form(NamedTuple):
     verb_many: Verb[Any]
     read: Callable[[Any, Any], Impression]
     write: Callable[[Any, DecisionRow, Any], msgspec.Struct]
-    read_many: Callable[[Form, Any, Sequence[Any]], Sequence[Impression]] = _each_read
-    write_many: Callable[[Form, Any, Sequence[DecisionRow], Any], list[Any]] = _each_written
+    read_many: Callable[[Form, Any, Sequence[Any]], Sequence[Impression]] = _read_one_by_one
+    write_many: Callable[[Form, Any, Sequence[DecisionRow], Any], list[Any]] = _write_one_by_one
 
 
 # ---- Placements that show one of their arms
@@ -71,7 +73,7 @@ KEY = "independence day"
 EXAMPLES: dict[Any, Any] = {"number": 31, "boolean": True, "category": "de"}
 
 
-class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
+class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
     """Shows one of its arms.
 
     Attributes
@@ -137,7 +139,7 @@ class ArmsTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
         }
 
 
-def example(placement: Placement) -> dict[str, Any]:
+def make_example(placement: Placement) -> dict[str, Any]:
     """Return an example of a request, with a context if the policy reads one."""
     policy = placement.config.policy
     if policy.schema:
@@ -145,53 +147,55 @@ def example(placement: Placement) -> dict[str, Any]:
     return {"key": KEY, "context": [0.5] * policy.context_dim} if policy.context_dim else {"key": KEY}
 
 
-def read(placement: Placement, request: wire.Impression) -> Impression:
+def read_impression(placement: Placement, request: wire.Impression) -> Impression:
     """Validate a request and convert it to an impression."""
-    if placement.asks_just_keys and request == wire.Impression(request.key):
-        return placement.of_key(request.key)
-    *most, segment, unknown = msgspec.structs.astuple(request)
-    given = DecisionRequest(*most)
-    return placement.checked(given._replace(segment=segment, unknown=unknown))
+    if placement.reads_only_keys and request == wire.Impression(request.key):
+        return placement.make_impression(request.key)
+    *fields, segment, unknown = msgspec.structs.astuple(request)
+    decision_request = DecisionRequest(*fields)
+    return placement.check_request(decision_request._replace(segment=segment, unknown=unknown))
 
 
-def read_many(form: Form, placement: Placement, requests: Sequence[wire.Impression]) -> Sequence[Impression]:
+def read_impressions(
+    form: Form, placement: Placement, requests: Sequence[wire.Impression]
+) -> Sequence[Impression]:
     """Validate many requests and convert them to impressions; as one column if all have only a key."""
     keys = [request.key for request in requests]
     if list(map(wire.Impression, keys)) == requests:
         # If a key is invalid, reading one by one raises an error that names it.
         with contextlib.suppress(TacitError):
-            return placement.checked_keys(keys)
-    return EACH.read_many(EACH, placement, requests)
+            return placement.check_keys(keys)
+    return SINGLE_FORM.read_many(SINGLE_FORM, placement, requests)
 
 
-ANSWERED = "id", "arm", "propensity", "epoch"
+ANSWER_COLUMNS = "id", "arm", "propensity", "epoch"
 """Columns of a row that all answers have, in the order of :class:`~tacit.wire.decisions.Decided`."""
-_answered = attrgetter(*ANSWERED)
+_get_answer_columns = attrgetter(*ANSWER_COLUMNS)
 
 
-def write(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
+def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
     """Return the answer to a decision request from its row of the log."""
-    would = None if row.would is None else wire.Would(row.would, row.would_propensity)
-    signals = None if placement.signals is None else placement.signals.of(row)
-    return wire.Decided(*_answered(row), durability, would, signals)
+    counterfactual = None if row.would is None else wire.Would(row.would, row.would_propensity)
+    signals = None if placement.signals is None else placement.signals.get_signals(row)
+    return wire.Decided(*_get_answer_columns(row), durability, counterfactual, signals)
 
 
-def write_many(
+def write_answers(
     form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
 ) -> list[wire.Decided]:
     """Return the answers to many requests; built from columns if rows have no counterfactuals or signals."""
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
-        return list(map(wire.Decided, *map(rows.column, ANSWERED), repeat(durability)))
-    return [write(placement, row, durability) for row in rows]
+        return list(map(wire.Decided, *map(rows.column, ANSWER_COLUMNS), repeat(durability)))
+    return [write_answer(placement, row, durability) for row in rows]
 
 
-EACH = Form(verbs.DECIDE, verbs.DECIDE_MANY, read, write)
-FORM = EACH._replace(read_many=read_many, write_many=write_many)
+SINGLE_FORM = Form(verbs.DECIDE, verbs.DECIDE_MANY, read_impression, write_answer)
+FORM = SINGLE_FORM._replace(read_many=read_impressions, write_many=write_answers)
 KIND = Kind(
-    ARMS, FORM.verb.path, "arm", ArmsTable, Placement, View, example,
+    ARMS, FORM.verb.path, "arm", ArmsTable, Placement, View, make_example,
     form=FORM,
     click_log=True,
-    living=True,
+    has_arm_lifecycle=True,
     controls=("uniform", "baseline", "arm", "policy"),
 )  # fmt: skip
 
@@ -224,18 +228,18 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
         }
 
 
-def featured_example(placement: Placement) -> dict[str, Any]:
+def make_features_example(placement: Placement) -> dict[str, Any]:
     """Return an example of a request with features of each arm, or of three arms if it brings its own."""
-    asked, count = example(placement), len(placement.arms) or 3
+    request, count = make_example(placement), len(placement.arms) or 3
     dims = placement.config.policy.feature_dims
     for field, dim in zip(("relevance", "examination"), dims, strict=True):
         if dim:
-            asked[field] = [[float((i + j) % 2) for j in range(dim)] for i in range(count)]
-    return asked
+            request[field] = [[float((i + j) % 2) for j in range(dim)] for i in range(count)]
+    return request
 
 
 FEATURES = Kind(
-    "features", FORM.verb.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, featured_example,
+    "features", FORM.verb.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, make_features_example,
     form=FORM,
     by_features=True,
     controls=("uniform", "baseline", "arm", "policy"),

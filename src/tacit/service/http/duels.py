@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.evaluate.interleaved.searches import MORE, OWN, ROW, UNITS
+from tacit.evaluate.interleaved.searches import DUEL_COLUMNS, OPTIONAL_COLUMNS, ROW_COLUMNS, UNIT_FIELDS
 from tacit.interleaving import METHODS, CreditRule
 from tacit.interleaving.rules import CLICK
 from tacit.policies import MinimumDuelShares, Policy
@@ -22,7 +22,7 @@ from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.kind_views import DuelView
-from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, duel_of
+from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, export_duel
 from tacit.service.placements.placement import Placement
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
@@ -31,7 +31,7 @@ COLUMNS = (
     "decision_id", "key", "left", "right", "outcome", "interleaved", "clicks", "user", "rankings",
 )  # fmt: skip
 """Columns of the exported log of duels, besides one for each segment."""
-TAKEN = {*COLUMNS, *ROW, *MORE, *OWN, *UNITS} - {KEY}
+RESERVED_NAMES = {*COLUMNS, *ROW_COLUMNS, *OPTIONAL_COLUMNS, *DUEL_COLUMNS, *UNIT_FIELDS} - {KEY}
 """Names that segments cannot have, since logs of searches use them for other columns."""
 ITEMS = ("a", "b", "c", "d")
 INTERLEAVING = {
@@ -110,68 +110,74 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         CreditRule(self.worth)
         names = tuple(dict.fromkeys(self.segments))
         for name in names:
-            if not name or checks.name("segments", name) in TAKEN:
+            if not name or checks.name("segments", name) in RESERVED_NAMES:
                 remedy = "give another name: in logs of searches this one has a meaning"
                 raise InvalidValue("segments", name, remedy)
         return DuelOptions(method, self.ties, self.unclicked, dict(self.worth), names)
 
 
-def example(placement: Placement) -> dict[str, Any]:
+def make_example(placement: Placement) -> dict[str, Any]:
     """Return an example of a request, with a list of each ranker."""
     turns = [i % len(ITEMS) for i in range(len(placement.arms))]
     rankings = {
         str(name): [*ITEMS[turn:], *ITEMS[:turn]] for turn, name in zip(turns, placement.arms, strict=True)
     }
-    return arms.example(placement) | {"rankings": rankings}
+    return arms.make_example(placement) | {"rankings": rankings}
 
 
-def _schema(options: DuelOptions) -> Any:
+def _make_schema(options: DuelOptions) -> Any:
     import pyarrow as pa
 
     columns = dict.fromkeys((*COLUMNS, *options.segments), pa.string())
     return pa.schema(columns | {"outcome": pa.float64()})
 
 
-def read(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
+def read_search(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
     """Validate a request and convert it to an impression."""
-    given = None, request.context, request.decision_id, request.deferred
-    asked = DecisionRequest(request.key, *given, session=request.session, user=request.user)
-    asked = asked._replace(rankings=request.rankings, segments=request.segments)
-    return placement.checked(asked)
+    optional_fields = None, request.context, request.decision_id, request.deferred
+    decision_request = DecisionRequest(
+        request.key, *optional_fields, session=request.session, user=request.user
+    )
+    decision_request = decision_request._replace(rankings=request.rankings, segments=request.segments)
+    return placement.check_request(decision_request)
 
 
-def write(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
+def write_answer(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
     """Return the answer to a decision request from its row of the log."""
-    shown = json.loads(row.shown or "")
-    more: dict[str, Any] = {}
-    if "interleaved" in shown:
-        interleaved = shown["interleaved"]
-        more |= {"items": interleaved["items"], "teams": interleaved["memory"].get("teams")}
-        more["probability"] = interleaved["probability"]
+    decision = json.loads(row.shown or "")
+    fields: dict[str, Any] = {}
+    if "interleaved" in decision:
+        interleaved = decision["interleaved"]
+        fields |= {"items": interleaved["items"], "teams": interleaved["memory"].get("teams")}
+        fields["probability"] = interleaved["probability"]
     if row.would is not None:
-        left, right = json.loads(str(row.would))
-        more["would"] = wire_lists.WouldDuel(left, right, row.would_propensity)
-    left, right = shown["pair"]
-    return wire_lists.Dueled(row.id, left, right, row.propensity, row.epoch, durability, **more)
+        left_ranker, right_ranker = json.loads(str(row.would))
+        fields["would"] = wire_lists.WouldDuel(left_ranker, right_ranker, row.would_propensity)
+    left_ranker, right_ranker = decision["pair"]
+    return wire_lists.Dueled(
+        row.id, left_ranker, right_ranker, row.propensity, row.epoch, durability, **fields
+    )
 
 
-def duel_rows(row: DecisionRow, came: float | list[int], name: str, policy: Policy) -> list[dict[str, Any]]:
+def make_duel_rows(
+    row: DecisionRow, feedback: float | list[int], name: str, policy: Policy
+) -> list[dict[str, Any]]:
     """Convert a decision to a row of a log of duels; no row if it showed the list of only one ranker."""
     if row.control:
         return []
-    record = duel_of(row, came)
+    record = export_duel(row, feedback)
     for field in ("interleaved", "clicks", "rankings"):
         if record[field] is not None:
             record[field] = json.dumps(record[field])
     return [record]
 
 
-FORM = Form(verbs.DUEL, verbs.DUEL_MANY, read, write)
+FORM = Form(verbs.DUEL, verbs.DUEL_MANY, read_search, write_answer)
 KIND = Kind(
-    "duels", FORM.verb.path, "duel", DuelsTable, DuelPlacement, DuelView, example,
+    "duels", FORM.verb.path, "duel", DuelsTable, DuelPlacement, DuelView, make_example,
     form=FORM,
     takes_clicks=True,
-    living=True,
+    has_arm_lifecycle=True,
     controls=("uniform", "baseline", "arm"),
-    export=ExportTable("duels", _schema, duel_rows),
+    export=ExportTable("duels", _make_schema, make_duel_rows),
 )  # fmt: skip

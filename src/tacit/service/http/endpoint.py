@@ -23,13 +23,13 @@ from tacit.service.config.schema import ServerConfig
 from tacit.service.engine.service import Service
 from tacit.service.errors import Busy, Overloaded
 from tacit.service.http import messages
-from tacit.service.http.route import Addressed, Answer, Error, Path, Route, RouteCall
+from tacit.service.http.route import Answer, Error, Path, Route, RouteCall, RouteMatch
 from tacit.service.log.requests import Decide, Record
 
 # ---- A path of the service as an ASGI application
 
 JSON = "application/json"
-FOUND = "tacit.found"
+ROUTE_MATCH = "tacit.found"
 """Key of an ASGI scope for the path, placement and id of the address."""
 CALLER = "tacit.caller"
 """Key of an ASGI scope for the caller."""
@@ -53,102 +53,106 @@ class Endpoint:
     """
 
     def __init__(
-        self, path: Path, opened: Any, server: Callable[[], ServerConfig], places: Semaphore
+        self, path: Path, service: Any, server: Callable[[], ServerConfig], large_answers: Semaphore
     ) -> None:
-        self._path, self._opened, self._server, self._places = path, opened, server, places
+        self._path, self._service, self._server, self._large_answers = path, service, server, large_answers
         self._decode = {
             method: msgspec.json.Decoder(route.request).decode
             for method, route in path.routes.items()
-            if route.request is not None and not route.signed
+            if route.request is not None and not route.accepts_signature
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose address is one of this path."""
-        answer, api = await self._answered(scope, receive), self._path.api
+        answer, api = await self._answer_request(scope, receive), self._path.api
         # A request that changed something always gets its answer; its size is bounded by the request's.
         if answer.size <= messages.LARGE or scope["method"] not in messages.SAFE_METHODS:
-            await messages.sent(send, answer)
-        elif self._places.locked():
+            await messages.send_answer(send, answer)
+        elif self._large_answers.locked():
             what = "service: as many large answers as may be are on their way; ask again later"
-            refusal = messages.problem("too-many-requests", "service", what)
-            await messages.sent(send, api.refusals.refused(refusal, LATER))
+            refusal = messages.make_problem("too-many-requests", "service", what)
+            await messages.send_answer(send, api.refusals.answer_problem(refusal, LATER))
         else:
-            async with self._places:
-                await messages.sent(send, answer)
+            async with self._large_answers:
+                await messages.send_answer(send, answer)
 
-    async def _answered(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answer_request(self, scope: Scope, receive: Receive) -> Answer:
         routes, refusals = self._path.routes, self._path.api.refusals
         if not routes:
-            return refusals.refused(
-                messages.problem("unknown-path", "path", messages.nothing_at(scope["path"]))
+            return refusals.answer_problem(
+                messages.make_problem("unknown-path", "path", messages.describe_unknown_path(scope["path"]))
             )
         route = routes.get(scope["method"])
         if route is None:
             allowed = ", ".join(routes)
             what = f"method: {scope['method']!r} is not allowed; this path takes {allowed}"
-            refusal = messages.problem("method-not-allowed", "method", what)
-            return refusals.refused(refusal, (b"allow", allowed.encode()))
+            refusal = messages.make_problem("method-not-allowed", "method", what)
+            return refusals.answer_problem(refusal, (b"allow", allowed.encode()))
         body = b""
         if route.limit is not None:
             limit = getattr(self._server(), route.limit)
-            whole = await messages.received(receive, limit)
-            if whole is None:
+            content = await messages.read_body(receive, limit)
+            if content is None:
                 what = f"body: send at most {limit} bytes in one request"
-                refusal = messages.problem("body-too-large", "body", what)
-                return refusals.refused(refusal, (b"connection", b"close"))
-            body = whole
+                refusal = messages.make_problem("body-too-large", "body", what)
+                return refusals.answer_problem(refusal, (b"connection", b"close"))
+            body = content
         assert route.handler is not None
         try:
-            called = self._called(route, scope[FOUND], scope["query_string"], body, scope[CALLER])
-            if route.signed:
-                called = called._replace(request=body, headers=dict(scope["headers"]))
-            result = await route.handler(self._opened, called)
+            call = self._make_call(route, scope[ROUTE_MATCH], scope["query_string"], body, scope[CALLER])
+            if route.accepts_signature:
+                call = call._replace(request=body, headers=dict(scope["headers"]))
+            result = await route.handler(self._service, call)
         except (TacitError, msgspec.MsgspecError) as error:
             return self.refusal(route, error)
-        return written(result)
+        return make_answer(result)
 
-    def asking(
-        self, route: Route, found: Addressed, body: bytes, caller: Caller
+    def read_request(
+        self, route: Route, route_match: RouteMatch, body: bytes, caller: Caller
     ) -> tuple[Decide | Record, Callable[[Any], Any]]:
         """Return the engine's request and the function from its result to an answer; raise on errors."""
-        assert route.asking is not None
+        assert route.split_handler is not None
         if caller.placements is not None:
-            caller.check(self._concerned(route, found, b""))
+            caller.check(self._find_placement(route, route_match, b""))
         try:
             request = self._decode[route.method](body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             # Decode again, for an error message that names the field.
-            request = messages.decoded(self._decode[route.method], body, route.request)
-        return route.asking(self._opened, RouteCall(found.name, found.id, b"", request, caller))
+            request = messages.decode_body(self._decode[route.method], body, route.request)
+        return route.split_handler(
+            self._service, RouteCall(route_match.name, route_match.id, b"", request, caller)
+        )
 
     def refusal(self, route: Route, error: Error) -> Answer:
         """Return the answer to a request that raised an error."""
         refusals = self._path.api.refusals
         if isinstance(error, Busy | Overloaded):
-            return refusals.refused(messages.problem_of(error), LATER)
-        return refusals.failed(error, route)
+            return refusals.answer_problem(messages.convert_error(error), LATER)
+        return refusals.answer_error(error, route)
 
-    def _called(self, route: Route, found: Addressed, query: bytes, body: bytes, caller: Caller) -> RouteCall:
+    def _make_call(
+        self, route: Route, route_match: RouteMatch, query: bytes, body: bytes, caller: Caller
+    ) -> RouteCall:
         decode = self._decode.get(route.method)
-        if caller.placements is not None and route.of not in ("each", "none"):
-            caller.check(self._concerned(route, found, query))
-        request = None if decode is None else messages.decoded(decode, body, route.request)
-        if route.asked is not None:
-            asked = messages.asked_in(query, route.asked)
-            request = asked if decode is None else request
-        return RouteCall(found.name, found.id, query, request, caller)
+        if caller.placements is not None and route.placement_source not in ("each", "none"):
+            caller.check(self._find_placement(route, route_match, query))
+        request = None if decode is None else messages.decode_body(decode, body, route.request)
+        if route.query_type is not None:
+            parameters = messages.decode_query(query, route.query_type)
+            request = parameters if decode is None else request
+        return RouteCall(route_match.name, route_match.id, query, request, caller)
 
-    def _concerned(self, route: Route, found: Addressed, query: bytes) -> str | None:
+    def _find_placement(self, route: Route, route_match: RouteMatch, query: bytes) -> str | None:
         """Return the name of the placement that a request concerns; None if it concerns all."""
-        match route.of:
+        match route.placement_source:
             case "id":
-                return found.id
+                return route_match.id
             case "query":
                 return QueryParams(query).get("placement", "")
-        return found.name
+        return route_match.name
 
 
-def written(result: Any) -> Answer:
+def make_answer(result: Any) -> Answer:
     """Return the result of a handler as an answer, encoded as JSON unless it is one or bytes."""
     if isinstance(result, Answer):
         return result
@@ -191,19 +195,19 @@ class Live:
         return StreamingResponse(events, headers=self._headers, media_type=MEDIA)
 
     async def _events(self, caller: Caller, closed: asyncio.Event) -> AsyncIterator[str]:
-        seen, silent = -1, 0.0
+        last_count, quiet_seconds = -1, 0.0
         while not closed.is_set():
-            rows = self._rows(caller)
-            if rows != seen or silent >= PATIENCE:
-                seen, silent = rows, 0.0
-                yield f"event: changed\ndata: {rows}\n\n"
-            silent += PERIOD
+            count = self._count_rows(caller)
+            if count != last_count or quiet_seconds >= PATIENCE:
+                last_count, quiet_seconds = count, 0.0
+                yield f"event: changed\ndata: {count}\n\n"
+            quiet_seconds += PERIOD
             try:
                 await asyncio.wait_for(closed.wait(), PERIOD)
             except TimeoutError:
                 continue
 
-    def _rows(self, caller: Caller) -> int:
+    def _count_rows(self, caller: Caller) -> int:
         """Return a count that grows with the log: of all rows, or of placements that the caller may see."""
         if caller.placements is None:
             return self._engine.health().events

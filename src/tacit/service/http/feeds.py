@@ -16,10 +16,10 @@ import msgspec
 
 from tacit.errors import InvalidValue, UnknownName
 from tacit.feed.event_map import EventMap
-from tacit.feed.mapping import BadEvent, EventCounts, Mapped, Mapper, outcome_of
+from tacit.feed.mapping import BadEvent, EventCounts, MappedEvent, Mapper, parse_outcome
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, HookConfig
 from tacit.service.engine.service import Service
-from tacit.service.http.messages import decoded, problem, problem_of, refused
+from tacit.service.http.messages import answer_problem, convert_error, decode_body, make_problem
 from tacit.service.http.route import Answer, RouteCall
 from tacit.service.http.verbs import MANY
 from tacit.wire.decisions import LocalDecision
@@ -31,7 +31,7 @@ MOST = 100
 """Feeds that are remembered for each key; beyond that, the ones that reported least recently are dropped."""
 
 
-class _Reported(NamedTuple):
+class _StoredReport(NamedTuple):
     report: FeedReport
     time: float
 
@@ -54,17 +54,17 @@ class Feeds:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._reports: dict[str | None, dict[str, _Reported]] = {}
+        self._reports: dict[str | None, dict[str, _StoredReport]] = {}
 
     def report(self, name: str, report: FeedReport, caller: Caller = ANYBODY) -> None:
         """Store the report of a feed."""
         reports = self._reports.setdefault(caller.name, {})
         reports.pop(name, None)
-        reports[name] = _Reported(report, self._clock())
+        reports[name] = _StoredReport(report, self._clock())
         if len(reports) > MOST:
             del reports[next(iter(reports))]
 
-    def now(self, caller: Caller = ANYBODY) -> list[FeedNow]:
+    def list_feeds(self, caller: Caller = ANYBODY) -> list[FeedNow]:
         """Return the feeds that a caller may see: all for a key of all placements, else the caller's own."""
         now = self._clock()
         feeds = [
@@ -97,7 +97,7 @@ BINARY, ATTRIBUTE = b"ce-specversion", b"ce-"
 Outcome = str | BadEvent
 
 
-class _Hook(EventCounts):
+class _PushedFeed(EventCounts):
     """A pushed feed with the counts of its events since this process started."""
 
     def __init__(self, event_map: EventMap) -> None:
@@ -105,14 +105,14 @@ class _Hook(EventCounts):
         self.map, self.mapper = event_map, Mapper(event_map, REMEMBERED)
         self._rate, self._since = 0.0, time.monotonic()
 
-    def take(self, taken: EventsTaken, last: float | None) -> FeedReport:
+    def count_events(self, summary: EventsTaken, last: float | None) -> FeedReport:
         """Add the counts of one body to the feed's totals and return the feed's progress report."""
         now = time.monotonic()
-        past, self._since = math.exp((self._since - now) / PERIOD), now
-        self._rate = self._rate * past + taken.read / PERIOD
-        self.read, self.left_out = self.read + taken.read, self.left_out + taken.left_out
-        self.sent.update(taken.sent)
-        self.rejected.update(taken.rejected)
+        decay, self._since = math.exp((self._since - now) / PERIOD), now
+        self._rate = self._rate * decay + summary.read / PERIOD
+        self.read, self.left_out = self.read + summary.read, self.left_out + summary.left_out
+        self.sent.update(summary.sent)
+        self.rejected.update(summary.rejected)
         self.last = max((time for time in (self.last, last) if time is not None), default=None)
         return self.report(self._rate)
 
@@ -130,9 +130,9 @@ class Hooks:
 
     def __init__(self, engine: Service, feeds: Feeds) -> None:
         self._engine, self._feeds = engine, feeds
-        self._hooks: dict[str, _Hook] = {}
+        self._hooks: dict[str, _PushedFeed] = {}
 
-    async def take(
+    async def record_body(
         self, name: str, body: bytes, headers: Mapping[bytes, bytes], caller: Caller
     ) -> EventsTaken | Answer:
         """Record the events of a body and return their counts by outcome, or a refusal.
@@ -143,49 +143,53 @@ class Hooks:
             If the body is not JSON or holds no event, or if nothing can be recorded at present.
         """
         config = self._engine.config.feeds.get(name)
-        if not _proven(config, body, headers, caller):
+        if not _is_authentic(config, body, headers, caller):
             what = "x-signature: it is not that of this body and of the feed's secret; Segment signs " \
                 "single events, so send no batches"  # fmt: skip
-            refusal = problem("unauthorized", "x-signature", what)
-            return refused(refusal, (b"www-authenticate", b'Bearer realm="tacit"'))
+            refusal = make_problem("unauthorized", "x-signature", what)
+            return answer_problem(refusal, (b"www-authenticate", b'Bearer realm="tacit"'))
         # A signature covers only the body, so headers of a signed request are not trusted.
         signed = config is not None and config.secret is not None
-        events = _events(decoded(msgspec.json.decode, body), {} if signed else headers)
+        events = _parse_events(decode_body(msgspec.json.decode, body), {} if signed else headers)
         if config is None:
-            return refused(problem("unknown-path", "feed", f"feed: there is none; configure [feeds.{name}]"))
+            return answer_problem(
+                make_problem("unknown-path", "feed", f"feed: there is none; configure [feeds.{name}]")
+            )
         hook = self._hooks.get(name)
         if hook is None or hook.map != config.map:
-            hook = self._hooks[name] = _Hook(config.map)
-        reached = ANYBODY if signed else caller
-        taking = _Taking(self._engine, hook.mapper, reached)
+            hook = self._hooks[name] = _PushedFeed(config.map)
+        sender = ANYBODY if signed else caller
+        batch = _EventBatch(self._engine, hook.mapper, sender)
         for first in range(0, len(events), AT_ONCE):
-            await taking.take(events[first : first + AT_ONCE])
+            await batch.record_events(events[first : first + AT_ONCE])
             # If no event was recorded, nothing above gave other tasks their turn.
             await asyncio.sleep(0)
-        taken = taking.taken(len(events))
-        self._feeds.report(name, hook.take(taken, taking.last))
-        return taken
+        summary = batch.summarize(len(events))
+        self._feeds.report(name, hook.count_events(summary, batch.last))
+        return summary
 
 
-def _proven(config: HookConfig | None, body: bytes, headers: Mapping[bytes, bytes], caller: Caller) -> bool:
+def _is_authentic(
+    config: HookConfig | None, body: bytes, headers: Mapping[bytes, bytes], caller: Caller
+) -> bool:
     """True if the feed's secret signs the body or, for a feed without a secret, the caller has a key."""
     if config is None or config.secret is None:
         return caller is not UNPROVEN
-    return config.secret.signed(body, headers.get(SIGNATURE, b""))
+    return config.secret.verify(body, headers.get(SIGNATURE, b""))
 
 
 # ---- A body as events
 
 
-def _events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
+def _parse_events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
     """Return the events of a body: a list's items, one object, or a CloudEvent of headers and body."""
     if BINARY in headers:
-        said = {
+        attributes = {
             name.removeprefix(ATTRIBUTE).decode("latin-1"): unquote(value.decode("latin-1"))
             for name, value in headers.items()
             if name.startswith(ATTRIBUTE)
         }
-        return [said | {"data": body}]
+        return [attributes | {"data": body}]
     if isinstance(body, list):
         return body
     if not isinstance(body, dict):
@@ -196,7 +200,7 @@ def _events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
 # ---- Events as feedback
 
 
-class _Taking(EventCounts):
+class _EventBatch(EventCounts):
     """Maps and records the events of one body, and counts the outcomes."""
 
     def __init__(self, engine: Service, mapper: Mapper, caller: Caller) -> None:
@@ -204,30 +208,30 @@ class _Taking(EventCounts):
         self._engine, self._mapper, self._caller = engine, mapper, caller
         self._first: dict[str, str] = {}
 
-    def taken(self, read: int) -> EventsTaken:
+    def summarize(self, read: int) -> EventsTaken:
         """Return the counts of outcomes, for a body of ``read`` events."""
         return EventsTaken(read, self.left_out, dict(self.sent), dict(self.rejected), self._first)
 
-    async def take(self, events: Sequence[Any]) -> None:
+    async def record_events(self, events: Sequence[Any]) -> None:
         """Map and record some events: decisions first, then the feedback for them."""
-        groups: dict[tuple[bool, str, type], list[Mapped]] = {}
-        for piece in self._pieces(events):
+        groups: dict[tuple[bool, str, type], list[MappedEvent]] = {}
+        for piece in self._map_events(events):
             kind = type(piece.message)
             groups.setdefault((kind is not LocalDecision, piece.placement, kind), []).append(piece)
         for _, placement, kind in sorted(groups, key=lambda group: group[0]):
             pieces = groups[kind is not LocalDecision, placement, kind]
-            outcomes = await self._recorded(placement, [piece.message for piece in pieces])
+            outcomes = await self._record_messages(placement, [piece.message for piece in pieces])
             for piece, outcome in zip(pieces, outcomes, strict=True):
                 if isinstance(outcome, BadEvent):
                     self._reject(outcome)
                 else:
                     self.count(outcome, piece.time)
 
-    def _pieces(self, events: Sequence[Any]) -> Iterator[Mapped]:
+    def _map_events(self, events: Sequence[Any]) -> Iterator[MappedEvent]:
         """Map events and yield those to be recorded; count the others as left out, remembered or rejected."""
         for event in events:
             try:
-                mapped = self._mapped(event)
+                mapped = self._map_event(event)
             except BadEvent as error:
                 self._reject(error)
                 continue
@@ -238,7 +242,7 @@ class _Taking(EventCounts):
             else:
                 yield mapped
 
-    def _mapped(self, event: Any) -> Mapped | None:
+    def _map_event(self, event: Any) -> MappedEvent | None:
         """Return an event mapped to a message; None if the map leaves the event out."""
         if not isinstance(event, dict):
             raise BadEvent("not-an-object", "it is JSON, but no object; send objects")
@@ -254,7 +258,7 @@ class _Taking(EventCounts):
         self.rejected[error.reason] += 1
         self._first.setdefault(error.reason, error.detail)
 
-    async def _recorded(self, placement: str, messages: Sequence[Any]) -> list[Outcome]:
+    async def _record_messages(self, placement: str, messages: Sequence[Any]) -> list[Outcome]:
         """Record messages of one type and return the outcome of each; invalid messages do not stop others.
 
         If a batch is refused, its halves are recorded separately, down to single messages.
@@ -264,8 +268,8 @@ class _Taking(EventCounts):
             answer = await handler(self._engine, RouteCall(placement, request=many(messages)))
         except (InvalidValue, UnknownName) as error:
             if len(messages) == 1:
-                return [BadEvent(problem_of(error).type.rpartition(":")[2], str(error))]
+                return [BadEvent(convert_error(error).type.rpartition(":")[2], str(error))]
             half = len(messages) // 2
             parts = messages[:half], messages[half:]
-            return [outcome for part in parts for outcome in await self._recorded(placement, part)]
-        return [outcome_of(became) for became in getattr(answer, "feedback", None) or answer.decisions]
+            return [outcome for part in parts for outcome in await self._record_messages(placement, part)]
+        return [parse_outcome(result) for result in getattr(answer, "feedback", None) or answer.decisions]

@@ -19,7 +19,7 @@ from starlette.types import Receive, Send
 from tacit.errors import InvalidValue, TacitError, UnknownName
 from tacit.service import errors
 from tacit.service.http.route import Answer, Error, Header, Refusals, Route
-from tacit.wire.error_messages import complaint, known_fields, no_json, refusal
+from tacit.wire.error_messages import explain_error, explain_invalid_json, locate_error, suggest_fields
 
 # ---- Request headers: the media type of the body, and the origin of the page that sends it
 
@@ -42,7 +42,7 @@ CLOUD_EVENTS = b"application/cloudevents+json", b"application/cloudevents-batch+
 """Media types of CloudEvents 1.0: one event, and a batch."""
 
 
-def says_json(method: str, headers: Headers, also: Collection[bytes] = ()) -> bool:
+def is_json_request(method: str, headers: Headers, also: Collection[bytes] = ()) -> bool:
     """True if a request has no body, or a body that is JSON by its content type.
 
     Parameters
@@ -70,7 +70,7 @@ def says_json(method: str, headers: Headers, also: Collection[bytes] = ()) -> bo
     return media.partition(b";")[0].strip().lower() in (b"application/json", *also)
 
 
-def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -> bool:
+def is_cross_origin(method: str, headers: Headers, allowed: Collection[bytes] = ()) -> bool:
     """True if a browser sends a request on behalf of a page of another origin that is not allowed.
 
     Browsers report the origin in ``Sec-Fetch-Site``, which pages cannot change, or without TLS in
@@ -96,7 +96,7 @@ def is_foreign(method: str, headers: Headers, allowed: Collection[bytes] = ()) -
     return method not in SAFE_METHODS or headers.get(b"sec-fetch-mode") != b"navigate"
 
 
-def shared_with(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[bytes, bytes], ...]:
+def make_cors_headers(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[bytes, bytes], ...]:
     """Return the CORS headers that let a page of an allowed origin read the answer, if it is one.
 
     Examples
@@ -144,7 +144,7 @@ PAGE_HEADERS = {
 _raw_data_headers = [(name.encode(), value.encode()) for name, value in DATA_HEADERS.items()]
 
 
-async def received(receive: Receive, limit: int) -> bytes | None:
+async def read_body(receive: Receive, limit: int) -> bytes | None:
     """Return the body of a request; None if it is over the limit, or incomplete as the client has left.
 
     The bytes are counted as they come, whatever length the request claims.
@@ -162,7 +162,7 @@ async def received(receive: Receive, limit: int) -> bytes | None:
     return body if complete and size <= limit else None
 
 
-def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:
+def decode_body(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:
     """Decode a body of a type ``kind`` with ``decode``, and turn its errors into messages for clients.
 
     Raises
@@ -181,16 +181,16 @@ def decoded(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Bo
     try:
         return decode(body)
     except msgspec.ValidationError as error:
-        raise refusal(error, _plain(body), kind) from error
+        raise explain_error(error, _decode_plain(body), kind) from error
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError("it is not UTF-8") from error
     except RecursionError as error:
         raise msgspec.DecodeError("it is nested too deep") from error
     except msgspec.DecodeError as error:
-        raise msgspec.DecodeError(no_json(error, body)) from error
+        raise msgspec.DecodeError(explain_invalid_json(error, body)) from error
 
 
-def _plain(body: bytes) -> Any:
+def _decode_plain(body: bytes) -> Any:
     """Decode a body to plain values; None if it is not valid JSON."""
     try:
         return msgspec.json.decode(body)
@@ -198,7 +198,7 @@ def _plain(body: bytes) -> Any:
         return None
 
 
-def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
+def decode_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
     """Decode the query string of an address as a structure.
 
     Raises
@@ -206,28 +206,28 @@ def asked_in(query: bytes, kind: type[msgspec.Struct]) -> Any:
     TacitError
         If a value has another type, or the structure has no such field.
     """
-    given = dict(QueryParams(query))
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    for name in given:
-        if name not in known:
-            others = known_fields(name, kind) or "; leave it out of the address"
-            raise TacitError(f"{name}: nothing is asked by this name{others}")
+    parameters = dict(QueryParams(query))
+    names = {field.encode_name for field in msgspec.structs.fields(kind)}
+    for name in parameters:
+        if name not in names:
+            hint = suggest_fields(name, kind) or "; leave it out of the address"
+            raise TacitError(f"{name}: nothing is asked by this name{hint}")
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(parameters, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise refusal(error, given, kind) from error
+        raise explain_error(error, parameters, kind) from error
 
 
-def headers_of(answer: Answer) -> list[Header]:
+def make_headers(answer: Answer) -> list[Header]:
     """Return the headers of an answer."""
-    described = [(b"content-type", answer.media.encode()), (b"content-length", b"%d" % answer.size)]
+    content_headers = [(b"content-type", answer.media.encode()), (b"content-length", b"%d" % answer.size)]
     # An answer without content must not have headers that describe it (RFC 9110, section 8.6).
     return [
-        *([] if answer.status == NO_CONTENT else described), *_raw_data_headers, *answer.headers
+        *([] if answer.status == NO_CONTENT else content_headers), *_raw_data_headers, *answer.headers
     ]  # fmt: skip
 
 
-def lines(headers: Iterable[Header]) -> bytes:
+def encode_lines(headers: Iterable[Header]) -> bytes:
     """Encode headers as lines of HTTP.
 
     Examples
@@ -238,25 +238,25 @@ def lines(headers: Iterable[Header]) -> bytes:
     return b"".join([b"%s: %s\r\n" % header for header in headers])
 
 
-_DATA_LINES = lines(_raw_data_headers)
+_DATA_LINES = encode_lines(_raw_data_headers)
 
 
-def head_of(answer: Answer) -> bytes:
+def encode_headers(answer: Answer) -> bytes:
     """Encode the headers of an answer as lines of HTTP."""
     if answer.headers or answer.status == NO_CONTENT:
-        return lines(headers_of(answer))
-    described = answer.media.encode(), len(answer.body), _DATA_LINES
-    return b"content-type: %s\r\ncontent-length: %d\r\n%s" % described
+        return encode_lines(make_headers(answer))
+    fields = answer.media.encode(), len(answer.body), _DATA_LINES
+    return b"content-type: %s\r\ncontent-length: %d\r\n%s" % fields
 
 
-def file(parts: Sequence[bytes | memoryview]) -> Answer:
+def make_file_answer(parts: Sequence[bytes | memoryview]) -> Answer:
     """Return an answer with a file, which is given as parts."""
     return Answer(200, BYTES, b"", (), parts)
 
 
-async def sent(send: Send, answer: Answer) -> None:
+async def send_answer(send: Send, answer: Answer) -> None:
     """Send an answer over ASGI; a large one piece by piece, so that not all of it is buffered."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)})
+    await send({"type": "http.response.start", "status": answer.status, "headers": make_headers(answer)})
     if answer.size > PIECE:
         for part in (answer.body, *answer.parts):
             for first in range(0, len(part), PIECE):
@@ -318,7 +318,7 @@ class Problem(msgspec.Struct):
     field: Annotated[str, Meta(examples=["reward"])]
 
 
-def problem(kind: str, field: str, detail: str) -> Problem:
+def make_problem(kind: str, field: str, detail: str) -> Problem:
     """Return a problem of a kind in ``PROBLEMS``, about a field.
 
     Examples
@@ -330,49 +330,49 @@ def problem(kind: str, field: str, detail: str) -> Problem:
     return Problem(f"urn:tacit:problem:{kind}", title, status, detail, field)
 
 
-ASKED = ("decide", "slate", "duel", "feedback", "clicks")
+COMMON_ACTIONS = ("decide", "slate", "duel", "feedback", "clicks")
 """Last parts of the paths that are requested most, for which a wrong path gets a suggestion."""
 
 
-def nothing_at(path: str) -> str:
+def describe_unknown_path(path: str) -> str:
     """Return the message for a path that does not exist, with a suggestion if there is one."""
     whole = path.rstrip("/")
-    rest, last = ["", *whole.split("/placements/")[1:]][-1], whole.rpartition("/")[2]
-    if last in ASKED and "/" not in rest:
-        rest = f"NAME/{last}"
-    meant = f"/v1/placements/{rest}"
-    hint = f"did you mean {meant}? " if rest and meant != path else ""
+    tail, action = ["", *whole.split("/placements/")[1:]][-1], whole.rpartition("/")[2]
+    if action in COMMON_ACTIONS and "/" not in tail:
+        tail = f"NAME/{action}"
+    suggestion = f"/v1/placements/{tail}"
+    hint = f"did you mean {suggestion}? " if tail and suggestion != path else ""
     return f"path: there is nothing at {path!r}; {hint}GET /openapi.json lists what there is"
 
 
-def refusal_headers(status: int) -> dict[str, Any]:
+def describe_refusal_headers(status: int) -> dict[str, Any]:
     """Return the description of a refusal's headers for the OpenAPI document."""
     if status not in HEADERS:
         return {}
     return {"headers": {HEADERS[status]: {"required": True, "schema": {"type": "string"}}}}
 
 
-def meaning(status: int) -> str:
+def describe_status(status: int) -> str:
     """Return the titles of all problems of a status."""
     return "; or: ".join(title for value, title in PROBLEMS.values() if value == status)
 
 
-def problem_of(error: Error) -> Problem:
+def convert_error(error: Error) -> Problem:
     """Convert an error to a problem, with the field that the error names."""
     if isinstance(error, msgspec.ValidationError):
-        field, what = complaint(error)
-        return problem("invalid-value", field, f"{field}: {what}")
+        field, what = locate_error(error)
+        return make_problem("invalid-value", field, f"{field}: {what}")
     if isinstance(error, msgspec.MsgspecError):
-        return problem("malformed-body", "body", f"body: {error}; send one JSON object in UTF-8")
+        return make_problem("malformed-body", "body", f"body: {error}; send one JSON object in UTF-8")
     # Messages begin with the name of the field.
     what = str(error)
     field = error.field if isinstance(error, InvalidValue) else what.partition(":")[0]
     if isinstance(error, InvalidValue) and (error.value is None or isinstance(error.value, bool)):
         what = f"{field}: {msgspec.json.encode(error.value).decode()} is not allowed; {error.allowed}"
-    return problem(_kind(error, field), field, what)
+    return make_problem(_find_problem_kind(error, field), field, what)
 
 
-def _kind(error: TacitError, field: str) -> str:
+def _find_problem_kind(error: TacitError, field: str) -> str:
     match error:
         case errors.UnknownDecision():
             return "unknown-decision"
@@ -393,16 +393,16 @@ def _kind(error: TacitError, field: str) -> str:
     return "invalid-value"
 
 
-def refused(found: Problem, *headers: Header) -> Answer:
+def answer_problem(problem: Problem, *headers: Header) -> Answer:
     """Return an answer with a problem as its body."""
-    return Answer(found.status, MEDIA, msgspec.json.encode(found), headers)
+    return Answer(problem.status, MEDIA, msgspec.json.encode(problem), headers)
 
 
-def _failed(error: Error, route: Route) -> Answer:
-    found = problem_of(error)
-    if route.path.endswith("/batch") and found.status in (409, 422):
-        found = msgspec.structs.replace(found, detail=f"{found.detail} (nothing of the batch counts)")
-    return refused(found)
+def _answer_error(error: Error, route: Route) -> Answer:
+    problem = convert_error(error)
+    if route.path.endswith("/batch") and problem.status in (409, 422):
+        problem = msgspec.structs.replace(problem, detail=f"{problem.detail} (nothing of the batch counts)")
+    return answer_problem(problem)
 
 
-REFUSALS = Refusals(refused, _failed, Problem, MEDIA, meaning)
+REFUSALS = Refusals(answer_problem, _answer_error, Problem, MEDIA, describe_status)

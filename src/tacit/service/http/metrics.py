@@ -23,7 +23,7 @@ from prometheus_client.utils import floatToGoString
 from tacit import __version__
 from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
-from tacit.service.placements.lift_report import lift_report
+from tacit.service.placements.lift_report import make_lift_report
 from tacit.service.placements.series import ARMS, uniform_estimate
 from tacit.wire.lift import Bounds, LiftReport
 
@@ -58,30 +58,30 @@ class Metrics:
         self, engine: Service, connections: Connections | None = None, feeds: Feeds | None = None
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_OfEngine(engine))
+        self._registry.register(_EngineCollector(engine))
         self._lifts = LiftMetrics(engine)
         self._registry.register(self._lifts)
         ProcessCollector(registry=self._registry)
         if connections is not None:
-            self._registry.register(_OfConnections(connections))
+            self._registry.register(_ConnectionCollector(connections))
         if feeds is not None:
-            self._registry.register(_OfFeeds(feeds))
-        self._one = asyncio.Lock()
-        self._requests = _OfRequests()
+            self._registry.register(_FeedCollector(feeds))
+        self._lock = asyncio.Lock()
+        self._requests = _RequestCollector()
         self._registry.register(self._requests)
-        self.answered = self._requests.answered
-        commits = _OfCommits()
+        self.count_request = self._requests.count_request
+        commits = _CommitCollector()
         self._registry.register(commits)
-        engine.commits.observed = commits.observed
+        engine.commits.on_commit = commits.count_commit
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
         """Return the metrics that a caller may see in Prometheus' text format, rendered in a thread."""
-        async with self._one:
-            self._lifts.look()
-            return await asyncio.to_thread(generate_latest, _Reached(self._registry, caller))
+        async with self._lock:
+            self._lifts.copy_stale()
+            return await asyncio.to_thread(generate_latest, _VisibleMetrics(self._registry, caller))
 
 
-class _Reached:
+class _VisibleMetrics:
     """The metrics that a caller may see: all, or the samples of the placements that its key reaches."""
 
     def __init__(self, registry: CollectorRegistry, caller: Caller) -> None:
@@ -113,17 +113,17 @@ class _Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1.0
         self._sum += value
 
-    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+    def add_samples(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Add the buckets and the sum to a metric family, under values of its labels."""
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._sum)
 
 
-class _OfRequests(Collector):
+class _RequestCollector(Collector):
     def __init__(self) -> None:
         self._times: dict[tuple[str, int], _Histogram] = {}
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
+    def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count a request and its time."""
         times = self._times.get((path, status))
         if times is None:
@@ -135,15 +135,15 @@ class _OfRequests(Collector):
             "tacit_request_seconds", "Time from a request to its answer.", labels=("path", "status")
         )
         for (path, status), times in list(self._times.items()):
-            times.add_to(family, [path, str(status)])
+            times.add_samples(family, [path, str(status)])
         yield family
 
 
-class _OfCommits(Collector):
+class _CommitCollector(Collector):
     def __init__(self) -> None:
         self._seconds, self._rows = _Histogram(SECONDS), _Histogram(ROWS)
 
-    def observed(self, rows: int, seconds: float) -> None:
+    def count_commit(self, rows: int, seconds: float) -> None:
         """Count a commit, its rows and its time."""
         self._seconds.observe(seconds)
         self._rows.observe(rows)
@@ -154,33 +154,33 @@ class _OfCommits(Collector):
             ("tacit_commit_rows", "Rows of a commit.", self._rows),
         ):
             family = HistogramMetricFamily(name, what)
-            counts.add_to(family, [])
+            counts.add_samples(family, [])
             yield family
 
 
-class _OfConnections(Collector):
+class _ConnectionCollector(Collector):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("tacit_connections", "Open connections.", self._connections.live)
-        yield _family(
+        yield _make_family(
             COUNTER, "tacit_connections_ended",
             "Connections that the service refused or ended, by the limit.", ("reason",),
             [([reason], count) for reason, count in self._connections.ended.items()],
         )  # fmt: skip
 
 
-class _OfFeeds(Collector):
+class _FeedCollector(Collector):
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
 
     def collect(self) -> Iterable[Metric]:
-        feeds = [([feed.name, feed.key or ""], feed) for feed in self._feeds.now()]
-        return _of_each(OF_FEED, ["feed", "key"], feeds)
+        feeds = [([feed.name, feed.key or ""], feed) for feed in self._feeds.list_feeds()]
+        return _collect_table(OF_FEED, ["feed", "key"], feeds)
 
 
-class _OfEngine(Collector):
+class _EngineCollector(Collector):
     def __init__(self, engine: Service) -> None:
         self._engine = engine
 
@@ -200,17 +200,17 @@ class _OfEngine(Collector):
             ("tacit_clock_ahead_seconds", "Of this machine's clock to the log.", health.wall_ahead),
         ):
             yield GaugeMetricFamily(name, help, float(value))
-        yield _family(
+        yield _make_family(
             GAUGE, "tacit_build", "1 for the version that runs.", ("version", "python"),
             [([__version__, platform.python_version()], 1.0)],
         )  # fmt: skip
         placements = dict(self._engine.placements)
-        yield from _of_each(OF_PLACEMENT, ["placement"], _by_name(placements))
+        yield from _collect_table(OF_PLACEMENT, ["placement"], _label_by_name(placements))
         # With shards, the state of learning is in their processes.
         learned = {} if self._engine.shards() else placements
-        yield from _of_each(OF_LEARNED, ["placement"], _by_name(learned))
+        yield from _collect_table(OF_LEARNED, ["placement"], _label_by_name(learned))
         now = self._engine.clock()
-        yield _family(
+        yield _make_family(
             GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
             ("placement",),
             [
@@ -219,56 +219,64 @@ class _OfEngine(Collector):
                 if placement.snapshot_time is not None
             ],
         )  # fmt: skip
-        yield _family(
+        yield _make_family(
             GAUGE, "tacit_mode", "1 for the mode.", ("placement", "mode"),
             [([of, placement.mode], 1.0) for of, placement in placements.items()],
         )  # fmt: skip
         shards = self._engine.shards()
         if not shards:
             return
-        yield from _of_shards(self._engine, shards, placements)
+        yield from _collect_shards(self._engine, shards, placements)
 
 
-def _of_shards(engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]) -> Iterator[Metric]:
+def _collect_shards(
+    engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]
+) -> Iterator[Metric]:
     """Yield the health of shards, and the age of the learning that they have of each other."""
-    yield from _of_each(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
-    yield _family(
+    yield from _collect_table(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
+    yield _make_family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
-        ("placement",), [([of], engine.shared_seconds(of)) for of in placements],
+        ("placement",), [([placement], engine.sharing_seconds(placement)) for placement in placements],
     )  # fmt: skip
 
 
-def _by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+def _label_by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
     return [([name], thing) for name, thing in things.items()]
 
 
-def _of_each(table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]) -> Iterator[Metric]:
+def _collect_table(
+    table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]
+) -> Iterator[Metric]:
     """Yield the metrics of a table, with the values read from labelled objects."""
-    for kind, name, help, by, read in table:
-        if by:
-            samples = [([*of, key], value) for of, thing in labelled for key, value in read(thing)]
+    for kind, name, help, extra_label, read in table:
+        if extra_label:
+            samples = [
+                ([*label_values, key], value)
+                for label_values, thing in labelled
+                for key, value in read(thing)
+            ]
         else:
-            samples = [(of, read(thing)) for of, thing in labelled]
-        yield _family(kind, name, help, [*labels, by] if by else labels, samples)
+            samples = [(label_values, read(thing)) for label_values, thing in labelled]
+        yield _make_family(kind, name, help, [*labels, extra_label] if extra_label else labels, samples)
 
 
-def _family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
+def _make_family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
     """Return a metric family of samples; samples of None are left out."""
     family: Metric = kind(name, help, labels=labels)
-    for of, value in samples:
+    for label_values, value in samples:
         if value is not None:
-            family.add_metric(of, float(value))  # type: ignore[attr-defined]
+            family.add_metric(label_values, float(value))  # type: ignore[attr-defined]
     return family
 
 
-def _uniform(placement: Placement) -> float | None:
+def _read_uniform_reward(placement: Placement) -> float | None:
     estimate = uniform_estimate(placement.series.table[:, :ARMS].sum(axis=0))
     return None if estimate is None else estimate.value
 
 
-def _others(placement: Placement) -> list[tuple[str, int]]:
+def _count_undeclared(placement: Placement) -> list[tuple[str, int]]:
     encoder = placement.encoder
-    return [] if encoder is None else [(field, encoder.others[field]) for field in encoder.listed]
+    return [] if encoder is None else [(field, encoder.undeclared_counts[field]) for field in encoder.listed]
 
 
 def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float | None]) -> float | None:
@@ -277,7 +285,7 @@ def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float
     return None if order is None else read(order, now)
 
 
-def _seconds(microseconds: int | None) -> float | None:
+def _convert_to_seconds(microseconds: int | None) -> float | None:
     return None if microseconds is None else microseconds / 1e6
 
 
@@ -295,12 +303,12 @@ OF_PLACEMENT: Table = (
      lambda placement: None if placement.guardrail is None else len(placement.guardrail.harms)),
     (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", "", attrgetter("series.restarts")),
     (GAUGE, "tacit_uniform_reward",
-     "What uniform exploration would earn for each impression, estimated.", "", _uniform),
+     "What uniform exploration would earn for each impression, estimated.", "", _read_uniform_reward),
     (COUNTER, "tacit_feedback", "Feedback by what became of it.", "outcome",
      lambda placement: placement.outcomes.copy().items()),
     (COUNTER, "tacit_context_others",
      "Values in contexts, since the start, that are none of those declared for their field.", "field",
-     _others),
+     _count_undeclared),
 )  # fmt: skip
 OF_LEARNED: Table = (
     (GAUGE, "tacit_unlearned_decisions", "Decisions that wait for their turn to be learned.", "",
@@ -309,11 +317,11 @@ OF_LEARNED: Table = (
      "Age at which decisions are learned: by then nearly all clicks have come.", "",
      lambda placement: _read_order(placement, lambda order, now: order.age(now) / 1e6)),
     (GAUGE, "tacit_click_delay_seconds", "Time within which 95 % of clicks come; from 100 clicks on.", "",
-     lambda placement: _read_order(placement, lambda order, now: _seconds(order.click_delay))),
+     lambda placement: _read_order(placement, lambda order, now: _convert_to_seconds(order.click_delay))),
     (GAUGE, "tacit_attribution_window_seconds", "For how long clicks count.", "",
      lambda placement: _read_order(placement, lambda order, now: order.rule.window / 1e6)),
     (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",
-     lambda placement: _read_order(placement, lambda order, now: order.waits(now) / 1e6)),
+     lambda placement: _read_order(placement, lambda order, now: order.waiting_time(now) / 1e6)),
     (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",
      lambda placement: byte_count(placement.learner.state)),
     (GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.", "",
@@ -348,7 +356,7 @@ MOST = 100
 """Placements whose lifts are shown, the first ones by name."""
 
 
-class _Known(NamedTuple):
+class _CachedReport(NamedTuple):
     time: float
     report: LiftReport
 
@@ -365,35 +373,35 @@ class LiftMetrics(Collector):
 
     def __init__(self, engine: Service, now: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._now = engine, now
-        self._known: dict[str, _Known] = {}
+        self._cached: dict[str, _CachedReport] = {}
         self._stale: dict[str, Placement] = {}
 
-    def look(self) -> None:
+    def copy_stale(self) -> None:
         """Copy the placements whose reports are outdated, in the thread that decides."""
         placements = self._engine.placements
         names = sorted(name for name, placement in placements.items() if placement.holdout is not None)[:MOST]
         now = self._now()
-        self._known = {name: known for name, known in self._known.items() if name in names}
-        stale = sorted((n for n in names if now - self._asked(n) >= FRESH), key=self._asked)
-        self._stale = {name: placements[name].still() for name in stale[:AT_ONCE]}
+        self._cached = {name: entry for name, entry in self._cached.items() if name in names}
+        stale = sorted((n for n in names if now - self._read_time(n) >= FRESH), key=self._read_time)
+        self._stale = {name: placements[name].read_copy() for name in stale[:AT_ONCE]}
 
     def collect(self) -> Iterable[Metric]:
         """Compute the outdated lifts and yield all metrics."""
-        return _of_each(OF_LIFT, ["placement"], _by_name(self._reports()))
+        return _collect_table(OF_LIFT, ["placement"], _label_by_name(self._reports()))
 
     def _reports(self) -> dict[str, LiftReport]:
         now = self._now()
         for name, placement in self._stale.items():
-            self._known[name] = _Known(now, lift_report(placement, self._engine.clock()))
+            self._cached[name] = _CachedReport(now, make_lift_report(placement, self._engine.clock()))
         self._stale = {}
-        return {name: self._known[name].report for name in sorted(self._known)}
+        return {name: self._cached[name].report for name in sorted(self._cached)}
 
-    def _asked(self, name: str) -> float:
-        known = self._known.get(name)
-        return float("-inf") if known is None else known.time
+    def _read_time(self, name: str) -> float:
+        entry = self._cached.get(name)
+        return float("-inf") if entry is None else entry.time
 
 
-def _ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
+def _label_ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
     """Return the estimate and the ends of an interval with their names; unknown ends are None."""
     return [] if bounds is None else [(end, getattr(bounds, end)) for end in ("estimate", "low", "high")]
 
@@ -401,14 +409,14 @@ def _ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
 OF_LIFT: Table = (
     (GAUGE, "tacit_lift_ratio",
      "Mean reward of the policy over that of the holdout's control, and its interval.", "bound",
-     lambda report: _ends(report.ratio)),
+     lambda report: _label_ends(report.ratio)),
     (GAUGE, "tacit_lift_difference",
      "Mean reward of the policy minus that of the holdout's control, and its interval.", "bound",
-     lambda report: _ends(report.difference)),
+     lambda report: _label_ends(report.difference)),
     (GAUGE, "tacit_srm_alarm", "1 where traffic is not what holdout and propensities say.", "what",
      lambda report: [(srm.what, srm.alarm) for srm in report.srm]),
     (GAUGE, "tacit_srm_evidence", "Logarithm of the evidence for that; above 4.6 there is an alarm.", "what",
      lambda report: [(srm.what, srm.evidence) for srm in report.srm]),
     (GAUGE, "tacit_metric_harm", "1 where learning harms a metric that is watched.", "metric",
-     lambda report: [(each.name, each.safety == "harm") for each in report.metrics]),
+     lambda report: [(metric.name, metric.safety == "harm") for metric in report.metrics]),
 )  # fmt: skip

@@ -25,8 +25,15 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tacit.service.config.schema import ServerConfig
-from tacit.service.http.messages import DRAINED_LIMITS, Headers, head_of, lines, problem, refused
-from tacit.service.http.route import Addressed, Header, LetIn
+from tacit.service.http.messages import (
+    DRAINED_LIMITS,
+    Headers,
+    answer_problem,
+    encode_headers,
+    encode_lines,
+    make_problem,
+)
+from tacit.service.http.route import AdmittedHead, Header, RouteMatch
 
 try:
     import resource
@@ -82,28 +89,28 @@ _BETWEEN, _IN_HEAD, _IN_BODY, _ENDING = range(4)
 logger = logging.getLogger(__name__)
 
 
-def _answer(reason: str) -> tuple[bytes, bytes]:
+def _make_refusal(reason: str) -> tuple[bytes, bytes]:
     """Return the status line of a refusal, and the bytes of the answer that follow the date header."""
     kind, field, remedy = REFUSED[reason]
     headers = [(b"connection", b"close"), *([(b"retry-after", b"1")] if reason == CONNECTIONS else [])]
-    answer = refused(problem(kind, field, f"{field}: {remedy}"), *headers)
-    return STATUS_LINE[answer.status], head_of(answer) + b"\r\n" + answer.body
+    answer = answer_problem(make_problem(kind, field, f"{field}: {remedy}"), *headers)
+    return STATUS_LINE[answer.status], encode_headers(answer) + b"\r\n" + answer.body
 
 
-_ANSWERS = {reason: _answer(reason) for reason in REFUSED}
+_ANSWERS = {reason: _make_refusal(reason) for reason in REFUSED}
 
 
 class UsualRequests(typing.Protocol):
     """Answers usual requests without uvicorn; implemented in :mod:`tacit.service.app.app`."""
 
     @property
-    def heads(self) -> Mapping[bytes, LetIn]:
+    def heads(self) -> Mapping[bytes, AdmittedHead]:
         """Return the admitted requests by the bytes of their heads."""
 
-    def begin_again(self, known: LetIn, body: bytes, connection: Protocol) -> None:
+    def begin_again(self, admitted_head: AdmittedHead, body: bytes, connection: Protocol) -> None:
         """Begin to answer a request whose head was admitted before."""
 
-    def find(self, address: bytes) -> Addressed | None:
+    def find(self, address: bytes) -> RouteMatch | None:
         """Return the route and placement of an address; None if the request is not usual."""
 
     def size(self, headers: Headers) -> int | None:
@@ -111,7 +118,7 @@ class UsualRequests(typing.Protocol):
 
     def begin(
         self,
-        found: Addressed,
+        route_match: RouteMatch,
         address: bytes,
         headers: Headers,
         head: bytes,
@@ -148,7 +155,7 @@ class Connections:
         self.clock = 0.0
         self.unparsed = 0
         self.usual: UsualRequests | None = None
-        self.dated: list[Header] = []
+        self.date_headers: list[Header] = []
         self.date = b""
         self.configure(server)
 
@@ -156,21 +163,21 @@ class Connections:
         """Set the limits, also for connections that are already open."""
         self.limits = server
         self.most_body = DRAINED_LIMITS * max(server.body_limit, server.batch_limit)
-        spare = _descriptors() - RESERVED_DESCRIPTORS
+        spare = _read_descriptor_limit() - RESERVED_DESCRIPTORS
         # If descriptors are very few, connections may use half of them.
-        self.most = int(min(server.connections, max(spare, _descriptors() / 2)))
-        if self.most < server.connections:
+        self.most_connections = int(min(server.connections, max(spare, _read_descriptor_limit() / 2)))
+        if self.most_connections < server.connections:
             logger.warning(
                 "server.connections: %d of %d, since the process may have no more than %d "
                 "descriptors; raise that limit (LimitNOFILE, ulimit -n)",
-                self.most,
+                self.most_connections,
                 server.connections,
-                _descriptors(),
+                _read_descriptor_limit(),
             )
 
-    def dated_by(self, headers: list[Header]) -> bytes:
+    def encode_date_headers(self, headers: list[Header]) -> bytes:
         """Encode and cache the default headers, which uvicorn renews each second for their date."""
-        self.dated, self.date = headers, lines(headers)
+        self.date_headers, self.date = headers, encode_lines(headers)
         return self.date
 
     async def watch(self, open: Iterable[Any]) -> None:
@@ -193,7 +200,7 @@ class Connections:
                     logger.exception("a connection could not be looked at")
 
 
-class AnswerUnderWay:
+class PendingAnswer:
     """An answer in progress that stands in for uvicorn's request-response cycle.
 
     It has the attributes that uvicorn reads of a cycle, so uvicorn handles pipelining, shutdown and
@@ -213,7 +220,7 @@ class AnswerUnderWay:
         """Log an error, answer with status 500 as uvicorn does, and close the connection."""
         self._connection.logger.error("Exception in ASGI application\n", exc_info=error)
         self.keep_alive = False
-        self.send(500, lines(FAILED), b"Internal Server Error")
+        self.send(500, encode_lines(FAILED), b"Internal Server Error")
 
     def send(self, status: int, headers: bytes, body: bytes) -> None:
         """Write the answer to the connection: status, encoded header lines and body."""
@@ -221,7 +228,7 @@ class AnswerUnderWay:
             return
         connection, self.response_complete = self._connection, True
         shared, headers_now = connection.shared, connection.server_state.default_headers
-        date = shared.date if shared.dated is headers_now else shared.dated_by(headers_now)
+        date = shared.date if shared.date_headers is headers_now else shared.encode_date_headers(headers_now)
         close = b"" if self.keep_alive else b"connection: close\r\n"
         connection.transport.write(b"".join((STATUS_LINE[status], date, headers, close, b"\r\n", body)))
         if not self.keep_alive:
@@ -257,8 +264,8 @@ class Protocol(HttpToolsProtocol):
     _unparsed = b""
     _phase = _BETWEEN
     _since = 0.0
-    _asked = False
-    _counted = False
+    _has_request = False
+    _is_counted = False
     _exceeded: str | None = None
     _unfinished = 0
     """Upper bound of the bytes fed to the parser since it last completed a head or a piece of a body."""
@@ -268,13 +275,13 @@ class Protocol(HttpToolsProtocol):
     """The bytes that the parser is being fed."""
     _declines_upgrade = False
     """True if the latest head offers an upgrade and must be parsed again without it."""
-    _fresh = False
+    _starts_request = False
     """True if ``_piece`` began between two requests."""
-    _found: Addressed | None = None
+    _usual_match: RouteMatch | None = None
     """The route and placement of a usual request whose body is still arriving."""
-    _said: Headers
+    _usual_headers: Headers
     _body = b""
-    turn: Any = None
+    current_answer: Any = None
     """The current or the last answer; with pipelined requests, not that of the latest one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -283,9 +290,9 @@ class Protocol(HttpToolsProtocol):
         self.flow = ReadControl(transport)
         shared = self.shared
         self._since = shared.clock
-        if shared.live < shared.most:
+        if shared.live < shared.most_connections:
             shared.live += 1
-            self._counted = True
+            self._is_counted = True
         else:
             self._refuse(CONNECTIONS)
             if len(self.connections) - shared.live > MOST_LINGERING:
@@ -293,20 +300,20 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Unregister the connection and mark its current answer, of which uvicorn is not aware, as ended."""
-        if self.turn is not None:
-            self.turn.disconnected = True
-            self.turn.message_event.set()
+        if self.current_answer is not None:
+            self.current_answer.disconnected = True
+            self.current_answer.message_event.set()
         self._keep_unparsed(b"")
         super().connection_lost(exc)
-        if self._counted:
-            self._counted = False
+        if self._is_counted:
+            self._is_counted = False
             self.shared.live -= 1
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, within the limits."""
         if self._unparsed:
             self._keep_unparsed(self._unparsed + data)
-        elif not (self._phase == _BETWEEN and len(data) <= SLICE and self._again(data)):
+        elif not (self._phase == _BETWEEN and len(data) <= SLICE and self._begin_repeated(data)):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
@@ -317,7 +324,7 @@ class Protocol(HttpToolsProtocol):
             if len(queue) >= MOST_QUEUED or waiting > MOST_QUEUED_BYTES:
                 self._keep_unparsed(data[start:])
                 return
-            stop = _end_piece(data, start, MOST_QUEUED - len(queue))
+            stop = _find_piece_end(data, start, MOST_QUEUED - len(queue))
             self._feed(data[start:stop])
             start = stop
 
@@ -338,7 +345,7 @@ class Protocol(HttpToolsProtocol):
             if self._unfinished > LINGER_BYTES:
                 self.transport.close()
             return
-        self._fresh = self._phase == _BETWEEN
+        self._starts_request = self._phase == _BETWEEN
         self._piece = data
         try:
             self.parser.feed_data(data)
@@ -352,9 +359,9 @@ class Protocol(HttpToolsProtocol):
             return
         self._unfinished += len(data)
         if self._phase in (_IN_HEAD, _IN_BODY):
-            exceeded = self._over()
-            if exceeded is not None:
-                self._refuse(exceeded)
+            limit = self._find_exceeded_limit()
+            if limit is not None:
+                self._refuse(limit)
 
     def _head_without_upgrade(self) -> bytes:
         """Return the latest head without its ``Upgrade`` header."""
@@ -362,30 +369,30 @@ class Protocol(HttpToolsProtocol):
         start = b"%s %s HTTP/%s\r\n" % (
             self.parser.get_method(), self.url, self.parser.get_http_version().encode()
         )  # fmt: skip
-        return start + lines(field for field in self.headers if field[0] != b"upgrade") + b"\r\n"
+        return start + encode_lines(field for field in self.headers if field[0] != b"upgrade") + b"\r\n"
 
-    def _again(self, data: bytes) -> bool:
+    def _begin_repeated(self, data: bytes) -> bool:
         """Begin a complete request whose head was admitted before; False if ``data`` is not one."""
         usual, before = self.shared.usual, self.cycle
         if usual is None or (before is not None and not before.response_complete) or self.pipeline:
             return False
         start = data.find(END) + len(END)
-        known = usual.heads.get(data[:start])
-        if known is None or start + known.size != len(data):
+        admitted_head = usual.heads.get(data[:start])
+        if admitted_head is None or start + admitted_head.size != len(data):
             return False
         if self.flow.write_paused or self.transport.is_closing():
             return False
         # The state that the parser would leave.
-        self._asked, self._since, self._unfinished = True, self.shared.clock, len(data)
-        usual.begin_again(known, data[start:], self)
+        self._has_request, self._since, self._unfinished = True, self.shared.clock, len(data)
+        usual.begin_again(admitted_head, data[start:], self)
         return True
 
     @property
-    def _waits(self) -> bool:
+    def _is_busy(self) -> bool:
         """True if a request could not be answered at once: others are ahead, or the client does not read."""
         return self.answering or bool(self.pipeline) or self.flow.write_paused or self.transport.is_closing()
 
-    def _over(self) -> str | None:
+    def _find_exceeded_limit(self) -> str | None:
         """Return the limit that a head, or the trailers after a body, exceeds so far, or None."""
         limits, headers = self.shared.limits, self.headers
         if len(self.url) > limits.url_limit:
@@ -405,41 +412,41 @@ class Protocol(HttpToolsProtocol):
         """Reset the state for a new request; uvicorn is told when the head is complete."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self._phase, self._since = _IN_HEAD, self.shared.clock
-        self._asked = True
+        self._has_request = True
 
     def on_headers_complete(self) -> None:
         """Check the limits of a head, and pass a request that is not usual to uvicorn."""
-        self._exceeded = self._over()
+        self._exceeded = self._find_exceeded_limit()
         if self._exceeded is not None:
             raise ValueError(self._exceeded)
         self._declines_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if self._declines_upgrade:
             return
-        self._found = self._usual()
-        if self._found is None:
-            self._tell_uvicorn()
+        self._usual_match = self._find_usual_match()
+        if self._usual_match is None:
+            self._pass_to_uvicorn()
         self._phase, self._since = _IN_BODY, self.shared.clock
         self._unfinished = self._body_size = 0
         # Trailers after the body must not count as headers (RFC 9110, section 6.5.1).
         self.headers = []
 
-    def _usual(self) -> Addressed | None:
+    def _find_usual_match(self) -> RouteMatch | None:
         """Return the route and placement of a usual request that came in one piece and alone; else None."""
         usual, parser = self.shared.usual, self.parser
-        if usual is None or not self._fresh or self._waits:
+        if usual is None or not self._starts_request or self._is_busy:
             return None
-        found = usual.find(self.url)
-        if found is None or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
+        route_match = usual.find(self.url)
+        if route_match is None or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
             return None
         if parser.should_upgrade() or not parser.should_keep_alive():
             return None
-        self._said = dict(self.headers)
-        size, head = usual.size(self._said), self._piece.find(END)
+        self._usual_headers = dict(self.headers)
+        size, head = usual.size(self._usual_headers), self._piece.find(END)
         if size is None or head < 0 or head + len(END) + size != len(self._piece):
             return None
-        return found
+        return route_match
 
-    def _tell_uvicorn(self) -> None:
+    def _pass_to_uvicorn(self) -> None:
         """Pass a complete head to uvicorn, which starts the request."""
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -447,12 +454,12 @@ class Protocol(HttpToolsProtocol):
         self.url, self.expect_100_continue = url, expects
         super().on_headers_complete()
         if not self.pipeline:
-            self.turn = self.cycle
+            self.current_answer = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Collect a piece of a usual request's body, or pass it to uvicorn within the limit."""
         self._unfinished = 0
-        if self._found is not None:
+        if self._usual_match is not None:
             self._body += body
             return
         self._body_size += len(body)
@@ -465,22 +472,22 @@ class Protocol(HttpToolsProtocol):
         """Finish parsing a request, and begin to answer it if it is usual."""
         if self._declines_upgrade:
             return
-        found, usual = self._found, self.shared.usual
-        if found is None or usual is None:
+        route_match, usual = self._usual_match, self.shared.usual
+        if route_match is None or usual is None:
             super().on_message_complete()
         self._phase, self._since = _BETWEEN, self.shared.clock
         self._unfinished = 0
-        if found is not None and usual is not None:
-            body, self._body, self._found = self._body, b"", None
+        if route_match is not None and usual is not None:
+            body, self._body, self._usual_match = self._body, b"", None
             head = self._piece[: len(self._piece) - len(body)]
-            usual.begin(found, self.url, self._said, head, body, self)
+            usual.begin(route_match, self.url, self._usual_headers, head, body, self)
 
     def on_response_complete(self) -> None:
         """Start the next queued request and parse stored bytes, or resume reading."""
         self._since = self.shared.clock
         if self.pipeline or self.transport.is_closing():
             if self.pipeline:
-                self.turn = self.pipeline[-1][0]
+                self.current_answer = self.pipeline[-1][0]
             super().on_response_complete()
         else:
             # As uvicorn does, except for its keep-alive timer.
@@ -506,23 +513,23 @@ class Protocol(HttpToolsProtocol):
     def _refuse(self, reason: str) -> None:
         """Answer with the reason, unless an answer has begun, and close the connection."""
         self.shared.ended[reason] += 1
-        of_this, answering = self._phase == _IN_BODY, self.answering
+        in_body, answering = self._phase == _IN_BODY, self.answering
         self._phase, self._since = _ENDING, self.shared.clock
         self._unfinished = 0
-        if answering and not of_this:
+        if answering and not in_body:
             # Earlier requests are answered first.
             self.cycle.keep_alive = False
             return
-        if of_this and (not answering or self.cycle.response_started or self.pipeline):
+        if in_body and (not answering or self.cycle.response_started or self.pipeline):
             # The request already has its answer, or it is not its turn.
             self.transport.close()
             return
-        if of_this:
+        if in_body:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        line, rest = _ANSWERS[reason]
-        date = self.shared.dated_by(self.server_state.default_headers)
-        self.transport.write(b"".join((line, date, rest)))
+        line, tail = _ANSWERS[reason]
+        date = self.shared.encode_date_headers(self.server_state.default_headers)
+        self.transport.write(b"".join((line, date, tail)))
         # If the connection were closed now, with bytes unread, the client could lose the answer.
         self.transport.write_eof()
         self.flow.resume_reading()
@@ -540,24 +547,24 @@ class Protocol(HttpToolsProtocol):
             return
         if transport.is_closing():
             return
-        waited = shared.clock - self._since - PERIOD
+        wait_seconds = shared.clock - self._since - PERIOD
         if self._phase == _ENDING:
-            if waited > LINGER_SECONDS and not (self.answering and not self.cycle.disconnected):
+            if wait_seconds > LINGER_SECONDS and not (self.answering and not self.cycle.disconnected):
                 transport.abort()
         elif self._phase == _IN_BODY:
-            if waited > limits.body_timeout and not self.flow.read_paused:
+            if wait_seconds > limits.body_timeout and not self.flow.read_paused:
                 self._refuse(BODY)
         elif self.answering:
             return
         elif self._phase == _IN_HEAD:
-            if waited > limits.header_timeout:
+            if wait_seconds > limits.header_timeout:
                 self._refuse(HEADER)
-        elif waited > (limits.idle_timeout if self._asked else limits.first_byte_timeout):
-            shared.ended[IDLE if self._asked else FIRST_BYTE] += 1
+        elif wait_seconds > (limits.idle_timeout if self._has_request else limits.first_byte_timeout):
+            shared.ended[IDLE if self._has_request else FIRST_BYTE] += 1
             transport.close()
 
 
-def _end_piece(data: bytes, start: int, heads: int) -> int:
+def _find_piece_end(data: bytes, start: int, heads: int) -> int:
     """Return the end of a piece of at most ``SLICE`` bytes that completes at most ``heads`` heads."""
     stop = min(start + SLICE, len(data))
     for _ in range(heads):
@@ -568,21 +575,21 @@ def _end_piece(data: bytes, start: int, heads: int) -> int:
     return start
 
 
-def raise_descriptors(connections: int) -> None:
+def raise_descriptor_limit(connections: int) -> None:
     """Raise this process's soft limit of file descriptors for so many connections, up to the hard limit."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + RESERVED_DESCRIPTORS
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    new_limit = connections + RESERVED_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= new_limit:
         return
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
+        new_limit = min(new_limit, hard)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
 
-def _descriptors() -> float:
+def _read_descriptor_limit() -> float:
     """Return the soft limit of file descriptors of this process; infinity if there is none."""
     if resource is None:
         return math.inf

@@ -17,13 +17,13 @@ from tacit.errors import TacitError
 from tacit.service.config.keys import ANYBODY, READ, Caller
 from tacit.service.log.requests import Decide, Record
 from tacit.wire.control import Nothing
-from tacit.wire.verbs import Verb, schemas_of
+from tacit.wire.verbs import Verb, make_schemas
 
 Header = tuple[bytes, bytes]
 Limit = Literal["body_limit", "batch_limit"]
 Error = TacitError | msgspec.MsgspecError
 
-OTHER = "other"
+UNKNOWN_LABEL = "other"
 """Label in metrics and traces of all addresses that the API does not have."""
 GUARDED = (401, 403, 405, 421, 429, 503)
 """Statuses of refusals of routes that need a key."""
@@ -59,7 +59,7 @@ class RouteCall(NamedTuple):
     headers: Mapping[bytes, bytes] = MappingProxyType({})
 
     @property
-    def who(self) -> str | None:
+    def key_name(self) -> str | None:
         """The name of the caller's key; None if the service has no keys."""
         return self.caller.name
 
@@ -68,7 +68,7 @@ Handler = Callable[[Any, RouteCall], Awaitable[Any]]
 """Called with the API's service object (``Api.get_service``) and a :class:`RouteCall`; returns the result."""
 
 
-Asking = Callable[[Any, RouteCall], tuple[Decide | Record, Callable[[Any], Any]]]
+SplitHandler = Callable[[Any, RouteCall], tuple[Decide | Record, Callable[[Any], Any]]]
 """Called as a handler; returns the engine's request, and a function from its result to an answer."""
 
 
@@ -150,53 +150,53 @@ class Route(NamedTuple):
     limit: Limit | None = None
     problems: tuple[int, ...] = GUARDED
     query: tuple[dict[str, Any], ...] = ()
-    asked: Any = None
-    of: Literal["name", "id", "query", "each", "none"] = "name"
-    asking: Asking | None = None
-    signed: bool = False
+    query_type: Any = None
+    placement_source: Literal["name", "id", "query", "each", "none"] = "name"
+    split_handler: SplitHandler | None = None
+    accepts_signature: bool = False
 
 
-def awaited(asking: Asking) -> Handler:
+def join_handler(split_handler: SplitHandler) -> Handler:
     """Return a handler that awaits the engine between the two halves of a split handler."""
 
     async def handler(service: Any, call: RouteCall) -> Any:
-        request, answer = asking(service, call)
+        request, answer = split_handler(service, call)
         return answer(await service.serve(request))
 
     return handler
 
 
-def asking_route(verb: Verb[Any], asking: Asking) -> Route:
+def make_split_route(verb: Verb[Any], split_handler: SplitHandler) -> Route:
     """Return the route of a verb whose requests the engine serves in groups."""
-    return route_of(verb, awaited(asking))._replace(asking=asking)
+    return make_route(verb, join_handler(split_handler))._replace(split_handler=split_handler)
 
 
-def route_of(verb: Verb[Any], handler: Handler) -> Route:
+def make_route(verb: Verb[Any], handler: Handler) -> Route:
     """Return the route of a verb of a placement."""
     common = verb.path, verb.name, verb.summary, handler
     if verb.method in BODIED:
         limit: Limit = "batch_limit" if verb.path.endswith(MANY) else "body_limit"
         problems = *POSTED, *verb.problems
         return Route(
-            verb.method, *common, verb.request, verb.answer, verb.scope, limit, problems, asked=Nothing
+            verb.method, *common, verb.request, verb.answer, verb.scope, limit, problems, query_type=Nothing
         )
     problems = *GUARDED, 404, *verb.problems
     return Route(
         verb.method, *common, None, verb.answer, verb.scope, None, problems,
-        query=tuple(_parameters(verb.request)), asked=verb.request,
+        query=tuple(_list_parameters(verb.request)), query_type=verb.request,
     )  # fmt: skip
 
 
-def _parameters(asked: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
+def _list_parameters(query_type: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
     """Yield the fields of a structure as query parameters in the form of the OpenAPI document."""
-    _, schemas = schemas_of([asked])
-    for name, field in schemas[asked.__name__]["properties"].items():
+    _, schemas = make_schemas([query_type])
+    for name, field in schemas[query_type.__name__]["properties"].items():
         # Optional parameters are left out of an address, never null: only their first type applies.
         schema = next(iter(field.get("anyOf", [field])))
-        said = (
+        description = (
             {"description": text} if (text := field.pop("description", schema.pop("description", ""))) else {}
         )
-        yield {"name": name, "in": "query", **said, "schema": schema}
+        yield {"name": name, "in": "query", **description, "schema": schema}
 
 
 class Path:
@@ -224,7 +224,7 @@ class Path:
         self.routes = {route.method: route for route in routes}
         if "GET" in self.routes:
             self.routes["HEAD"] = self.routes["GET"]
-        self.template = self.label = OTHER
+        self.template = self.label = UNKNOWN_LABEL
         if path is not None:
             self.template = api.template + path
             self.label = api.label + path.replace("{id}", "*")
@@ -235,12 +235,12 @@ class Path:
         route = routes.get(method) or next(iter(routes.values()), None)
         return READ if route is None else route.scope
 
-    def signed(self, method: str) -> bool:
+    def accepts_signature(self, method: str) -> bool:
         """True if senders may sign bodies in place of sending a key."""
-        return method in self.routes and self.routes[method].signed
+        return method in self.routes and self.routes[method].accepts_signature
 
 
-class Addressed(NamedTuple):
+class RouteMatch(NamedTuple):
     """The path that an address matches, with the placement's name and the id in it, if any."""
 
     path: Path
@@ -248,7 +248,7 @@ class Addressed(NamedTuple):
     id: str = ""
 
 
-class LetIn(NamedTuple):
+class AdmittedHead(NamedTuple):
     """The parsed head of an admitted request, for later requests with the same bytes.
 
     Attributes
@@ -260,7 +260,7 @@ class LetIn(NamedTuple):
     caller : Caller
     """
 
-    found: Addressed
+    route_match: RouteMatch
     address: bytes
     size: int
     caller: Caller
@@ -281,11 +281,11 @@ class Refusals(NamedTuple):
         Returns the description of a status for the OpenAPI document.
     """
 
-    refused: Callable[..., Answer]
-    failed: Callable[[Error, Route], Answer]
+    answer_problem: Callable[..., Answer]
+    answer_error: Callable[[Error, Route], Answer]
     body: type[msgspec.Struct]
     media: str
-    meaning: Callable[[int], str]
+    describe_status: Callable[[int], str]
 
 
 class Api:
@@ -313,39 +313,39 @@ class Api:
         prefix: str,
         routes: Iterable[Route],
         refusals: Refusals,
-        opened: Callable[[Any], Any],
+        get_service: Callable[[Any], Any],
         *,
         label: str = "",
-        whole: bool = False,
+        is_exclusive: bool = False,
     ) -> None:
         self.template, self.label, self.refusals = template, label, refusals
-        self.opened, self.whole = opened, whole
+        self.get_service, self.is_exclusive = get_service, is_exclusive
         self._pattern = re.compile(f"{prefix}(?P<rest>.+)", re.DOTALL)
-        self._named = "name" in self._pattern.groupindex
-        of_path: dict[str, list[Route]] = {}
+        self._has_name = "name" in self._pattern.groupindex
+        routes_by_path: dict[str, list[Route]] = {}
         for route in routes:
-            of_path.setdefault(route.path, []).append(route)
-        self.paths = {path: Path(self, path, routes_there) for path, routes_there in of_path.items()}
+            routes_by_path.setdefault(route.path, []).append(route)
+        self.paths = {path: Path(self, path, routes_there) for path, routes_there in routes_by_path.items()}
         self.unknown = Path(self, None)
-        self._with_id = [
+        self._id_patterns = [
             (re.compile(re.escape(path).replace(r"\{id\}", inner), re.DOTALL), of)
             for path, of in self.paths.items()
             if "{id}" in path
             # A placement's name has no slash: a path below its page is mostly one that lacks its /v1.
-            for inner in ["([^/]+)" if next(iter(of.routes.values())).of == "id" else "(.+)"]
+            for inner in ["([^/]+)" if next(iter(of.routes.values())).placement_source == "id" else "(.+)"]
         ]
 
-    def find(self, address: str) -> Addressed | None:
+    def find(self, address: str) -> RouteMatch | None:
         """Return the path, placement and id of an address; None if the address is not of this API."""
         match = self._pattern.fullmatch(address)
         if match is None:
             return None
-        name = match["name"] if self._named else None
+        name = match["name"] if self._has_name else None
         path = self.paths.get(match["rest"])
         if path is not None:
-            return Addressed(path, name)
-        for pattern, path in self._with_id:
+            return RouteMatch(path, name)
+        for pattern, path in self._id_patterns:
             inner = pattern.fullmatch(match["rest"])
             if inner is not None:
-                return Addressed(path, name, inner[1])
-        return Addressed(self.unknown, name) if self.whole else None
+                return RouteMatch(path, name, inner[1])
+        return RouteMatch(self.unknown, name) if self.is_exclusive else None

@@ -25,10 +25,10 @@ from tacit.service.http.feeds import Feeds, Hooks
 from tacit.service.http.messages import PAGE_HEADERS
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, RouteCall
-from tacit.service.log.requests import checked_id
+from tacit.service.log.requests import check_id
 from tacit.service.log.search_records import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.client_decisions import name_for, together
+from tacit.service.placements.aspects.client_decisions import make_feed_name, merge_offsets
 from tacit.service.placements.placement import Placement
 from tacit.wire import site as wire
 
@@ -59,28 +59,30 @@ class Site(NamedTuple):
     hooks: Hooks
 
 
-async def _placements(site: Site, call: RouteCall) -> wire.Placements:
+async def _list_placements(site: Site, call: RouteCall) -> wire.Placements:
     engine = site.engine
     reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
     shards = [] if call.caller.placements is not None else engine.shards()
 
-    def listed() -> wire.Placements:
+    def collect_summaries() -> wire.Placements:
         summaries = [
-            _summary(placement, engine.shared_seconds(name), engine.clock())
+            _summarize_placement(placement, engine.sharing_seconds(name), engine.clock())
             for name, placement in reached.items()
         ]
-        return wire.Placements(summaries, list(map(_shard, shards)))
+        return wire.Placements(summaries, list(map(_summarize_shard, shards)))
 
     # Summaries of many placements take long; a thread keeps decisions from waiting.
-    return await run_in_threadpool(listed)
+    return await run_in_threadpool(collect_summaries)
 
 
-def _shard(shard: ShardHealth) -> wire.ShardSummary:
+def _summarize_shard(shard: ShardHealth) -> wire.ShardSummary:
     events = None if shard.health is None else shard.health.events
     return wire.ShardSummary(*shard[:-1], events)
 
 
-def _summary(placement: Placement, shared_seconds: float | None, now: int) -> wire.PlacementSummary:
+def _summarize_placement(
+    placement: Placement, shared_seconds: float | None, now: int
+) -> wire.PlacementSummary:
     aspects = (aspect.summary(placement, now) for aspect in placement.aspects.values())
     return wire.PlacementSummary(
         name=placement.name,
@@ -99,96 +101,99 @@ def _summary(placement: Placement, shared_seconds: float | None, now: int) -> wi
     )
 
 
-async def _feeds(site: Site, call: RouteCall) -> wire.FeedsNow:
-    return wire.FeedsNow(site.feeds.now(call.caller))
+async def _list_feeds(site: Site, call: RouteCall) -> wire.FeedsNow:
+    return wire.FeedsNow(site.feeds.list_feeds(call.caller))
 
 
-async def _report(site: Site, call: RouteCall) -> wire.Status:
-    site.feeds.report(checked_id("feed", call.id), call.request, call.caller)
+async def _report_feed(site: Site, call: RouteCall) -> wire.Status:
+    site.feeds.report(check_id("feed", call.id), call.request, call.caller)
     return wire.Status("ok")
 
 
-async def _push(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
-    return await site.hooks.take(call.id, call.request, call.headers, call.caller)
+async def _push_events(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
+    return await site.hooks.record_body(call.id, call.request, call.headers, call.caller)
 
 
-async def _fed(site: Site, call: RouteCall) -> wire.FedNow:
-    feed = checked_id("feed", call.id)
-    reached = [p.fed for name, p in site.engine.placements.items() if call.caller.reaches(name)]
+async def _read_feed_offsets(site: Site, call: RouteCall) -> wire.FedNow:
+    feed = check_id("feed", call.id)
+    aspects = [p.feed_offsets for name, p in site.engine.placements.items() if call.caller.reaches(name)]
     # Stores written by version 0.3 log offsets under the feed's name alone, without the key.
-    return wire.FedNow(together(feed, reached) | together(name_for(feed, call.who), reached))
+    return wire.FedNow(
+        merge_offsets(feed, aspects) | merge_offsets(make_feed_name(feed, call.key_name), aspects)
+    )
 
 
-async def _alive(site: Site, call: RouteCall) -> wire.Status:
+async def _check_alive(site: Site, call: RouteCall) -> wire.Status:
     return wire.Status("ok")
 
 
-async def _ready(site: Site, call: RouteCall) -> wire.Status:
+async def _check_ready(site: Site, call: RouteCall) -> wire.Status:
     if not site.engine.health().ready:
         raise NotDurable("store: commits fail, or it is stopping")
     return wire.Status("ok")
 
 
-async def _document(site: Site, call: RouteCall) -> Answer:
+async def _send_document(site: Site, call: RouteCall) -> Answer:
     return Answer(200, JSON, site.document)
 
 
-async def _metrics(site: Site, call: RouteCall) -> Answer:
+async def _send_metrics(site: Site, call: RouteCall) -> Answer:
     return Answer(200, CONTENT_TYPE_LATEST, await site.metrics.text(call.caller))
 
 
-async def _overview(site: Site, call: RouteCall) -> Answer:
-    return _html(await site.pages.overview(call.caller.reaches))
+async def _send_overview(site: Site, call: RouteCall) -> Answer:
+    return _make_page(await site.pages.overview(call.caller.reaches))
 
 
-async def _placement(site: Site, call: RouteCall) -> Answer:
-    return _html(await site.pages.placement(call.id, dict(QueryParams(call.query))))
+async def _send_placement(site: Site, call: RouteCall) -> Answer:
+    return _make_page(await site.pages.placement(call.id, dict(QueryParams(call.query))))
 
 
-async def _key(site: Site, call: RouteCall) -> Answer:
+async def _send_key(site: Site, call: RouteCall) -> Answer:
     query = QueryParams(call.query)
-    return _html(await site.pages.key(query.get("placement", ""), query.get("key", "")))
+    return _make_page(await site.pages.key(query.get("placement", ""), query.get("key", "")))
 
 
-def _html(text: str) -> Answer:
+def _make_page(text: str) -> Answer:
     return Answer(200, HTML, text.encode(), _page_headers)
 
 
-async def _forget(kind: str, site: Site, call: RouteCall) -> wire.Forgotten:
-    done = await site.engine.forget(Subject(kind, checked_id(kind, call.id)), call.who)
-    return wire.Forgotten({name: wire.Blanked(*found) for name, found in done.items()})
+async def _forget_subject(kind: str, site: Site, call: RouteCall) -> wire.Forgotten:
+    counts_by_name = await site.engine.forget(Subject(kind, check_id(kind, call.id)), call.key_name)
+    return wire.Forgotten({name: wire.Blanked(*counts) for name, counts in counts_by_name.items()})
 
 
-def _get(path: str, handler: Any, operation: str = "", summary: str = "", **more: Any) -> Route:
+def _make_get_route(path: str, handler: Any, operation: str = "", summary: str = "", **more: Any) -> Route:
     return Route("GET", path, operation, summary, handler, **more)
 
 
 ROUTES = (
-    _get("/v1/placements", _placements, "placements", "List the placements", answer=wire.Placements,
-         of="each"),
+    _make_get_route("/v1/placements", _list_placements, "placements", "List the placements",
+         answer=wire.Placements, of="each"),
     *(
         Route("DELETE", f"/v1/subjects/{kind}/{{id}}", f"forget{kind.capitalize()}",
-              f"Blank what rows tell of a {kind}; what was learned stays", partial(_forget, kind),
+              f"Blank what rows tell of a {kind}; what was learned stays", partial(_forget_subject, kind),
               answer=wire.Forgotten, scope=ADMIN, problems=(*GUARDED, 422))
         for kind in SUBJECTS
     ),
-    _get("/v1/feeds", _feeds, "feeds", "Say how far those are who feed events", answer=wire.FeedsNow,
-         of="none"),
-    Route("PUT", "/v1/feeds/{id}", "reportFeed", "Say how far a feed of events is", _report,
-          wire.FeedReport, wire.Status, FEEDBACK, "body_limit", POSTED, of="none"),
-    Route("POST", "/v1/feed/{id}", "pushEvents", "Take events of others, as the map of a feed says", _push,
-          wire.Events, wire.EventsTaken, FEEDBACK, "batch_limit", POSTED, of="none", signed=True),
-    _get("/v1/feeds/{id}", _fed, "fedNow", "Say where a feed of events goes on",
+    _make_get_route("/v1/feeds", _list_feeds, "feeds", "Say how far those are who feed events",
+         answer=wire.FeedsNow, of="none"),
+    Route("PUT", "/v1/feeds/{id}", "reportFeed", "Say how far a feed of events is", _report_feed,
+          wire.FeedReport, wire.Status, FEEDBACK, "body_limit", POSTED, placement_source="none"),
+    Route("POST", "/v1/feed/{id}", "pushEvents", "Take events of others, as the map of a feed says",
+          _push_events, wire.Events, wire.EventsTaken, FEEDBACK, "batch_limit", POSTED,
+          placement_source="none", accepts_signature=True),
+    _make_get_route("/v1/feeds/{id}", _read_feed_offsets, "fedNow", "Say where a feed of events goes on",
          answer=wire.FedNow, scope=FEEDBACK, problems=(*GUARDED, 422), of="each"),
-    _get("/healthz", _alive, "alive", "Say whether the process runs",
+    _make_get_route("/healthz", _check_alive, "alive", "Say whether the process runs",
          answer=wire.Status, scope=None, problems=OPEN, of="none"),
-    _get("/readyz", _ready, "ready", "Say whether decisions can be made durable",
+    _make_get_route("/readyz", _check_ready, "ready", "Say whether decisions can be made durable",
          answer=wire.Status, scope=None, problems=OPEN, of="none"),
-    _get("/metrics", _metrics, of="each"),
-    _get("/openapi.json", _document, of="none"),
-    _get("/", _overview, of="each"),
-    _get("/placements/{id}", _placement, of="id"),
-    _get("/key", _key, of="query"),
-    _get("/live", None, of="each"),
-    _get("/static/{id}", None, scope=None, of="none"),
+    _make_get_route("/metrics", _send_metrics, of="each"),
+    _make_get_route("/openapi.json", _send_document, of="none"),
+    _make_get_route("/", _send_overview, of="each"),
+    _make_get_route("/placements/{id}", _send_placement, of="id"),
+    _make_get_route("/key", _send_key, of="query"),
+    _make_get_route("/live", None, of="each"),
+    _make_get_route("/static/{id}", None, scope=None, of="none"),
 )  # fmt: skip

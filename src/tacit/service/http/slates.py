@@ -14,17 +14,17 @@ from tacit.errors import InvalidValue
 from tacit.policies import ListMix, Policy, SafeListMix
 from tacit.policies.actions import SlatePolicy
 from tacit.service.config.schema import ArmCount, ClickAggregation
-from tacit.service.config.tables import AskingTable
-from tacit.service.http.arms import Form, example, featured_example, read
+from tacit.service.config.tables import ContextTable
+from tacit.service.http.arms import Form, make_example, make_features_example, read_impression
 from tacit.service.kind import ExportTable, Kind
-from tacit.service.log.rows import DecisionRow, slate_of
+from tacit.service.log.rows import DecisionRow, decode_list
 from tacit.service.page.kind_views import SlateView
 from tacit.service.placements.lists import ItemListPlacement, SlatePlacement
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
 
 
-class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
+class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
     """Shows several of its arms at once, best first.
 
     Attributes
@@ -58,9 +58,11 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
     def setting(self) -> dict[str, Any]:
         # Policies for lists of named arms read no context, so signals do not count as one.
         numbers, items = self.context_dim, self.relevance_dim
-        known = {"relevance_dim": items, "context_dim": numbers or self.signals_dim} if items else {}
-        asking = {"context_dim": numbers, "context": self.context}
-        return {"shows": "slate", "positions": self.positions} | asking | known
+        feature_settings = (
+            {"relevance_dim": items, "context_dim": numbers or self.signals_dim} if items else {}
+        )
+        context_settings = {"context_dim": numbers, "context": self.context}
+        return {"shows": "slate", "positions": self.positions} | context_settings | feature_settings
 
     @property
     def attribution(self) -> dict[str, Any]:
@@ -75,32 +77,34 @@ class SlatesTable(AskingTable, forbid_unknown_fields=True, kw_only=True):
             policy = replace(policy, at_least=self.at_least)
         return policy, second, options
 
-    def fitted(self, policy: Policy) -> Policy:
-        super().fitted(policy)
+    def fit_policy(self, policy: Policy) -> Policy:
+        super().fit_policy(policy)
         if not isinstance(policy, SlatePolicy):
             return policy
         return replace(policy, positions=self.positions)  # type: ignore[call-arg]
 
 
-def write(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
+def write_answer(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
     """Return the answer to a decision request from its row of the log."""
-    slate, would = slate_of(row.shown).arms, None
+    slate, counterfactual = decode_list(row.shown).arms, None
     if row.would is not None:
-        would = wire_lists.WouldSlate(json.loads(str(row.would)), row.would_propensity)
-    return wire_lists.Listed(row.id, slate, row.propensity, row.epoch, durability, would)
+        counterfactual = wire_lists.WouldSlate(json.loads(str(row.would)), row.would_propensity)
+    return wire_lists.Listed(row.id, slate, row.propensity, row.epoch, durability, counterfactual)
 
 
-def _schema(options: Any) -> Any:
+def _get_schema(options: Any) -> Any:
     from tacit.logs.schema import SCHEMA
 
     return SCHEMA
 
 
-def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy) -> list[dict[str, Any]]:
+def make_list_rows(
+    row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
+) -> list[dict[str, Any]]:
     """Convert a decision to rows of a click log, one for each arm of its list."""
-    from tacit.logs.writer import at_position, given_above
+    from tacit.logs.writer import conditional_propensity, propensity_at_position
 
-    slate = slate_of(row.shown)
+    slate = decode_list(row.shown)
     arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
     offered = arms if row.offered is None else json.loads(row.offered)
     return [
@@ -112,8 +116,8 @@ def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
             "arms": list(map(str, offered)),
             "arm": str(arm),
             "position": k,
-            "propensity": given_above(slate.prefixes, k),
-            "position_propensity": at_position(slate.places, k),
+            "propensity": conditional_propensity(slate.prefix_propensities, k),
+            "position_propensity": propensity_at_position(slate.position_propensities, k),
             "reward": float(k in clicks),
             "context": None if row.context is None else json.loads(row.context),
             "policy": policy.label,
@@ -123,18 +127,22 @@ def list_rows(row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
     ]
 
 
-FORM = Form(verbs.SLATE, verbs.SLATE_MANY, read, write)
+FORM = Form(verbs.SLATE, verbs.SLATE_MANY, read_impression, write_answer)
 KIND = Kind(
-    "slates", FORM.verb.path, "slate", SlatesTable, SlatePlacement, SlateView, example,
+    "slates", FORM.verb.path, "slate", SlatesTable, SlatePlacement, SlateView, make_example,
     form=FORM,
     takes_clicks=True,
-    living=True,
+    has_arm_lifecycle=True,
     controls=("uniform", "baseline"),
-    export=ExportTable("lists", _schema, list_rows),
+    export=ExportTable("lists", _get_schema, make_list_rows),
 )  # fmt: skip
 KIND = replace(
     KIND,
-    featured=replace(
-        KIND, placement=ItemListPlacement, example=featured_example, by_features=True, living=False
+    features_kind=replace(
+        KIND,
+        placement=ItemListPlacement,
+        example=make_features_example,
+        by_features=True,
+        has_arm_lifecycle=False,
     ),
 )

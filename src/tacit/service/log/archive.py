@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.service.errors import StoreError
-from tacit.service.log.owned_file import private
-from tacit.service.log.rows import DecisionRow, FeedbackRow, MarkRow
-from tacit.service.log.search_records import AskedSearch, Subject, without_unit
+from tacit.service.log.owned_file import open_private
+from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow
+from tacit.service.log.search_records import SearchFields, Subject, remove_unit
 from tacit.service.log.sqlite import APPLICATION_ID
-from tacit.service.log.store import BlankedRows, Old, StoredPlacement
+from tacit.service.log.store import BlankedRows, OldRows, StoredPlacement
 
 # ---- The rows of the log as tables of Parquet files, for export, import and archives
 
-FILES: dict[str, Any] = {"decisions": DecisionRow, "feedback": FeedbackRow, "marks": MarkRow}
+FILES: dict[str, Any] = {"decisions": DecisionRow, "feedback": FeedbackRow, "marks": ChangeRow}
 SCHEMAS = {
     "decisions": pa.schema(
         {
@@ -57,7 +57,7 @@ RECORDS_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def table_of(name: str, rows: Any) -> pa.Table:
+def to_table(name: str, rows: Any) -> pa.Table:
     columns = {field: [getattr(row, field) for row in rows] for field in FILES[name]._fields}
     for field in ("arm", "would"):
         if field in columns:
@@ -68,7 +68,7 @@ def table_of(name: str, rows: Any) -> pa.Table:
 # ---- The archive: rows are written to Parquet files before a store drops them
 
 
-def write_old(old: Old, folder: Path) -> None:
+def write_old_rows(old: OldRows, folder: Path) -> None:
     """Write rows that are about to be dropped to a folder, one file for each kind of row.
 
     The file names contain the number of the first row, so that sorting them sorts the rows.
@@ -78,13 +78,13 @@ def write_old(old: Old, folder: Path) -> None:
     for name, rows in zip(FILES, parts, strict=True):
         if rows:
             first = rows[0].seq
-            write_whole(table_of(name, rows), folder / f"{name}-{first:012}.parquet")
+            write_atomically(to_table(name, rows), folder / f"{name}-{first:012}.parquet")
     if old.records:
         table = pa.Table.from_pylist([r._asdict() for r in old.records], schema=RECORDS_SCHEMA)
-        write_whole(table, folder / f"records-{old.records[0].time:016}.parquet")
+        write_atomically(table, folder / f"records-{old.records[0].time:016}.parquet")
 
 
-def forget_archived(
+def blank_archived_rows(
     folder: Path, subject: Subject, placements: Mapping[str, StoredPlacement]
 ) -> dict[str, BlankedRows]:
     """Blank a user's data in archived rows; return the numbers of blanked rows by placement.
@@ -92,26 +92,26 @@ def forget_archived(
     Every file is replaced as a whole, so an interrupted call can be repeated.
     """
     done = {}
-    for name, of in placements.items():
-        units = subject.units(of.salt, of.id, of.seed)
-        found = BlankedRows(
-            _blanked(folder / name, "decisions", "asked", partial(_without_units, units)),
-            _blanked(folder / name, "records", "content", partial(_without, subject)),
+    for name, stored in placements.items():
+        units = subject.units(stored.salt, stored.id, stored.seed)
+        counts = BlankedRows(
+            _blank_column(folder / name, "decisions", "asked", partial(_blank_units, units)),
+            _blank_column(folder / name, "records", "content", partial(_blank_subject, subject)),
         )
-        if any(found):
-            done[name] = found
+        if any(counts):
+            done[name] = counts
     return done
 
 
-def _without_units(units: Sequence[str], asked: str | None) -> str | None:
-    return without_unit(asked) if AskedSearch.read(asked).unit in units else asked
+def _blank_units(units: Sequence[str], asked: str | None) -> str | None:
+    return remove_unit(asked) if SearchFields.read(asked).unit in units else asked
 
 
-def _without(subject: Subject, content: str) -> str:
-    return subject.without(content) or content
+def _blank_subject(subject: Subject, content: str) -> str:
+    return subject.blank_record(content) or content
 
 
-def _blanked(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) -> int:
+def _blank_column(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) -> int:
     """Apply a function to a column of all archive files of a kind; return the number of changed rows."""
     rows = 0
     for path in sorted(folder.glob(f"{kind}-*.parquet")):
@@ -122,15 +122,15 @@ def _blanked(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) 
         if changed:
             place = table.schema.get_field_index(column)
             field = table.schema.field(place)
-            write_whole(table.set_column(place, field, pa.array(after, field.type)), path)
+            write_atomically(table.set_column(place, field, pa.array(after, field.type)), path)
         rows += changed
     return rows
 
 
-def write_whole(table: pa.Table, path: Path) -> None:
+def write_atomically(table: pa.Table, path: Path) -> None:
     """Write a table to a private file atomically: the file is complete, or unchanged."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb", opener=private) as file:
+    with open(temporary, "wb", opener=open_private) as file:
         pq.write_table(table, file, write_page_checksum=True)
         file.flush()
         os.fsync(file.fileno())
@@ -140,11 +140,11 @@ def write_whole(table: pa.Table, path: Path) -> None:
 # ---- Backups of a store while the service runs
 
 
-def _gives_way(path: Path) -> bool:
+def _is_replaceable(path: Path) -> bool:
     """True if a backup may replace a file: if it is empty, or an SQLite file with tacit's application id."""
     with path.open("rb") as file:
-        begun = file.read(72)
-    return not begun or begun[68:] == APPLICATION_ID.to_bytes(4)
+        header = file.read(72)
+    return not header or header[68:] == APPLICATION_ID.to_bytes(4)
 
 
 def backup(path: str | Path, target: str | Path) -> int:
@@ -172,10 +172,10 @@ def backup(path: str | Path, target: str | Path) -> int:
     if target.exists() and path.samefile(target):
         raise StoreError(f"{target}: is the store itself; give another path for the backup")
     try:
-        if target.is_file() and not _gives_way(target):
+        if target.is_file() and not _is_replaceable(target):
             raise StoreError(f"{target}: is there, and no backup; give another path, or delete it")
         part.unlink(missing_ok=True)
-        os.close(private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.close(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         with closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as source:
             if source.pragma("application_id") != APPLICATION_ID:
                 raise StoreError(f"store.path: {path} is no tacit store; give another path")

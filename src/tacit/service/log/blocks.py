@@ -12,7 +12,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 @cache
-def _places(kind: Any) -> dict[str, int]:
+def _field_indices(kind: Any) -> dict[str, int]:
     return {field: place for place, field in enumerate(kind._fields)}
 
 
@@ -43,7 +43,7 @@ class Block(Sequence[Row], Generic[Row]):
         self.columns = columns
 
     @classmethod
-    def of(cls, kind: Any, rows: Iterable[Row]) -> Block[Row]:
+    def from_rows(cls, kind: Any, rows: Iterable[Row]) -> Block[Row]:
         """Return rows as a block; return a block unchanged."""
         if type(rows) is Block:
             return rows
@@ -51,18 +51,18 @@ class Block(Sequence[Row], Generic[Row]):
         return cls(kind, columns or [[] for _ in kind._fields])
 
     @classmethod
-    def joined(cls, kind: Any, parts: Sequence[Sequence[Row]]) -> Block[Row]:
+    def concatenate(cls, kind: Any, parts: Sequence[Sequence[Row]]) -> Block[Row]:
         """Return a block of the rows of all parts, in order."""
         if len(parts) == 1:
-            return cls.of(kind, parts[0])
+            return cls.from_rows(kind, parts[0])
         if not parts or any(type(part) is not Block for part in parts):
-            return cls.of(kind, chain.from_iterable(parts))
+            return cls.from_rows(kind, chain.from_iterable(parts))
         columns = zip(*(part.columns for part in parts), strict=True)  # type: ignore[attr-defined]
         return cls(kind, [list(chain.from_iterable(lists)) for lists in columns])
 
     def column(self, field: str) -> list[Any]:
         """Return the values of a field, one for each row."""
-        return self.columns[_places(self.kind)[field]]
+        return self.columns[_field_indices(self.kind)[field]]
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows as plain tuples."""
@@ -88,7 +88,7 @@ class Block(Sequence[Row], Generic[Row]):
     def with_column(self, field: str, values: list[Any]) -> Block[Row]:
         """Return the block with the values of a field replaced."""
         columns = list(self.columns)
-        columns[_places(self.kind)[field]] = values
+        columns[_field_indices(self.kind)[field]] = values
         return Block(self.kind, columns)
 
     def take(self, places: Sequence[int]) -> Block[Row]:
@@ -146,7 +146,7 @@ def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
     return rows.tuples() if isinstance(rows, Block | BlockList) else rows
 
 
-def distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
+def split_distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
     """Split a block into consecutive parts, each with distinct values of a field.
 
     Examples
@@ -161,16 +161,16 @@ def distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
         yield rows
         return
     start = 0
-    seen: set[Any] = set()
+    distinct_values: set[Any] = set()
     for i, value in enumerate(values):
-        if value in seen:
+        if value in distinct_values:
             yield rows[start:i]
-            start, seen = i, set()
-        seen.add(value)
+            start, distinct_values = i, set()
+        distinct_values.add(value)
     yield rows[start:]
 
 
-def values(rows: Sequence[Any], field: str) -> list[Any]:
+def column_values(rows: Sequence[Any], field: str) -> list[Any]:
     """Return one field of each row."""
     # isinstance() with an abstract class would take most of the time.
     return rows.column(field) if type(rows) is Block else [getattr(row, field) for row in rows]

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tacit.policies.spec import name_in
+from tacit.policies.spec import format_policy_name
 from tacit.service.log import rows
 from tacit.service.log.ids import as_text
 
 # ---- The learner that a placement starts from
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartFile(msgspec.Struct, frozen=True):
     """The file of a learner from which a placement starts, as a change event records it.
 
     Attributes
@@ -41,10 +41,10 @@ class Start(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """JSON for the value of a change event."""
-        return rows.text_of(self)
+        return rows.encode_json(self)
 
 
-def start_of(plan: str) -> Start | None:
+def read_plan_start(plan: str) -> StartFile | None:
     """Return the learner file in the plan of a snapshot; None without one.
 
     Examples
@@ -54,13 +54,13 @@ def start_of(plan: str) -> Start | None:
     >>> read_plan_start('{"rule": {}}')
     """
     start = json.loads(plan).get("start")
-    return None if start is None else msgspec.convert(start, Start)
+    return None if start is None else msgspec.convert(start, StartFile)
 
 
-def marked_start(marks: Iterable[rows.MarkRow]) -> Start | None:
+def find_start(changes: Iterable[rows.ChangeRow]) -> StartFile | None:
     """Return the learner file in the change events of a placement; None without one."""
-    found = (mark.value for mark in marks if mark.kind == rows.START)
-    return next((msgspec.json.decode(value, type=Start) for value in found), None)
+    values = (change.value for change in changes if change.kind == rows.START)
+    return next((msgspec.json.decode(value, type=StartFile) for value in values), None)
 
 
 # ---- Policy versions: the policy that folds the log, and the rows that it does not learn from
@@ -68,7 +68,7 @@ def marked_start(marks: Iterable[rows.MarkRow]) -> Start | None:
 REBUILD, ROLLBACK = "rebuild", "rollback"
 
 
-class Regime(msgspec.Struct, frozen=True):
+class PolicyVersion(msgspec.Struct, frozen=True):
     """A policy that replaced a placement's policy by a rebuild or rollback, as a change event records it.
 
     Attributes
@@ -108,9 +108,9 @@ class Regime(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """JSON for the value of a change event."""
-        return rows.text_of(msgspec.structs.replace(self, seq=0))
+        return rows.encode_json(msgspec.structs.replace(self, seq=0))
 
-    def sets_aside(self, seq: int) -> int | None:
+    def find_skip_time(self, seq: int) -> int | None:
         """Return, for a row that the policy does not learn from, the time up to which windows had closed.
 
         Returns None for all other rows.
@@ -127,15 +127,15 @@ class Regime(msgspec.Struct, frozen=True):
         return None
 
 
-def regimes_of(marks: list[rows.MarkRow]) -> list[Regime]:
+def read_policy_versions(changes: list[rows.ChangeRow]) -> list[PolicyVersion]:
     """Return the policy versions in the change events of a placement, in order."""
-    return [regime_of(mark) for mark in marks if mark.kind == rows.POLICY]
+    return [read_policy_version(change) for change in changes if change.kind == rows.POLICY]
 
 
-def regime_of(mark: rows.MarkRow) -> Regime:
+def read_policy_version(change: rows.ChangeRow) -> PolicyVersion:
     """Return the policy version in a change event."""
-    regime = msgspec.json.decode(mark.value, type=Regime)
-    return msgspec.structs.replace(regime, seq=mark.seq)
+    version = msgspec.json.decode(change.value, type=PolicyVersion)
+    return msgspec.structs.replace(version, seq=change.seq)
 
 
 def state_name(time: int, policy: Mapping[str, Any]) -> str:
@@ -146,7 +146,7 @@ def state_name(time: int, policy: Mapping[str, Any]) -> str:
     >>> state_name(1_700_000_000_123_456, {"name": "UCB1", "arms": 3})
     '2023-11-14T22:13:20.123456Z-UCB1'
     """
-    return f"{as_text(time).removesuffix('+00:00')}Z-{name_in(policy)}"
+    return f"{as_text(time).removesuffix('+00:00')}Z-{format_policy_name(policy)}"
 
 
 # ---- A change of a placement, as its history shows it

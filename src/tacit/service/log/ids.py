@@ -24,7 +24,7 @@ SUB_MILLISECONDS = 4096
 VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
-def decision_id(time: int) -> str:
+def create_decision_id(time: int) -> str:
     """Return a new id for a decision made at ``time``.
 
     Its 62 random bits come from the operating system.
@@ -44,10 +44,10 @@ def decision_id(time: int) -> str:
     >>> create_decision_id(1_700_000_000_123_456)[:18]
     '018bcfe5-687b-774b'
     """
-    return decision_ids(time, 1)[0]
+    return create_decision_ids(time, 1)[0]
 
 
-def decision_ids(time: int, count: int) -> list[str]:
+def create_decision_ids(time: int, count: int) -> list[str]:
     """Return new ids for ``count`` decisions made at ``time``; see :func:`create_decision_id`."""
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
@@ -74,12 +74,12 @@ def as_text(time: int) -> str:
     return datetime.fromtimestamp(time // 1_000_000, UTC).replace(microsecond=time % 1_000_000).isoformat()
 
 
-def moment(time: int) -> datetime:
+def as_datetime(time: int) -> datetime:
     """Return a time in microseconds since 1970 as a datetime in UTC."""
     return datetime.fromtimestamp(time / 1e6, UTC)
 
 
-def as_time(field: str, text: str) -> int:
+def parse_time(field: str, text: str) -> int:
     """Parse a time in ISO 8601, by default of UTC, into microseconds since 1970.
 
     Raises
@@ -175,22 +175,22 @@ class LogTime:
         # A wall clock behind the log must not stop the log's time.
         self._ahead = max(last - clock(), 0)
 
-    def now(self) -> int:
+    def get_time(self) -> int:
         """Return the current time of the log."""
         return max(self.clock() + self._ahead, self.last)
 
     @property
     def wall_ahead(self) -> int:
         """Microseconds by which the wall clock is ahead of the log's time; negative if behind."""
-        return self._wall() - self.now()
+        return self._wall() - self.get_time()
 
-    def surely(self) -> int:
+    def get_earlier_time(self) -> int:
         """Return the earlier of the log's time and the wall time."""
-        return min(self.now(), self._wall())
+        return min(self.get_time(), self._wall())
 
     def advance(self) -> int:
         """Set the time of the last group to the current time, and return it."""
-        self.last = self.now()
+        self.last = self.get_time()
         return self.last
 
 
@@ -261,7 +261,7 @@ MOST_SHARDS = 1024
 _VERSION, _VARIANT = 8, 0b10
 
 
-def partition_of(placement: str, key: str) -> int:
+def hash_partition(placement: str, key: str) -> int:
     """Return the partition of a key of a placement.
 
     Parameters
@@ -282,7 +282,7 @@ def _person(placement: str) -> bytes:
     return name if len(name) <= 16 else hashlib.blake2b(name, digest_size=16).digest()
 
 
-def shard_of(partition: int, shards: int) -> int:
+def find_shard(partition: int, shards: int) -> int:
     """Return the number of the shard that has a partition.
 
     Examples
@@ -293,7 +293,7 @@ def shard_of(partition: int, shards: int) -> int:
     return partition * shards // PARTITIONS
 
 
-def partitions_of(shard: int, shards: int) -> range:
+def list_partitions(shard: int, shards: int) -> range:
     """Return the partitions of a shard.
 
     Examples
@@ -304,7 +304,7 @@ def partitions_of(shard: int, shards: int) -> range:
     return range(-(-shard * PARTITIONS // shards), -(-(shard + 1) * PARTITIONS // shards))
 
 
-def id_within(time: int, partition: int, place: int) -> str:
+def create_partition_id(time: int, partition: int, place: int) -> str:
     """Return a new id for a decision of a partition, made at ``time``.
 
     Parameters
@@ -330,13 +330,13 @@ def id_within(time: int, partition: int, place: int) -> str:
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
     random = int.from_bytes(urandom(5)) >> 6
-    own = (partition << 12 | place % PLACES) << 34 | random
-    value = milliseconds << 80 | _VERSION << 76 | fraction << 64 | _VARIANT << 62 | own
+    low_bits = (partition << 12 | place % PLACES) << 34 | random
+    value = milliseconds << 80 | _VERSION << 76 | fraction << 64 | _VARIANT << 62 | low_bits
     digits = f"{value:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def partition_in(id: str) -> int | None:
+def parse_partition(id: str) -> int | None:
     """Return the partition in an id; None for ids of another form, which clients may choose.
 
     Examples
@@ -361,10 +361,10 @@ class Shard(NamedTuple):
     @property
     def partitions(self) -> range:
         """The shard's partitions."""
-        return partitions_of(self.number, self.shards)
+        return list_partitions(self.number, self.shards)
 
 
-class DecisionNames:
+class DecisionIdGenerator:
     """Creates the ids of a placement's decisions in a shard.
 
     Parameters
@@ -388,22 +388,22 @@ class DecisionNames:
 
     def __call__(self, time: int, keys: Sequence[str], place: int) -> list[str]:
         """Return new ids of decisions for keys, for consecutive sequence numbers from ``place`` on."""
-        return [id_within(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
+        return [create_partition_id(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
 
     def _partition(self, key: str, place: int) -> int:
         if self._spread is None:
-            return partition_of(self._placement, key)
+            return hash_partition(self._placement, key)
         return self._spread[place % len(self._spread)]
 
 
-def partition_asked(placement: str, key: str, id: str | None, spread: bool) -> int | None:
+def find_request_partition(placement: str, key: str, id: str | None, spread: bool) -> int | None:
     """Return the partition of a requested decision; None if any shard may decide."""
     if not spread:
-        return partition_of(placement, key)
-    return None if id is None else partition_by_id(placement, id)
+        return hash_partition(placement, key)
+    return None if id is None else find_id_partition(placement, id)
 
 
-def partition_by_id(placement: str, id: str) -> int:
+def find_id_partition(placement: str, id: str) -> int:
     """Return the partition of a decision by its id: the one that the id contains, or a hash of the id."""
-    partition = partition_in(id)
-    return partition_of(placement, id) if partition is None else partition
+    partition = parse_partition(id)
+    return hash_partition(placement, id) if partition is None else partition

@@ -18,15 +18,15 @@ from tacit.service.errors import InUse, StoreError
 
 LOCKED_BYTE = 2**30 - 1
 """SQLite locks the bytes from 2**30 on, with the same kind of lock."""
-SIDES = "-wal", "-shm"
+SIDE_SUFFIXES = "-wal", "-shm"
 PRIVATE = 0o600
 """Permissions of the log and its copies: only the owner may read them."""
-MARK = b"The store beside this file is tacit's. To begin a new one, remove this file with it.\n"
+LOCK_FILE_TEXT = b"The store beside this file is tacit's. To begin a new one, remove this file with it.\n"
 
 _Identity = tuple[int, int]
 
 _owned: weakref.WeakValueDictionary[_Identity, OwnedFile] = weakref.WeakValueDictionary()
-_owning = threading.Lock()
+_owned_lock = threading.Lock()
 
 
 class OwnedFile:
@@ -53,28 +53,30 @@ class OwnedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._given = path.absolute()
-        self._name = str(self._given)
+        self._absolute_path = path.absolute()
+        self._name = str(self._absolute_path)
         self.path = Path(os.path.realpath(path))
         with contextlib.ExitStack() as cleanup:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._lock = _opened(Path(f"{self.path}.lock"), cleanup)
+                self._lock = _open_file(Path(f"{self.path}.lock"), cleanup)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._check_there()
-                with _owning:
-                    self._own(cleanup)
+                self._check_not_lost()
+                with _owned_lock:
+                    self._lock_database(cleanup)
             except BlockingIOError:
-                raise self._in_use() from None
+                raise self._make_use_error() from None
             except OSError as error:
                 raise StoreError(f"store.path: {path} cannot be written: {error.strerror}") from error
             release = cleanup.pop_all().close
         self.close = weakref.finalize(self, release)
 
-    def _in_use(self) -> InUse:
-        return InUse(f"store.path: {self._given} is in use by another process; stop it, or give another path")
+    def _make_use_error(self) -> InUse:
+        return InUse(
+            f"store.path: {self._absolute_path} is in use by another process; stop it, or give another path"
+        )
 
-    def _check_there(self) -> None:
+    def _check_not_lost(self) -> None:
         """Raise StoreError if the file is missing or empty although other files show that a store existed."""
         if _size(self.path):
             return
@@ -86,33 +88,33 @@ class OwnedFile:
                 f"{' and '.join(signs)}"
             )
 
-    def _own(self, cleanup: contextlib.ExitStack) -> None:
+    def _lock_database(self, cleanup: contextlib.ExitStack) -> None:
         if self.path.exists():
-            found = self.path.stat()
-            if found.st_nlink > 1:
+            status = self.path.stat()
+            if status.st_nlink > 1:
                 raise StoreError(
-                    f"store.path: {self.path} is one of {found.st_nlink} names (hard links) of a "
+                    f"store.path: {self.path} is one of {status.st_nlink} names (hard links) of a "
                     "file, and its write-ahead log goes by one; remove the others"
                 )
             # Opening and closing the file again would release the locks of this process's other store.
-            if (found.st_dev, found.st_ino) in _owned:
-                raise self._in_use()
-        self._file = _opened(self.path, cleanup)
-        self._take()
-        found = os.fstat(self._file)
-        identity = found.st_dev, found.st_ino
-        self._size, self._known = found.st_size, {self._name: identity}
+            if (status.st_dev, status.st_ino) in _owned:
+                raise self._make_use_error()
+        self._file = _open_file(self.path, cleanup)
+        self._lock_byte()
+        status = os.fstat(self._file)
+        identity = status.st_dev, status.st_ino
+        self._size, self._identities = status.st_size, {self._name: identity}
         _owned[identity] = self
         cleanup.callback(_owned.pop, identity, None)
 
-    def _take(self) -> None:
+    def _lock_byte(self) -> None:
         # Systems differ in the error that reports a lock.
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, LOCKED_BYTE)
         except (BlockingIOError, PermissionError):
-            raise self._in_use() from None
+            raise self._make_use_error() from None
 
-    def settle(self) -> None:
+    def protect_side_files(self) -> None:
         """Lock the file again, protect SQLite's side files, and record in the lock file that a store exists.
 
         Call it once SQLite is in write-ahead mode.
@@ -124,16 +126,16 @@ class OwnedFile:
         """
         # SQLite releases the whole file, this lock too, whenever it has no lock left, as while it opens
         # a file; in write-ahead mode it always has one.
-        self._take()
-        for name in (f"{self.path}{side}" for side in SIDES):
+        self._lock_byte()
+        for name in (f"{self.path}{side}" for side in SIDE_SUFFIXES):
             if os.path.exists(name):
-                found = os.stat(name)
-                if found.st_uid == os.geteuid():
+                status = os.stat(name)
+                if status.st_uid == os.geteuid():
                     # By name: opening and closing the file would release SQLite's locks.
                     os.chmod(name, PRIVATE)
-                self._known[name] = found.st_dev, found.st_ino
+                self._identities[name] = status.st_dev, status.st_ino
         if not os.fstat(self._lock).st_size:
-            os.pwrite(self._lock, MARK, 0)
+            os.pwrite(self._lock, LOCK_FILE_TEXT, 0)
 
     def check(self) -> None:
         """Check that the file and its side files are still the ones that were opened.
@@ -143,26 +145,26 @@ class OwnedFile:
         StoreError
             If a file was removed, replaced or cut: rows written to it would be lost.
         """
-        for name, known in self._known.items():
+        for name, identity in self._identities.items():
             try:
-                found = os.stat(name)
+                status = os.stat(name)
             except OSError as error:
-                raise self._lost(name, "cannot be found any more", error.strerror) from error
-            if (found.st_dev, found.st_ino) != known:
-                raise self._lost(name, "was replaced", "it is another file")
+                raise self._make_loss_error(name, "cannot be found any more", error.strerror) from error
+            if (status.st_dev, status.st_ino) != identity:
+                raise self._make_loss_error(name, "was replaced", "it is another file")
             if name == self._name:
-                if found.st_size < self._size:
-                    raise self._lost(name, "was cut", f"it has {found.st_size} bytes")
-                self._size = found.st_size
+                if status.st_size < self._size:
+                    raise self._make_loss_error(name, "was cut", f"it has {status.st_size} bytes")
+                self._size = status.st_size
 
-    def _lost(self, name: str, what: str, why: str | None) -> StoreError:
+    def _make_loss_error(self, name: str, what: str, why: str | None) -> StoreError:
         return StoreError(
             f"store.path: {name} {what} while it was served ({why}): nothing can be kept; put the "
             "file back or restore a backup, and start again"
         )
 
 
-def private(path: str | Path, flags: int) -> int:
+def open_private(path: str | Path, flags: int) -> int:
     """Open a file that only its owner may read; usable as the ``opener`` of :func:`open`."""
     file = os.open(path, flags, PRIVATE)
     if os.fstat(file).st_uid == os.geteuid():
@@ -171,9 +173,9 @@ def private(path: str | Path, flags: int) -> int:
     return file
 
 
-def _opened(path: Path, cleanup: contextlib.ExitStack) -> int:
+def _open_file(path: Path, cleanup: contextlib.ExitStack) -> int:
     """Open a file for writing, created if missing, and close it at cleanup."""
-    file = private(path, os.O_RDWR | os.O_CREAT)
+    file = open_private(path, os.O_RDWR | os.O_CREAT)
     cleanup.callback(os.close, file)
     return file
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from tacit.errors import MissingExtra, undoing
+from tacit.errors import MissingExtra, undo_on_error
 from tacit.service.errors import Damaged, Fenced, Refused, StoreError
 from tacit.service.log.rows import DecisionRow, Rows, row_checksum, with_checksums
 from tacit.service.log.sql import (
@@ -34,7 +34,7 @@ from tacit.service.log.sql import (
     Read,
     Store,
     columns,
-    kept_columns,
+    list_columns,
 )
 from tacit.service.log.store import End
 from tacit.service.log.tables import create_tables
@@ -81,7 +81,7 @@ CREATE_TABLES = (
 )
 
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-COPIED_FROM = 8
+COPY_THRESHOLD = 8
 """Number of rows from which on COPY is faster than INSERT."""
 START_SECONDS, LOCK_SECONDS = 3.0, 10.0
 SIZE_SECONDS = 10.0
@@ -95,30 +95,30 @@ SETTINGS: dict[str, Any] = {
 STATEMENT_TIMEOUT, LOCK_TIMEOUT = "30s", "5s"
 """Time limits of a statement, and of its waiting for a lock."""
 
-_encoded = msgspec.json.encode
-_decoded = msgspec.json.decode
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
 
 # The inserted names are constants.
 # ruff: noqa: S608
 COPIES = [f"COPY {t} ({columns(k)}, checksum) FROM STDIN" for t, k in TABLES]
-NAMED = (
-    f"SELECT {kept_columns('decisions', of='d.')} FROM decisions d "
+FIND_DECISIONS = (
+    f"SELECT {list_columns('decisions', prefix='d.')} FROM decisions d "
     "JOIN unnest(%s::integer[], %s::text[]) AS w(placement, id) "
     "ON d.id = w.id AND d.placement = w.placement"
 )
-FEEDBACK = f"SELECT {kept_columns('feedback')} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
+FEEDBACK = f"SELECT {list_columns('feedback')} FROM feedback WHERE decision = ANY(%s::bigint[]) ORDER BY seq"
 # With these settings, the planner can look rows up only by the index.
-BY_INDEX = [
+INDEX_SETTINGS = [
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL jit = off",
     *(f"SET LOCAL enable_{way} = off" for way in ("seqscan", "bitmapscan", "tidscan")),
 ]
-UNFOUND = (
+COUNT_MISSING = (
     "SELECT count(*) FROM {} t WHERE num_nulls({}) = 0 AND NOT EXISTS (SELECT 1 FROM {} i WHERE {} OFFSET 0)"
 )
 # A table that was dropped and created again has another tableoid.
 OWNER = "SELECT epoch, tableoid FROM owner FOR SHARE"
-NEXT = "UPDATE owner SET epoch = epoch + 1 RETURNING epoch, tableoid"
+NEXT_EPOCH = "UPDATE owner SET epoch = epoch + 1 RETURNING epoch, tableoid"
 SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
     "WHERE relkind = 'r' AND relnamespace = ?::regnamespace"
@@ -152,11 +152,11 @@ class PostgresStore(Store):
                 f"store.schema: {schema!r} is not allowed; give lower-case letters, digits and underscores"
             )
         self.schema = schema
-        self._where = f"store.url: schema {schema} of {_without_password(url)}"
+        self._where = f"store.url: schema {schema} of {_strip_password(url)}"
         self._size, self._size_after = 0, 0.0
         self._owner: tuple[int, int] | None = None
         self._committed = 0
-        with self._named_errors():
+        with self._translate_errors():
             self._conninfo = psycopg.conninfo.make_conninfo(
                 url,
                 options=f"-c search_path={schema} -c statement_timeout={STATEMENT_TIMEOUT} "
@@ -184,7 +184,7 @@ class PostgresStore(Store):
             self._cleanup = cleanup.pop_all()
 
     @contextlib.contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (psycopg.Error, PoolTimeout) as error:
@@ -203,10 +203,10 @@ class PostgresStore(Store):
                 self._connection.close()
             self._connection = None
 
-    def _connected(self) -> psycopg.Connection[Any]:
+    def _get_connection(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
             connection = psycopg.connect(self._conninfo, autocommit=True)
-            with undoing(connection.close):
+            with undo_on_error(connection.close):
                 self._lock(connection)
             self._connection = connection
         return self._connection
@@ -238,18 +238,18 @@ class PostgresStore(Store):
     def _check_owner(self, connection: psycopg.Connection[Any]) -> None:
         if self._owner is None:
             return
-        found = connection.execute(OWNER).fetchone()
-        self._check_epoch(found and found[0])
-        if found != self._owner:
+        owner = connection.execute(OWNER).fetchone()
+        self._check_epoch(owner and owner[0])
+        if owner != self._owner:
             raise Fenced(
                 f"{self._where} was replaced while it was served; start again to go on from what it holds now"
             )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._named_errors():
+        with self._translate_errors():
             try:
-                connection = self._connected()
+                connection = self._get_connection()
                 with connection.transaction():
                     self._check_owner(connection)
                     yield connection
@@ -272,15 +272,15 @@ class PostgresStore(Store):
             writer.execute("UPDATE store SET version = %s", (VERSION,))
         else:
             self._check_version(self._one(writer, "SELECT version FROM store"), VERSION)
-        self.salt = self._salted(writer)
+        self.salt = self._ensure_salt(writer)
         self._committed = self._last(writer).seq
-        self._owner = writer.execute(NEXT).fetchone()
+        self._owner = writer.execute(NEXT_EPOCH).fetchone()
         assert self._owner is not None
         self.epoch = self._owner[0]
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._named_errors(), self._pool.connection() as connection:
+        with self._translate_errors(), self._pool.connection() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -294,29 +294,31 @@ class PostgresStore(Store):
                 name = f"stream_{next(numbers)}"
                 cursor = stack.enter_context(connection.cursor(name=name, binary=True))
                 cursor.itersize = at_once
-                return cursor.execute(_with_marks(statement), values)
+                return cursor.execute(_with_placeholders(statement), values)
 
             yield read
 
     def _run(
         self, connection: psycopg.Connection[Any], statement: str, values: Sequence[Any] = ()
     ) -> psycopg.Cursor[Any]:
-        return connection.execute(_with_marks(statement), values)
+        return connection.execute(_with_placeholders(statement), values)
 
     def _run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
         with connection.cursor() as cursor:
-            cursor.executemany(_with_marks(statement), rows)
+            cursor.executemany(_with_placeholders(statement), rows)
 
-    def _named(self, connection: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
-        return connection.execute(NAMED, ([p for p, _ in wanted], [id for _, id in wanted]))
+    def _select_decisions(
+        self, connection: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]
+    ) -> Iterable[Any]:
+        return connection.execute(FIND_DECISIONS, ([p for p, _ in wanted], [id for _, id in wanted]))
 
     def _feedback(self, connection: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
         return connection.execute(FEEDBACK, (list(decisions),))
 
-    def decision_of(self, row: Any) -> DecisionRow:
-        made = DecisionRow._make(row)
-        would = None if made.would is None else _decoded(str(made.would))
-        return made._replace(arm=_decoded(str(made.arm)), would=would)
+    def parse_decision(self, row: Any) -> DecisionRow:
+        decision = DecisionRow._make(row)
+        would = None if decision.would is None else _decode(str(decision.would))
+        return decision._replace(arm=_decode(str(decision.arm)), would=would)
 
     def append(self, rows: Rows) -> None:
         """Append rows in one durable transaction."""
@@ -327,17 +329,17 @@ class PostgresStore(Store):
         decisions = [
             (
                 *row._replace(
-                    arm=_encoded(row.arm).decode(),
-                    would=None if row.would is None else _encoded(row.would).decode(),
+                    arm=_encode(row.arm).decode(),
+                    would=None if row.would is None else _encode(row.would).decode(),
                 ),
                 row_checksum(row),
             )
             for row in rows.decisions
         ]
-        parts = decisions, with_checksums(rows.feedback), with_checksums(rows.marks)
+        parts = decisions, with_checksums(rows.feedback), with_checksums(rows.changes)
         with writer.cursor() as cursor:
             for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):
-                if len(part) >= COPIED_FROM:
+                if len(part) >= COPY_THRESHOLD:
                     with cursor.copy(copy) as stream:
                         for row in part:
                             stream.write_row(row)
@@ -361,16 +363,16 @@ class PostgresStore(Store):
     def scrub(self) -> None:
         """Do nothing: the database overwrites old versions of rows when it vacuums its tables."""
 
-    def unsound(self) -> list[str]:
+    def find_damage(self) -> list[str]:
         """Return a message for each index that does not find all rows of its table."""
         wrong = []
         with self._reading() as connection, connection.transaction():
-            for setting in BY_INDEX:
+            for setting in INDEX_SETTINGS:
                 connection.execute(setting)
             for table, fields in UNIQUE:
-                named = ", ".join(f"t.{field}" for field in fields)
+                key_columns = ", ".join(f"t.{field}" for field in fields)
                 same = " AND ".join(f"i.{field} = t.{field}" for field in (*fields, "ctid"))
-                missing = self._one(connection, UNFOUND.format(table, named, table, same))
+                missing = self._one(connection, COUNT_MISSING.format(table, key_columns, table, same))
                 if missing:
                     wrong.append(
                         f"{missing} rows of {table} are not found by {', '.join(fields)}: an index "
@@ -378,7 +380,7 @@ class PostgresStore(Store):
                     )
         return wrong
 
-    def check_end(self) -> None:
+    def check_indexes(self) -> None:
         """Do nothing: the server itself repairs indexes after a crash."""
 
     def size(self) -> int:
@@ -397,12 +399,12 @@ def _is_about_data(error: Exception) -> bool:
     return isinstance(error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded)
 
 
-def _with_marks(statement: str) -> Any:
+def _with_placeholders(statement: str) -> Any:
     """Return a statement with psycopg's placeholders for values."""
     return statement.replace("?", "%s")
 
 
-def _without_password(url: str) -> str:
+def _strip_password(url: str) -> str:
     """Return the host, port and name in a database's address, for messages."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)

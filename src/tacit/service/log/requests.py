@@ -19,8 +19,8 @@ from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm
 from tacit.service.log import blocks
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import CLICKS, MODE, REWARD, DecisionRow, text_of
-from tacit.service.log.search_records import without_unit
+from tacit.service.log.rows import CLICKS, MODE, REWARD, DecisionRow, encode_json
+from tacit.service.log.search_records import remove_unit
 
 # ---- Requests of callers: impressions to decide for, clicks in a list
 
@@ -95,19 +95,19 @@ class Impression(NamedTuple):
     id: str | None = None
     deferred: bool = False
     asked: str | None = None
-    given: Any = None
+    details: Any = None
     session: str | None = None
     user: str | None = None
 
-    def asks_for(self, row: DecisionRow, context: str | None) -> bool:
+    def matches_decision(self, row: DecisionRow, context: str | None) -> bool:
         """True if a logged decision, whose context was ``context``, answers this impression."""
-        asked = self.key, as_json(self.arms), as_json(self.context), int(self.deferred), self.asked
-        kept = row.key, row.offered, context, row.deferred, row.asked
+        request = self.key, as_json(self.arms), as_json(self.context), int(self.deferred), self.asked
+        logged_request = row.key, row.offered, context, row.deferred, row.asked
         # The log has no unit for decisions of a forgotten user.
-        return kept in (asked, (*asked[:-1], without_unit(self.asked)))
+        return logged_request in (request, (*request[:-1], remove_unit(self.asked)))
 
 
-class Made(NamedTuple):
+class ClientDecision(NamedTuple):
     """A decision that a client made with a replica of the learner.
 
     Attributes
@@ -135,7 +135,7 @@ class Clicked(NamedTuple):
     action: str = CLICK
 
 
-def checked_id(field: str, id: str) -> str:
+def check_id(field: str, id: str) -> str:
     """Check an id from a client, and return it.
 
     Raises
@@ -148,7 +148,7 @@ def checked_id(field: str, id: str) -> str:
     return id
 
 
-def clicked_positions(
+def encode_clicks(
     feedback: FeedbackRequest, items: Sequence[Arm], actions: Collection[str] = ()
 ) -> str | None:
     """Return the clicked positions in a shown list as JSON for the log; None for other kinds of feedback.
@@ -182,8 +182,8 @@ def clicked_positions(
     if feedback.kind != CLICKS or clicks is None:
         return None
     if clicks.action != CLICK and clicks.action not in actions:
-        known = ", ".join(dict.fromkeys([CLICK, *actions]))
-        remedy = f"here there are {known}; a placement of duels names others by their worth"
+        names = ", ".join(dict.fromkeys([CLICK, *actions]))
+        remedy = f"here there are {names}; a placement of duels names others by their worth"
         raise InvalidValue("action", clicks.action, remedy)
     positions = {
         checks.integer(f"clicks[{i}]", position, 0, len(items) - 1)
@@ -194,13 +194,13 @@ def clicked_positions(
         if item not in places:
             raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
         positions.add(places[item])
-    done: list[Any] = sorted(positions)
+    entries: list[Any] = sorted(positions)
     if clicks.action != CLICK:
-        done = [{"position": position, "action": clicks.action} for position in done]
-    return text_of(done)
+        entries = [{"position": position, "action": clicks.action} for position in entries]
+    return encode_json(entries)
 
 
-def action_of(done: int | Mapping[str, Any]) -> tuple[int, str]:
+def parse_action(entry: int | Mapping[str, Any]) -> tuple[int, str]:
     """Return the position and the action of one element that :func:`encode_clicks` encoded.
 
     Examples
@@ -208,17 +208,17 @@ def action_of(done: int | Mapping[str, Any]) -> tuple[int, str]:
     >>> parse_action(3), parse_action({"position": 1, "action": "purchase"})
     ((3, 'click'), (1, 'purchase'))
     """
-    return (done, CLICK) if isinstance(done, int) else (done["position"], done["action"])
+    return (entry, CLICK) if isinstance(entry, int) else (entry["position"], entry["action"])
 
 
-def clicks_in(done: Sequence[int | Mapping[str, Any]]) -> list[int]:
+def select_clicks(entries: Sequence[int | Mapping[str, Any]]) -> list[int]:
     """Return the clicked positions, without those of other actions."""
-    return [action for action in done if isinstance(action, int)]
+    return [entry for entry in entries if isinstance(entry, int)]
 
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
     """Return a list as JSON for the log; None for None."""
-    return None if values is None else text_of(values)
+    return None if values is None else encode_json(values)
 
 
 # ---- Requests to the engine; many form a group
@@ -251,7 +251,7 @@ class FeedbackRequest(NamedTuple):
     metrics: str | None = None
 
 
-def as_content(metrics: Mapping[str, float] | None) -> str | None:
+def encode_metrics(metrics: Mapping[str, float] | None) -> str | None:
     """Return metrics as JSON for the log; None without metrics.
 
     Examples
@@ -262,7 +262,7 @@ def as_content(metrics: Mapping[str, float] | None) -> str | None:
     return msgspec.json.encode(metrics, order="sorted").decode() if metrics else None
 
 
-def rewards(
+def make_reward_requests(
     decisions: Sequence[str], values: Sequence[float], ids: Sequence[str | None] | None = None
 ) -> Block[FeedbackRequest]:
     """Return feedback with a reward for each decision, as a block for :meth:`Engine.record_many`.
@@ -309,7 +309,7 @@ class Record(NamedTuple):
     feedback: Sequence[FeedbackRequest]
 
 
-class Mark(NamedTuple):
+class AppendChange(NamedTuple):
     """Request to log a change event with this value, made by ``who``."""
 
     placement: str
@@ -318,7 +318,7 @@ class Mark(NamedTuple):
     who: str | None = None
 
 
-class Ask(NamedTuple):
+class ChangePlacement(NamedTuple):
     """Request to change a placement, of a type in :mod:`tacit.service.placements.placement`."""
 
     placement: str
@@ -333,10 +333,10 @@ class Export(NamedTuple):
     everything: bool
 
 
-Request = Decide | CheckDecisions | Record | Mark | Ask | Export
+Request = Decide | CheckDecisions | Record | AppendChange | ChangePlacement | Export
 
 
-def checked_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
+def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
     """Check the rewards, metrics and ids of feedback, and return it; a block stays a block.
 
     Parameters
@@ -352,37 +352,37 @@ def checked_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seq
     """
     config = placement.config
     lowest, learned = config.rule.lowest, config.learned
-    for content in blocks.values(feedback, "metrics"):
+    for content in blocks.column_values(feedback, "metrics"):
         if content is not None:
             _check_metrics(content, placement)
     if learned is not None:
-        feedback = [_worth(piece, learned, config.metrics[learned]) for piece in feedback]
+        feedback = [_set_metric_reward(piece, learned, config.metrics[learned]) for piece in feedback]
     if type(feedback) is not Block:
-        return [_checked(piece, lowest) for piece in feedback]
+        return [_check_piece(piece, lowest) for piece in feedback]
     for id in feedback.column("id"):
         if id is not None:
-            checked_id("feedback_id", id)
+            check_id("feedback_id", id)
     kinds, rewards = feedback.column("kind"), feedback.column("reward")
     if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
-        known = np.array(rewards)
-        if ((known >= lowest) & (known <= 1.0)).all():
+        reward_array = np.array(rewards)
+        if ((reward_array >= lowest) & (reward_array <= 1.0)).all():
             return feedback
     checked = [
-        _checked_reward(reward, lowest) if kind == REWARD else reward
+        _check_reward(reward, lowest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
     ]
     return feedback.with_column("reward", checked)
 
 
-def _worth(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
+def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
     """Return feedback whose reward is the value of a metric's amount."""
     if feedback.kind != REWARD:
         return feedback
     amounts = msgspec.json.decode(feedback.metrics) if feedback.metrics else {}
     if name not in amounts:
-        such = f'metrics = {{"{name}": {feedback.reward or 0:g}}}'
+        example = f'metrics = {{"{name}": {feedback.reward or 0:g}}}'
         raise InvalidValue(
-            f"metrics.{name}", None, f"send its amount, or 0, as {such}: it is what is learned"
+            f"metrics.{name}", None, f"send its amount, or 0, as {example}: it is what is learned"
         )
     worth = metric.worth(amounts[name])
     # In a shard, the ingress has already set the reward.
@@ -393,35 +393,37 @@ def _worth(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest
 
 
 def _check_metrics(content: str, placement: Any) -> None:
-    known = placement.config.metrics
+    metrics = placement.config.metrics
     for name, amount in msgspec.json.decode(content).items():
-        if name not in known:
-            watched = f"the placement watches {', '.join(known) or 'none'}"
+        if name not in metrics:
+            watched = f"the placement watches {', '.join(metrics) or 'none'}"
             remedy = f"{watched}; leave it out, or configure metrics.{name}"
             raise InvalidValue(f"metrics.{name}", amount, remedy)
         # JSON has no infinity.
-        if isinstance(amount, int | float) and amount < known[name].least:
-            remedy = f"give a number from {known[name].least:g} on; what is given back is a metric of its own"
+        if isinstance(amount, int | float) and amount < metrics[name].least:
+            remedy = (
+                f"give a number from {metrics[name].least:g} on; what is given back is a metric of its own"
+            )
             raise InvalidValue(f"metrics.{name}", amount, f'{remedy}, with better = "less"')
-        checks.number(f"metrics.{name}", amount, known[name].least, known[name].most)
-        if name not in placement.doubted and (doubt := known[name].doubt(name, amount)):
+        checks.number(f"metrics.{name}", amount, metrics[name].least, metrics[name].most)
+        if name not in placement.doubted and (doubt := metrics[name].doubt(name, amount)):
             placement.doubted.add(name)
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
-def _checked(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
+def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
     if feedback.id is not None:
-        checked_id("feedback_id", feedback.id)
+        check_id("feedback_id", feedback.id)
     if feedback.kind != REWARD:
         return feedback
-    reward = _checked_reward(feedback.reward, lowest)
+    reward = _check_reward(feedback.reward, lowest)
     return feedback if reward is feedback.reward else feedback._replace(reward=reward)
 
 
 LEARNED = '; to learn a metric in its place, configure reward = "METRIC"'
 
 
-def _checked_reward(reward: float | None, lowest: float) -> float:
+def _check_reward(reward: float | None, lowest: float) -> float:
     if type(reward) is float and lowest <= reward <= 1.0:
         return reward
     if reward is None:

@@ -20,14 +20,14 @@ from zlib import crc32
 import msgspec
 
 from tacit.core.arrays import Floats
-from tacit.learning.decisions import NOTHING, Arm, Decision
+from tacit.learning.decisions import NO_VALUES, Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.service.log.blocks import Block, BlockList, tuples
 
 # ---- A shown list, as the log stores it
 
 
-class Slate(NamedTuple):
+class ShownList(NamedTuple):
     """A list that was shown.
 
     Attributes
@@ -39,11 +39,13 @@ class Slate(NamedTuple):
     """
 
     arms: list[Arm | None]
-    prefixes: list[float]
-    places: list[float]
+    prefix_propensities: list[float]
+    position_propensities: list[float]
 
 
-def slate_text(arms: Sequence[Arm | None], prefixes: Floats, places: Floats) -> str:
+def encode_list(
+    arms: Sequence[Arm | None], prefix_propensities: Floats, position_propensities: Floats
+) -> str:
     """Return a shown list as JSON: its arms alone, or with their propensities.
 
     Examples
@@ -54,14 +56,14 @@ def slate_text(arms: Sequence[Arm | None], prefixes: Floats, places: Floats) -> 
     >>> encode_list(["b", "a"], np.array([0.5, 0.25, 0.25]), np.array([0.5, 0.75, 1.0]))
     '{"slate":["b","a"],"prefixes":[0.5,0.25],"places":[0.5,0.75]}'
     """
-    if not len(prefixes):
-        return text_of(arms)
-    parts = {"slate": arms, "prefixes": prefixes[: len(arms)].tolist()}
-    parts["places"] = places[: len(arms)].tolist()
-    return text_of(parts)
+    if not len(prefix_propensities):
+        return encode_json(arms)
+    parts = {"slate": arms, "prefixes": prefix_propensities[: len(arms)].tolist()}
+    parts["places"] = position_propensities[: len(arms)].tolist()
+    return encode_json(parts)
 
 
-def slate_of(shown: str | None) -> Slate:
+def decode_list(shown: str | None) -> ShownList:
     """Return the list that :func:`encode_list` encoded.
 
     Examples
@@ -71,8 +73,8 @@ def slate_of(shown: str | None) -> Slate:
     """
     parts = json.loads(shown or "")
     if isinstance(parts, list):
-        return Slate(parts, [], [])
-    return Slate(parts["slate"], parts["prefixes"], parts["places"])
+        return ShownList(parts, [], [])
+    return ShownList(parts["slate"], parts["prefixes"], parts["places"])
 
 
 # ---- The rows of the log: decisions, feedback and change events, with one ascending sequence number
@@ -101,11 +103,11 @@ logger = logging.getLogger(__name__)
 ONLINE, FROZEN, SHADOW, CONTROL = MODES = "online", "frozen", "shadow", "control"
 APPRENTICE = "apprentice"
 """Mode of decisions of 0.3 that showed the first offered arm; only read from old logs."""
-PINNED, PINNED_FROZEN = OF_PINS = "pinned", "pinned-frozen"
+PINNED, PINNED_FROZEN = PIN_MODES = "pinned", "pinned-frozen"
 """Modes of decisions that showed a pinned arm, while the placement learned or was frozen."""
-FIXED = (APPRENTICE, CONTROL, PINNED, PINNED_FROZEN)
+FIXED_MODES = (APPRENTICE, CONTROL, PINNED, PINNED_FROZEN)
 """Modes whose decisions show a fixed arm: their propensities say nothing about other arms."""
-UNLEARNED = (FROZEN, PINNED_FROZEN)
+UNLEARNED_MODES = (FROZEN, PINNED_FROZEN)
 """Modes whose decisions are not learned from."""
 
 
@@ -176,15 +178,15 @@ class DecisionRow(NamedTuple):
     bucket: int | None = None
 
 
-def by_two(row: DecisionRow) -> bool:
+def has_control_policy(row: DecisionRow) -> bool:
     """True if a decision was part of a holdout whose control group has its own policy."""
     return row.control is not None and row.would is None and row.would_propensity is not None
 
 
-def some_by_two(rows: Block[DecisionRow]) -> bool:
+def any_control_policy(rows: Block[DecisionRow]) -> bool:
     """True if :func:`has_control_policy` holds for any of some decisions."""
-    own = rows.column("would_propensity")
-    return own.count(None) < len(own) and any(map(by_two, rows))
+    propensities = rows.column("would_propensity")
+    return propensities.count(None) < len(propensities) and any(map(has_control_policy, rows))
 
 
 Content = tuple[str, float | None, str | None] | tuple[str, float | None, str | None, str]
@@ -229,11 +231,11 @@ class FeedbackRow(NamedTuple):
     @property
     def content(self) -> Content:
         """The content of the feedback, without its number, id and time."""
-        said = self.kind, self.reward, self.clicks
-        return said if self.metrics is None else (*said, self.metrics)
+        content = self.kind, self.reward, self.clicks
+        return content if self.metrics is None else (*content, self.metrics)
 
 
-class MarkRow(NamedTuple):
+class ChangeRow(NamedTuple):
     """A change event in the log.
 
     Its kind says what changed: the time (``tick``), sums that another shard learned (``merge``), the
@@ -285,7 +287,7 @@ class RecordRow(NamedTuple):
     content: str
 
 
-Event = DecisionRow | FeedbackRow | MarkRow
+Event = DecisionRow | FeedbackRow | ChangeRow
 
 
 def row_checksum(row: tuple[Any, ...]) -> int:
@@ -317,39 +319,39 @@ class Rows(NamedTuple):
 
     decisions: BlockList[DecisionRow] | list[DecisionRow]
     feedback: BlockList[FeedbackRow] | list[FeedbackRow]
-    marks: list[MarkRow]
+    changes: list[ChangeRow]
 
     @classmethod
-    def none(cls) -> Rows:
+    def empty(cls) -> Rows:
         """Return an empty, growable collection of rows."""
         return cls(BlockList(), BlockList(), [])
 
     @property
     def size(self) -> int:
         """Number of rows."""
-        return len(self.decisions) + len(self.feedback) + len(self.marks)
+        return len(self.decisions) + len(self.feedback) + len(self.changes)
 
-    def all(self) -> Iterator[DecisionRow | FeedbackRow | MarkRow]:
+    def all(self) -> Iterator[DecisionRow | FeedbackRow | ChangeRow]:
         """Yield every row, kind by kind."""
         yield from self.decisions
         yield from self.feedback
-        yield from self.marks
+        yield from self.changes
 
-    def where(self, wanted: Callable[[Any], bool]) -> Rows:
+    def select(self, predicate: Callable[[Any], bool]) -> Rows:
         """Return the rows for which a predicate holds."""
-        return Rows(*(list(filter(wanted, rows)) for rows in self))  # type: ignore[arg-type]
+        return Rows(*(list(filter(predicate, rows)) for rows in self))  # type: ignore[arg-type]
 
-    def and_then(self, more: Rows) -> Rows:
+    def concatenate(self, more: Rows) -> Rows:
         """Return these rows followed by more rows."""
-        joined = Rows.none()
+        result = Rows.empty()
         for rows in (self, more):
-            joined.decisions.extend(rows.decisions)
-            joined.feedback.extend(rows.feedback)
-            joined.marks.extend(rows.marks)
-        return joined
+            result.decisions.extend(rows.decisions)
+            result.feedback.extend(rows.feedback)
+            result.changes.extend(rows.changes)
+        return result
 
 
-def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
+def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
     """Merge several ascending iterators of rows into one, by sequence number.
 
     Rows of a kind come in long runs, so a binary search finds the end of each run. A duplicate number,
@@ -375,11 +377,11 @@ def in_order(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
         done[first] = stop
 
 
-def stretches(events: Iterable[Event]) -> Iterator[Block[Any]]:
+def split_into_blocks(events: Iterable[Event]) -> Iterator[Block[Any]]:
     """Yield the log in blocks, each of one kind of row, placement, time and mode."""
     for (kind, *_), run in groupby(events, key=_kind):
         while rows := list(islice(run, FOLD_ROWS)):
-            yield Block.of(kind, rows)
+            yield Block.from_rows(kind, rows)
 
 
 def _kind(event: Event) -> tuple[Any, ...]:
@@ -387,7 +389,7 @@ def _kind(event: Event) -> tuple[Any, ...]:
     return type(event), event.placement, event.time, mode
 
 
-class FoundDecision(NamedTuple):
+class DecisionWithFeedback(NamedTuple):
     """A decision and its feedback so far."""
 
     decision: DecisionRow
@@ -397,28 +399,28 @@ class FoundDecision(NamedTuple):
 # ---- Helpers to read rows
 
 
-def learned_propensities(rows: Block[DecisionRow]) -> list[float | None]:
+def select_propensities(rows: Block[DecisionRow]) -> list[float | None]:
     """Return the propensities with which a policy learns from decisions; None if unknown.
 
     They are those of the policy that decided, if the control group of a holdout has its own policy.
     """
     logged: list[float | None] = rows.column("propensity")
-    if not some_by_two(rows):
+    if not any_control_policy(rows):
         return logged
     # 0 stands for an unknown propensity.
-    return [(row.would_propensity or None) if by_two(row) else row.propensity for row in rows]
+    return [(row.would_propensity or None) if has_control_policy(row) else row.propensity for row in rows]
 
 
-def text_of(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """Return a value as JSON text for a column; msgspec decodes it to the value's type."""
     return msgspec.json.encode(value).decode()
 
 
-def parsed(text: str | None) -> Any:
+def decode_json(text: str | None) -> Any:
     """Return the value of a JSON column; None for a missing one."""
     return None if text is None else json.loads(text)
 
 
-def read_by(learner: Learner, decision: Decision) -> Decision:
+def drop_unread_context(learner: Learner, decision: Decision) -> Decision:
     """Return a decision without its context if the learner's policy does not read contexts."""
-    return decision if learner.policy.context_dim else decision._replace(context=NOTHING)
+    return decision if learner.policy.context_dim else decision._replace(context=NO_VALUES)

@@ -12,16 +12,16 @@ DIGEST_BYTES = 16
 UNIT_BYTES = 8
 SEED_BYTES = 16
 SUBJECTS = USER, SESSION, CLIENT = "user", "session", "client"
-RECORDED = {USER: ("client_id",), SESSION: ("session_id",), CLIENT: ("client_id",)}
+SUBJECT_FIELDS = {USER: ("client_id",), SESSION: ("session_id",), CLIENT: ("client_id",)}
 """Fields that identify a user in a record of User Behavior Insights, for each kind of subject."""
-KEPT = (
+REMAINING_FIELDS = (
     "action_name", "application", "query_id", "query_response_hit_ids", "query_response_id",
     "timestamp",
 )  # fmt: skip
 """Fields of a record that stay when its user is forgotten."""
 
 
-class AskedSearch(msgspec.Struct, frozen=True, omit_defaults=True):
+class SearchFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields of a search request that the log stores.
 
     Attributes
@@ -54,14 +54,14 @@ class AskedSearch(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self, order="sorted").decode()
 
     @classmethod
-    def read(cls, text: str | None) -> AskedSearch:
+    def read(cls, text: str | None) -> SearchFields:
         """Return the fields that :attr:`text` encoded."""
         if text is None or not text.startswith("{"):
             return cls(text)
         return msgspec.json.decode(text, type=cls)
 
 
-def digest_of(rankings: Mapping[str, Any]) -> str:
+def hash_rankings(rankings: Mapping[str, Any]) -> str:
     """Return a hash of rankings, by which the log recognizes a repeated request.
 
     Examples
@@ -75,7 +75,7 @@ def digest_of(rankings: Mapping[str, Any]) -> str:
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
 
 
-def unit_of(salt: str, placement: int, user: str | None, session: str | None) -> str | None:
+def hash_unit(salt: str, placement: int, user: str | None, session: str | None) -> str | None:
     """Return a hash of the user of a search, or else of its session; None if both are unknown.
 
     Parameters
@@ -94,7 +94,7 @@ def unit_of(salt: str, placement: int, user: str | None, session: str | None) ->
     return hashed.hexdigest()
 
 
-def unit_until_0_2(seed: int, kind: str, id: str) -> str:
+def hash_unit_until_0_2(seed: int, kind: str, id: str) -> str:
     """Return the hash of a user or session in rows of versions up to 0.2, in stores that 0.3 has opened."""
     key, content = seed.to_bytes(SEED_BYTES, "little"), f"{kind}\0{id}".encode()
     hashed = hashlib.blake2b(content, digest_size=UNIT_BYTES, key=key, person=b"unit")
@@ -120,23 +120,23 @@ class Subject(NamedTuple):
         if self.kind == CLIENT:
             return []
         user, session = (self.name if kind == self.kind else None for kind in (USER, SESSION))
-        salted = unit_of(salt, placement, user, session)
-        return [str(salted), unit_until_0_2(seed, self.kind, self.name)]
+        salted = hash_unit(salt, placement, user, session)
+        return [str(salted), hash_unit_until_0_2(seed, self.kind, self.name)]
 
-    def without(self, content: str) -> str | None:
+    def blank_record(self, content: str) -> str | None:
         """Return a record of User Behavior Insights without the subject's data; None if it has none.
 
         The action, its time and its objects stay; typed text and additional attributes do not.
         """
         record = msgspec.json.decode(content)
-        if not any(record.get(field) == self.name for field in RECORDED[self.kind]):
+        if not any(record.get(field) == self.name for field in SUBJECT_FIELDS[self.kind]):
             return None
         return msgspec.json.encode(
-            {field: value for field, value in record.items() if field in KEPT}, order="sorted"
+            {field: value for field, value in record.items() if field in REMAINING_FIELDS}, order="sorted"
         ).decode()
 
 
-def without_unit(asked: str | None) -> str | None:
+def remove_unit(asked: str | None) -> str | None:
     """Return a decision's ``asked`` field without the hash of the user or session.
 
     Examples
@@ -146,4 +146,4 @@ def without_unit(asked: str | None) -> str | None:
     """
     if asked is None or '"unit":' not in asked:
         return asked
-    return msgspec.structs.replace(AskedSearch.read(asked), unit=None).text
+    return msgspec.structs.replace(SearchFields.read(asked), unit=None).text

@@ -30,33 +30,33 @@ from tacit.service.log.rows import (
     FORGET,
     HISTORY,
     TICK,
+    ChangeRow,
     DecisionRow,
+    DecisionWithFeedback,
     Event,
     FeedbackRow,
-    FoundDecision,
-    MarkRow,
     RecordRow,
     Rows,
-    in_order,
+    encode_json,
+    merge_rows,
     row_checksum,
-    text_of,
 )
-from tacit.service.log.search_records import Subject, without_unit
+from tacit.service.log.search_records import Subject, remove_unit
 from tacit.service.log.store import (
     BASES,
     DAMAGE,
     SNAPSHOTS,
     STATES,
-    SWEPT,
+    SWEEP_PIECES,
     BlankedRows,
     Checksum,
     Draft,
     End,
-    Old,
+    OldRows,
     Snapshot,
     StoredPlacement,
-    assembled,
-    rows_text,
+    assemble_snapshot,
+    describe_rows,
 )
 
 Read = Callable[..., Iterable[Any]]
@@ -65,7 +65,7 @@ Read = Callable[..., Iterable[Any]]
 TABLES: tuple[tuple[str, Any], ...] = (
     ("decisions", DecisionRow),
     ("feedback", FeedbackRow),
-    ("marks", MarkRow),
+    ("marks", ChangeRow),
 )
 
 
@@ -78,9 +78,9 @@ def columns(kind: Any) -> str:
     return ", ".join(kind._fields)
 
 
-def kept_columns(table: str, of: str = "") -> str:
+def list_columns(table: str, prefix: str = "") -> str:
     """Return the columns to select for a table's rows: their number, their fields, their checksum."""
-    return ", ".join(of + name for name in (NUMBERS[table], *KINDS[table]._fields, "checksum"))
+    return ", ".join(prefix + name for name in (NUMBERS[table], *KINDS[table]._fields, "checksum"))
 
 
 def _insert(table: str, kind: Any) -> str:
@@ -92,7 +92,7 @@ def _insert(table: str, kind: Any) -> str:
 # ruff: noqa: S608
 INSERTS = [_insert(table, kind) for table, kind in TABLES]
 READS = {
-    table: f"SELECT {kept_columns(table)} FROM {table} WHERE {number} > ? ORDER BY {number}"
+    table: f"SELECT {list_columns(table)} FROM {table} WHERE {number} > ? ORDER BY {number}"
     for table, number in NUMBERS.items()
 }
 """Statements that select the rows of a table after a number."""
@@ -100,20 +100,20 @@ FOLLOWING = {t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, numbe
 LASTS = " UNION ALL ".join(
     f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}" for t, _ in TABLES
 )
-KEEP = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
-KEPT = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
+ADD_RECORD = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
+FIND_RECORD = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
 OLD_DECISIONS = (
-    f"SELECT {kept_columns('decisions')} FROM decisions d WHERE placement = ? AND seq < ? "
+    f"SELECT {list_columns('decisions')} FROM decisions d WHERE placement = ? AND seq < ? "
     "AND time < ? AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
     "AND f.seq >= ?) ORDER BY seq LIMIT ?"
 )
 OLD_MARKS = (
-    f"SELECT {kept_columns('marks')} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
+    f"SELECT {list_columns('marks')} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
     f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
 )
-CHANGES = f"SELECT {kept_columns('marks')} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
+CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
 OLD_RECORDS = (
-    f"SELECT {kept_columns('records')} FROM records WHERE placement = ? AND time < ? ORDER BY number LIMIT ?"
+    f"SELECT {list_columns('records')} FROM records WHERE placement = ? AND time < ? ORDER BY number LIMIT ?"
 )
 LEAVE_OUT = {
     "decisions": ("DELETE FROM feedback WHERE decision = ?", "DELETE FROM decisions WHERE seq = ?"),
@@ -121,21 +121,22 @@ LEAVE_OUT = {
     "records": ("DELETE FROM records WHERE number = ?",),
 }
 """Statements that delete a damaged row, and the rows that refer to it."""
-OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
+DECISIONS_OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
 RECORDS_WITH = (
     f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? AND content LIKE ? ESCAPE '!'"
 )
 HEAD = "placement, seq, time, plan, checksum, pieces"
-STANDING = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
+USED_PIECES = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
 NEXT_PIECES = (
-    f"SELECT coalesce(max(n), 0) + 1 FROM (SELECT max(snapshot) AS n FROM pieces UNION ALL {STANDING}) known"
+    "SELECT coalesce(max(n), 0) + 1 "
+    f"FROM (SELECT max(snapshot) AS n FROM pieces UNION ALL {USED_PIECES}) known"
 )
 ADD_PIECE = "INSERT INTO pieces (snapshot, field, content) VALUES (?, ?, ?)"
 PIECES = "SELECT field, content FROM pieces WHERE snapshot = ? ORDER BY number"
 SWEEP = (
     "DELETE FROM pieces WHERE number IN "
-    f"(SELECT number FROM pieces WHERE snapshot < ? AND snapshot NOT IN ({STANDING}) "
-    f"LIMIT {SWEPT}) RETURNING number"
+    f"(SELECT number FROM pieces WHERE snapshot < ? AND snapshot NOT IN ({USED_PIECES}) "
+    f"LIMIT {SWEEP_PIECES}) RETURNING number"
 )
 DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
 NEW_POLICY = (
@@ -204,7 +205,7 @@ class SqlDatabase(ABC):
         """Insert rows; sequence numbers must be unique over all tables."""
 
     @abstractmethod
-    def _named(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
+    def _select_decisions(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
         """Yield the rows of decisions with these placements and ids, as far as they exist."""
 
     @abstractmethod
@@ -216,11 +217,11 @@ class SqlDatabase(ABC):
         """Overwrite dropped and blanked data, as far as the database can."""
 
     @abstractmethod
-    def unsound(self) -> list[str]:
+    def find_damage(self) -> list[str]:
         """Return a message for each damage of the database, including damaged indexes."""
 
     @abstractmethod
-    def check_end(self) -> None:
+    def check_indexes(self) -> None:
         """Check the indexes within the time limit of a start, and raise Damaged if one is damaged."""
 
     @abstractmethod
@@ -231,7 +232,7 @@ class SqlDatabase(ABC):
     def size(self) -> int:
         """Return the size of the store in bytes."""
 
-    def decision_of(self, row: Any) -> DecisionRow:
+    def parse_decision(self, row: Any) -> DecisionRow:
         """Return a decision from a row of values."""
         return DecisionRow._make(row)
 
@@ -280,14 +281,14 @@ class Store(SqlDatabase):
         rows = self._run(connection, LASTS)
         return max((End(*row) for row in rows), default=End(0, 0))
 
-    def _check_epoch(self, found: int | None) -> None:
-        if found != self.epoch:
+    def _check_epoch(self, epoch: int | None) -> None:
+        if epoch != self.epoch:
             raise Fenced(
-                f"{self._where} was taken over in epoch {found}, this is the owner of epoch "
+                f"{self._where} was taken over in epoch {epoch}, this is the owner of epoch "
                 f"{self.epoch}; leave it to the other one"
             )
 
-    def _salted(self, writer: Any) -> str:
+    def _ensure_salt(self, writer: Any) -> str:
         """Return the salt of the store; create it if missing."""
         self._run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
         salt: str = self._one(writer, "SELECT salt FROM store")
@@ -309,26 +310,26 @@ class Store(SqlDatabase):
             row = self._run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
         if row is None:
             raise Damaged(f"{self._where}: the policy of placement {name!r} is not there; {RESTORE}")
-        return self._stored_placement(row)
+        return self._parse_placement(row)
 
-    def _stored_placement(self, row: Any) -> StoredPlacement:
+    def _parse_placement(self, row: Any) -> StoredPlacement:
         """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not fit its hash."""
         name, id, policy, spec, seed, digest = row
         if hashlib.sha256(spec.encode()).hexdigest() != digest:
             raise Damaged(f"{self._where}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
         return StoredPlacement(id, policy, spec, seed, self.salt)
 
-    def keep(self, records: Sequence[RecordRow]) -> list[str | None]:
+    def add_records(self, records: Sequence[RecordRow]) -> list[str | None]:
         """Add new records; return for each the content of an existing record with its id, or None."""
         before: list[str | None] = []
         with self._transaction() as writer:
             for row in records:
-                new = self._one(writer, KEEP, *row, row_checksum(row)) is not None
+                new = self._one(writer, ADD_RECORD, *row, row_checksum(row)) is not None
                 key = row.id, row.placement, row.kind
-                before.append(None if new else self._one(writer, KEPT, *key))
+                before.append(None if new else self._one(writer, FIND_RECORD, *key))
         return before
 
-    def saving(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
+    def save_in_steps(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
         """Write a snapshot or base in steps, in place of the one before, or a state next to earlier ones.
 
         Each step is a transaction of its own, so that other transactions may be committed in between. If
@@ -347,13 +348,13 @@ class Store(SqlDatabase):
                 with self._transaction() as writer:
                     self._run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
                 yield
-            self._stand(draft, what, checksum, number)
+            self._write_head(draft, what, checksum, number)
         finally:
             self._unfinished.discard(number)
-        while self._swept():
+        while self._sweep_pieces():
             yield
 
-    def _stand(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
+    def _write_head(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
         """Write the head of a snapshot, after which it replaces the one before."""
         key = "placement, seq" if what == STATES else "placement"
         stands = (
@@ -364,27 +365,27 @@ class Store(SqlDatabase):
         with self._transaction() as writer:
             self._run(writer, stands, (*draft[:4], checksum.value(), number))
 
-    def _swept(self) -> int:
+    def _sweep_pieces(self) -> int:
         """Remove some pieces that belong to no snapshot; return their number."""
         with self._transaction() as writer:
             oldest = min(self._unfinished, default=EVERY_PIECE)
             return len(self._run(writer, SWEEP, (oldest,)).fetchall())
 
-    def drop(self, old: Old) -> None:
+    def drop(self, old: OldRows) -> None:
         """Delete rows in one transaction."""
         with self._transaction() as writer:
             # Feedback refers to decisions, so it goes first.
             for table, rows in (
                 ("feedback", old.rows.feedback),
                 ("decisions", old.rows.decisions),
-                ("marks", old.rows.marks),
+                ("marks", old.rows.changes),
             ):
                 delete = f"DELETE FROM {table} WHERE seq = ?"
                 self._run_many(writer, delete, [(row.seq,) for row in rows])
             keys = [(row.placement, row.kind, row.id) for row in old.records]
             self._run_many(writer, DROP_RECORD, keys)
 
-    def set_aside(self, placement: int, end: int) -> None:
+    def drop_later_states(self, placement: int, end: int) -> None:
         """Delete the snapshot and the states of a placement that include rows after ``end``."""
         with self._transaction() as writer:
             for what in (SNAPSHOTS, STATES):
@@ -403,7 +404,7 @@ class Store(SqlDatabase):
             number: int = self._one(writer, POLICY_OF, digest)
         return number
 
-    def configure(self, placement: int, configuration: str) -> None:
+    def store_configuration(self, placement: int, configuration: str) -> None:
         """Store the configuration of a placement."""
         with self._transaction() as writer:
             self._run(writer, CONFIGURE, (configuration, placement))
@@ -418,48 +419,50 @@ class Store(SqlDatabase):
             raise Damaged(f"{self._where}: how placement {placement} was configured {NOT_WRITTEN}; {RESTORE}")
         return settings
 
-    def changes(self, placement: int) -> list[MarkRow]:
+    def changes(self, placement: int) -> list[ChangeRow]:
         """Return the change events of a placement's history, in order."""
         with self._reading() as connection:
-            return list(self._sound("marks", self._run(connection, CHANGES, (placement,))))
+            return list(self._check_rows("marks", self._run(connection, CHANGES, (placement,))))
 
     def placements(self) -> dict[str, StoredPlacement]:
         """Return all placements by their names."""
         with self._reading() as connection:
             rows = self._run(connection, PLACEMENT)
-            return {row[0]: self._stored_placement(row) for row in rows}
+            return {row[0]: self._parse_placement(row) for row in rows}
 
-    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], FoundDecision]:
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], DecisionWithFeedback]:
         """Return the existing decisions with these placements and ids, each with its feedback."""
         with self._reading() as connection:
-            decisions = self._sound("decisions", self._named(connection, wanted))
-            found = {row.seq: FoundDecision(row, []) for row in decisions}
-            if found:
-                for each in self._sound("feedback", self._feedback(connection, [*found])):
-                    found[each.decision].feedback.append(each)
-        return {(f.decision.placement, f.decision.id): f for f in found.values()}
+            decisions = self._check_rows("decisions", self._select_decisions(connection, wanted))
+            by_seq = {row.seq: DecisionWithFeedback(row, []) for row in decisions}
+            if by_seq:
+                for feedback in self._check_rows("feedback", self._feedback(connection, [*by_seq])):
+                    by_seq[feedback.decision].feedback.append(feedback)
+        return {(f.decision.placement, f.decision.id): f for f in by_seq.values()}
 
     def events(self, after: int) -> Iterator[Event]:
         """Yield the rows of the log after a sequence number, in order."""
         with self._streaming() as read:
-            yield from in_order([self._sound(table, read(READS[table], (after,))) for table, _ in TABLES])
+            yield from merge_rows(
+                [self._check_rows(table, read(READS[table], (after,))) for table, _ in TABLES]
+            )
 
     def records(self) -> Iterator[RecordRow]:
         """Yield all records in order of their arrival."""
         with self._streaming() as read:
-            yield from self._sound("records", read(READS["records"], (0,)))
+            yield from self._check_rows("records", read(READS["records"], (0,)))
 
-    def _sound(self, table: str, found: Iterable[Any]) -> Iterator[Any]:
+    def _check_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[Any]:
         """Yield rows of a table from values of :func:`list_columns`; raise Damaged at a damaged row."""
-        for number, row, sound in self._judged(table, found):
+        for number, row, sound in self._verify_rows(table, cursor):
             if not sound:
                 raise Damaged(f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}")
             yield row
 
-    def _judged(self, table: str, found: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
+    def _verify_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
         """Yield the number of each row, the row, and whether its checksum is right."""
-        make = self.decision_of if table == "decisions" else KINDS[table]._make
-        for values in found:
+        make = self.parse_decision if table == "decisions" else KINDS[table]._make
+        for values in cursor:
             row, checksum = make(values[1:-1]), values[-1]
             yield values[0], row, checksum is None or checksum == row_checksum(row)
 
@@ -486,57 +489,57 @@ class Store(SqlDatabase):
         placements = self.placements()
         with self._transaction() as writer:
             for name, stored in placements.items():
-                found = BlankedRows(
+                counts = BlankedRows(
                     self._forget_decisions(writer, subject, stored),
                     self._forget_records(writer, subject, stored.id),
                 )
-                if any(found):
-                    done[name] = found
+                if any(counts):
+                    done[name] = counts
                     seq = end.seq + len(done)
                     # The forgotten name must not be logged.
-                    note = text_of(found._asdict())
-                    marks.append(MarkRow(seq, stored.id, end.time, FORGET, note, who))
+                    note = encode_json(counts._asdict())
+                    marks.append(ChangeRow(seq, stored.id, end.time, FORGET, note, who))
             self._insert(writer, Rows([], [], marks))
         # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
         with contextlib.suppress(StoreError):
             self.scrub()
         return done
 
-    def _forget_decisions(self, writer: Any, subject: Subject, of: StoredPlacement) -> int:
+    def _forget_decisions(self, writer: Any, subject: Subject, stored: StoredPlacement) -> int:
         blank = []
-        for unit in subject.units(of.salt, of.id, of.seed):
-            rows = self._run(writer, OF_UNIT, (of.id, f'%"unit":"{unit}"%'))
-            for row in map(self.decision_of, rows):
-                without = row._replace(asked=without_unit(row.asked))
-                blank.append((without.asked, row_checksum(without), row.seq))
+        for unit in subject.units(stored.salt, stored.id, stored.seed):
+            rows = self._run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
+            for row in map(self.parse_decision, rows):
+                blanked_row = row._replace(asked=remove_unit(row.asked))
+                blank.append((blanked_row.asked, row_checksum(blanked_row), row.seq))
         self._run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)
         return len(blank)
 
     def _forget_records(self, writer: Any, subject: Subject, placement: int) -> int:
-        name = text_of(subject.name)
+        name = encode_json(subject.name)
         pattern = re.sub(r"([%_!])", r"!\1", name)
         blank = []
         for number, *row in self._run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
             record = RecordRow._make(row)
-            content = subject.without(record.content)
+            content = subject.blank_record(record.content)
             if content is not None:
-                without = record._replace(content=content)
-                blank.append((content, row_checksum(without), number))
+                blanked_record = record._replace(content=content)
+                blank.append((content, row_checksum(blanked_record), number))
         change = "UPDATE records SET content = ?, checksum = ? WHERE number = ?"
         self._run_many(writer, change, blank)
         return len(blank)
 
-    def damaged(self) -> dict[str, list[int]]:
+    def find_damaged_rows(self) -> dict[str, list[int]]:
         """Return the numbers of the rows with wrong checksums, by their tables."""
-        return {table: numbers for table in READS if (numbers := list(self._damaged(table)))}
+        return {table: numbers for table in READS if (numbers := list(self._scan_damage(table)))}
 
-    def _damaged(self, table: str) -> Iterator[int]:
+    def _scan_damage(self, table: str) -> Iterator[int]:
         after, at_once = 0, MANY
         while True:
             try:
                 with self._streaming() as read:
                     rows = read(READS[table], (after,), at_once)
-                    for number, _, sound in self._judged(table, rows):
+                    for number, _, sound in self._verify_rows(table, rows):
                         if not sound:
                             yield number
                         after = number
@@ -549,7 +552,7 @@ class Store(SqlDatabase):
                     yield after
                 at_once = MANY if at_once == 1 else 1
 
-    def leave_out(self, damaged: Mapping[str, Sequence[int]]) -> None:
+    def remove_damaged_rows(self, damaged: Mapping[str, Sequence[int]]) -> None:
         """Delete damaged rows from the log, and append a change event that lists them.
 
         The feedback on a deleted decision is deleted, too, and so are all snapshots: the learned state is
@@ -567,11 +570,11 @@ class Store(SqlDatabase):
         """
         if "marks" in damaged:
             raise Damaged(
-                f"{self._where}: {rows_text({'marks': damaged['marks']})}, which say what was "
+                f"{self._where}: {describe_rows({'marks': damaged['marks']})}, which say what was "
                 "changed and cannot be left out; restore a backup"
             )
-        end, note = self.end(), text_of({"left_out": damaged})
-        mark = MarkRow(end.seq + 1, None, end.time, TICK, note)
+        end, note = self.end(), encode_json({"left_out": damaged})
+        mark = ChangeRow(end.seq + 1, None, end.time, TICK, note)
         with self._transaction() as writer:
             for table, numbers in damaged.items():
                 for statement in LEAVE_OUT[table]:
@@ -586,17 +589,17 @@ class Store(SqlDatabase):
 
     def snapshot(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot."""
-        return self._assembled(SNAPSHOTS, placement)
+        return self._load_snapshot(SNAPSHOTS, placement)
 
     def base(self, placement: int) -> Snapshot | None:
         """Return a placement's base, the state from which its log is folded if older rows were dropped."""
-        return self._assembled(BASES, placement)
+        return self._load_snapshot(BASES, placement)
 
-    def _assembled(self, what: str, placement: int, *seq: int) -> Snapshot | None:
+    def _load_snapshot(self, what: str, placement: int, *seq: int) -> Snapshot | None:
         with self._streaming() as read:
             query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
             for *head, checksum, number in read(query, (placement, *seq)):
-                return assembled(head, checksum, read(PIECES, (number,), at_once=1))
+                return assemble_snapshot(head, checksum, read(PIECES, (number,), at_once=1))
         return None
 
     def states(self, placement: int) -> list[End]:
@@ -606,29 +609,29 @@ class Store(SqlDatabase):
 
     def state(self, placement: int, seq: int) -> Snapshot | None:
         """Return a stored state by its last row; None if it is missing."""
-        return self._assembled(STATES, placement, seq)
+        return self._load_snapshot(STATES, placement, seq)
 
-    def begins(self, placement: int) -> End | None:
+    def find_base_end(self, placement: int) -> End | None:
         """Return the last row and the time of a placement's base; None without one."""
         with self._reading() as connection:
             query = "SELECT seq, time FROM bases WHERE placement = ?"
             row = self._run(connection, query, (placement,)).fetchone()
         return None if row is None else End(*row)
 
-    def old(self, placement: int | None, before: int, time: int, limit: int) -> Old:
+    def find_old_rows(self, placement: int | None, before: int, time: int, limit: int) -> OldRows:
         """Return the first rows of a placement, or of no placement, that are older than ``time``.
 
         Decisions are returned with their feedback, and only if all of it is before row ``before``.
         """
         with self._reading() as connection:
-            found = self._run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
-            decisions = list(self._sound("decisions", found))
-            came = self._feedback(connection, [row.seq for row in decisions])
-            feedback = list(self._sound("feedback", came))
-            found = self._run(connection, OLD_MARKS, (placement, before, time, limit))
-            marks = list(self._sound("marks", found))
-            found = self._run(connection, OLD_RECORDS, (placement, time, limit))
-            return Old(Rows(decisions, feedback, marks), list(self._sound("records", found)))
+            cursor = self._run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
+            decisions = list(self._check_rows("decisions", cursor))
+            feedback_cursor = self._feedback(connection, [row.seq for row in decisions])
+            feedback = list(self._check_rows("feedback", feedback_cursor))
+            cursor = self._run(connection, OLD_MARKS, (placement, before, time, limit))
+            marks = list(self._check_rows("marks", cursor))
+            cursor = self._run(connection, OLD_RECORDS, (placement, time, limit))
+            return OldRows(Rows(decisions, feedback, marks), list(self._check_rows("records", cursor)))
 
     def close(self) -> None:
         """Release everything; the store cannot be used afterwards."""

@@ -39,7 +39,7 @@ CREATE_TABLES = (
 """
 )
 
-UNFIT = (
+DATA_ERRORS = (
     apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, UnicodeEncodeError, OverflowError,
 )  # fmt: skip
 """Errors about invalid data, not about the state of the store."""
@@ -47,7 +47,7 @@ CHECK_SECONDS, CLEAN_SECONDS = 5.0, 0.5
 """Time limits of the index check at a start, after an unclean and after a clean end."""
 BUSY_MILLISECONDS = 10_000
 """How long a connection waits while another one recovers from a crash."""
-SMALL = "store", "policies", "placements", SNAPSHOTS, BASES, STATES
+SMALL_TABLES = "store", "policies", "placements", SNAPSHOTS, BASES, STATES
 """Tables with few rows."""
 STEPS = 10_000
 """Steps of SQLite's virtual machine between two checks of the time limit."""
@@ -57,11 +57,13 @@ logger = logging.getLogger(__name__)
 
 # The inserted names are constants.
 # ruff: noqa: S608
-NAMED = f"SELECT {sql.kept_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
+FIND_DECISIONS = f"SELECT {sql.list_columns('decisions')} FROM decisions WHERE id = ? AND placement = ?"
 _LATEST = ", ".join(f"(SELECT coalesce(max(seq), 0) FROM {table})" for table, _ in sql.TABLES)
 EPOCH_AND_LAST = f"SELECT epoch, max({_LATEST}) FROM store"
-TAKEN = f"SELECT {' OR '.join(f'EXISTS (SELECT 1 FROM {table} WHERE seq = ?1)' for table, _ in sql.TABLES)}"
-FEEDBACK = f"SELECT {sql.kept_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
+SEQ_EXISTS = (
+    f"SELECT {' OR '.join(f'EXISTS (SELECT 1 FROM {table} WHERE seq = ?1)' for table, _ in sql.TABLES)}"
+)
+FEEDBACK = f"SELECT {sql.list_columns('feedback')} FROM feedback WHERE decision = ? ORDER BY seq"
 
 
 class SqliteStore(sql.Store):
@@ -88,25 +90,25 @@ class SqliteStore(sql.Store):
         with contextlib.ExitStack() as cleanup:
             self._file = OwnedFile(self.path)
             cleanup.callback(self._file.close)
-            with self._named_errors():
+            with self._translate_errors():
                 self._writer = apsw.Connection(str(self.path))
                 cleanup.callback(self._writer.close)
                 self._prepare()
-                self._file.settle()
+                self._file.protect_side_files()
                 self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
                 cleanup.callback(self._reader.close)
             self._cleanup = cleanup.pop_all()
 
     @contextlib.contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except (apsw.Error, *UNFIT, *sql.UNREADABLE) as error:
-            raise self._meant(error) from error
+        except (apsw.Error, *DATA_ERRORS, *sql.UNREADABLE) as error:
+            raise self._translate_error(error) from error
 
-    def _meant(self, error: Exception) -> StoreError:
+    def _translate_error(self, error: Exception) -> StoreError:
         """Return the StoreError for an error of SQLite."""
-        if isinstance(error, UNFIT):
+        if isinstance(error, DATA_ERRORS):
             # A duplicate sequence number means another writer, not invalid data.
             if str(error).endswith("seq"):
                 return StoreError(f"{self._where}: {error}")
@@ -130,7 +132,7 @@ class SqliteStore(sql.Store):
 
     def _undo(self, error: BaseException) -> None:
         """Roll back a failed transaction, and raise its error, translated if possible."""
-        with self._named_errors():
+        with self._translate_errors():
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
             raise error
@@ -186,12 +188,12 @@ class SqliteStore(sql.Store):
             self._clean = not tables or bool(writer.execute("SELECT clean FROM store").get)
             statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
             epoch = writer.execute(statement).get
-            self.salt = self._salted(writer)
+            self.salt = self._ensure_salt(writer)
         self.epoch = epoch
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[apsw.Connection]:
-        with self._named_errors():
+        with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
@@ -205,9 +207,11 @@ class SqliteStore(sql.Store):
     def _run_many(self, connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
         connection.executemany(statement, rows)
 
-    def _named(self, connection: apsw.Connection, wanted: Sequence[tuple[int, str]]) -> Iterator[Any]:
+    def _select_decisions(
+        self, connection: apsw.Connection, wanted: Sequence[tuple[int, str]]
+    ) -> Iterator[Any]:
         for placement, id in wanted:
-            yield from connection.execute(NAMED, (id, placement))
+            yield from connection.execute(FIND_DECISIONS, (id, placement))
 
     def _feedback(self, connection: apsw.Connection, decisions: Sequence[int]) -> Iterator[Any]:
         for seq in decisions:
@@ -222,7 +226,7 @@ class SqliteStore(sql.Store):
         seqs = [row[0] for part in parts for row in part]
         # A table's key prevents duplicates within the table; numbers above the last row are new in all.
         old = [seq for seq in seqs if seq <= last]
-        if len(set(seqs)) < len(seqs) or any(writer.execute(TAKEN, (seq,)).get for seq in old):
+        if len(set(seqs)) < len(seqs) or any(writer.execute(SEQ_EXISTS, (seq,)).get for seq in old):
             raise StoreError(f"{self._where}: another row has this seq")
         for insert, part in zip(sql.INSERTS, parts, strict=True):
             if part:
@@ -230,33 +234,35 @@ class SqliteStore(sql.Store):
 
     def scrub(self) -> None:
         """Empty the write-ahead log, which contains old versions of pages."""
-        with self._named_errors():
+        with self._translate_errors():
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def check(self) -> None:
         """Raise StoreError if new commits would be lost, or another process owns the store."""
-        with self._named_errors():
+        with self._translate_errors():
             self._check_owner()
         self._file.check()
 
-    def unsound(self) -> list[str]:
+    def find_damage(self) -> list[str]:
         """Return a message for each damage of the file, including indexes that differ from their tables."""
         with self._reading() as connection:
-            return self._wrong(connection, "")
+            return self._check_integrity(connection, "")
 
-    def check_end(self) -> None:
+    def check_indexes(self) -> None:
         """Check the indexes within a time limit, and raise Damaged if one is damaged.
 
         The limit is :data:`CHECK_SECONDS`, or :data:`CLEAN_SECONDS` after a clean end. A check that is
         incomplete after an unclean end is logged.
         """
         with self._reading() as connection:
-            wrong = [text for table in SMALL for text in self._wrong(connection, f"({table})")]
+            wrong = [
+                text for table in SMALL_TABLES for text in self._check_integrity(connection, f"({table})")
+            ]
             until = time.monotonic() + (CLEAN_SECONDS if self._clean else CHECK_SECONDS)
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
                 for table in sql.NUMBERS:
-                    wrong += self._wrong(connection, f"({table})")
+                    wrong += self._check_integrity(connection, f"({table})")
             except apsw.InterruptError:
                 if not self._clean:
                     logger.warning(
@@ -269,7 +275,7 @@ class SqliteStore(sql.Store):
             raise Damaged(f"{self._where}: {wrong[0]}; {REBUILD.format(self.path)}")
         self._clean = True
 
-    def _wrong(self, connection: apsw.Connection, table: str) -> list[str]:
+    def _check_integrity(self, connection: apsw.Connection, table: str) -> list[str]:
         wrong = []
         try:
             for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
@@ -315,7 +321,7 @@ class ReadSqlite(SqliteStore):
         self._where = f"store.path: {self.path}"
         if not self.path.is_file():
             raise StoreError(f"{self._where}: there is no store; give the path of one that was served")
-        with contextlib.ExitStack() as cleanup, self._named_errors():
+        with contextlib.ExitStack() as cleanup, self._translate_errors():
             self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
             cleanup.callback(self._reader.close)
             self._reader.set_busy_timeout(BUSY_MILLISECONDS)
@@ -329,7 +335,7 @@ class ReadSqlite(SqliteStore):
 
     def renew(self) -> None:
         """End the read transaction, so that the next read sees the current log."""
-        with self._named_errors():
+        with self._translate_errors():
             self._reader.execute("COMMIT; BEGIN")
 
     @contextlib.contextmanager

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BATCH = 2**17
 """Bytes of a snapshot per transaction, so that no commit waits long."""
-SWEPT = 4
+SWEEP_PIECES = 4
 """Pieces of a snapshot that one transaction removes, for the same reason."""
 SNAPSHOTS, BASES, STATES = "snapshots", "bases", "states"
 
@@ -141,7 +141,9 @@ class Checksum:
         return self._hash.digest()
 
 
-def assembled(head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tuple[str, bytes]]) -> Snapshot:
+def assemble_snapshot(
+    head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tuple[str, bytes]]
+) -> Snapshot:
     """Return a snapshot from its first four fields and its pieces, in order.
 
     Parameters
@@ -156,19 +158,19 @@ def assembled(head: Sequence[Any], checksum: bytes | None, pieces: Iterable[tupl
     Damaged
         If the checksum does not fit the pieces.
     """
-    written: dict[str, io.BytesIO] = {}
-    found = Checksum(head)
+    buffers: dict[str, io.BytesIO] = {}
+    actual = Checksum(head)
     for piece in pieces:
-        found.add([piece])
-        written.setdefault(piece[0], io.BytesIO()).write(piece[1])
-    if checksum not in (None, found.value()):
+        actual.add([piece])
+        buffers.setdefault(piece[0], io.BytesIO()).write(piece[1])
+    if checksum not in (None, actual.value()):
         raise Damaged("damaged: its checksum does not fit what is there")
-    whole = {field: buffer.getvalue() for field, buffer in written.items()}
-    fields = (whole.get("learner", b""), whole.get("shadow"))
-    return Snapshot._make([*head, *fields, whole.get("series", b""), whole.get("windows", b"")])
+    contents = {field: buffer.getvalue() for field, buffer in buffers.items()}
+    fields = (contents.get("learner", b""), contents.get("shadow"))
+    return Snapshot._make([*head, *fields, contents.get("series", b""), contents.get("windows", b"")])
 
 
-class Old(NamedTuple):
+class OldRows(NamedTuple):
     """Rows past a placement's retention: decisions with all their feedback, change events, records."""
 
     rows: Rows
@@ -180,7 +182,7 @@ class Old(NamedTuple):
         return self.rows.size + len(self.records)
 
 
-def rows_text(damaged: Mapping[str, Sequence[int]]) -> str:
+def describe_rows(damaged: Mapping[str, Sequence[int]]) -> str:
     """Return the damaged rows of each table as text, for a message.
 
     Examples
@@ -207,7 +209,7 @@ class BlankedRows(NamedTuple):
     records: int
 
 
-def added(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
+def sum_blanked_rows(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
     """Return the sum of numbers of blanked rows, for each placement.
 
     Examples
@@ -216,14 +218,14 @@ def added(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
     {'home': BlankedRows(decisions=3, records=3)}
     """
     names = sorted({name for part in parts for name in part})
-    every = {name: [part[name] for part in parts if name in part] for name in names}
+    blanked_rows = {name: [part[name] for part in parts if name in part] for name in names}
     return {
         name: BlankedRows(sum(shard.decisions for shard in shards), sum(shard.records for shard in shards))
-        for name, shards in every.items()
+        for name, shards in blanked_rows.items()
     }
 
 
-def save(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
+def save_snapshot(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
     """Write a snapshot or a base to a store, in place of the one before."""
-    for _ in store.saving(snapshot.draft(), what):
+    for _ in store.save_in_steps(snapshot.draft(), what):
         pass

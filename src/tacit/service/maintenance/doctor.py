@@ -30,17 +30,17 @@ from tacit.core import name_conflict
 from tacit.core.arrays import leaves
 from tacit.errors import BEFORE_0_3, ConfigError
 from tacit.learning.learner import Learner
-from tacit.service.config.file import doubts, load_config
+from tacit.service.config.file import lint_config, load_config
 from tacit.service.config.schema import Config
-from tacit.service.engine.fold import fold, opened
+from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import Damaged, StoreError
-from tacit.service.log.archive import forget_archived
-from tacit.service.log.change_events import marked_start
+from tacit.service.log.archive import blank_archived_rows
+from tacit.service.log.change_events import find_start
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import PLACEMENT, Store
 from tacit.service.log.sqlite import APPLICATION_ID, VERSION
-from tacit.service.log.store import DAMAGE, BlankedRows, added, rows_text
+from tacit.service.log.store import DAMAGE, BlankedRows, describe_rows, sum_blanked_rows
 from tacit.service.placements.aspects.feedback_rule import compare_delays
 from tacit.service.placements.placement import Placement
 
@@ -68,10 +68,10 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Blan
     if config.store.archive is None:
         return done
     archive = Path(config.store.archive)
-    return added(done, forget_archived(archive, subject, store.placements()))
+    return sum_blanked_rows(done, blank_archived_rows(archive, subject, store.placements()))
 
 
-def holds(path: Path, kind: str, name: str) -> bool:
+def has_user_data(path: Path, kind: str, name: str) -> bool:
     """Return whether a file is a backup of an SQLite store with a user's data.
 
     Raises
@@ -88,16 +88,16 @@ def holds(path: Path, kind: str, name: str) -> bool:
             if number < VERSION:
                 raise StoreError(f"{path} is of version {number} and {BEFORE_0_3}")
             salt = backup.execute("SELECT salt FROM store").get
-            found = backup.execute("SELECT content FROM records")
-            if any(subject.without(content) is not None for (content,) in found):
+            records = backup.execute("SELECT content FROM records")
+            if any(subject.blank_record(content) is not None for (content,) in records):
                 return True
             units = [
                 f'%"unit":"{unit}"%'
                 for _, id, _, _, seed, _ in backup.execute(PLACEMENT)
                 for unit in subject.units(salt, id, seed)
             ]
-            asked = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
-            return any(backup.execute(asked, (unit,)).get for unit in units)
+            query = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
+            return any(backup.execute(query, (unit,)).get for unit in units)
     except apsw.Error:
         return False
 
@@ -114,18 +114,18 @@ def verify(config: Config, store: Store) -> list[str]:
         Damage; if there is none, the first difference of each placement, and the first row out of
         order. Empty without problems.
     """
-    wrong = store.unsound()
+    wrong = store.find_damage()
     try:
-        if damaged := store.damaged():
-            wrong.append(f"{rows_text(damaged)} are not what was written; {DAMAGE}")
-        for known in store.placements().values():
-            store.configuration(known.id)
+        if damaged := store.find_damaged_rows():
+            wrong.append(f"{describe_rows(damaged)} are not what was written; {DAMAGE}")
+        for stored_placement in store.placements().values():
+            store.configuration(stored_placement.id)
     except StoreError as error:
         wrong.append(str(error))
     if wrong:
         return wrong
     wrong = _disorder(store)
-    for name, each in config.placements.items():
+    for name, placement_config in config.placements.items():
         stored = store.placements().get(name)
         if stored is None:
             continue
@@ -133,14 +133,16 @@ def verify(config: Config, store: Store) -> list[str]:
             store.snapshot(stored.id)
         except Damaged as error:
             wrong.append(f"placement {name}: its snapshot is {error}")
-        kept = opened(name, each, store, 0)
-        marked = marked_start(store.changes(stored.id))
-        if marked is not None and marked != kept.start:
-            wrong.append(f"placement {name}: the log begins with {kept.start}, a mark says {marked}")
-        anew = opened(name, each, store, 0, snapshot=False)
-        for placement in (kept, anew):
+        from_snapshot = load_placement(name, placement_config, store, 0)
+        logged_start = find_start(store.changes(stored.id))
+        if logged_start is not None and logged_start != from_snapshot.start:
+            wrong.append(
+                f"placement {name}: the log begins with {from_snapshot.start}, a mark says {logged_start}"
+            )
+        from_log = load_placement(name, placement_config, store, 0, snapshot=False)
+        for placement in (from_snapshot, from_log):
             fold({placement.id: placement}, store)
-        difference = _difference(kept, anew)
+        difference = _difference(from_snapshot, from_log)
         if difference:
             wrong.append(f"placement {name}: {difference}")
     return wrong
@@ -159,36 +161,49 @@ def _disorder(store: Store) -> list[str]:
     return []
 
 
-def _difference(kept: Placement, anew: Placement) -> str | None:
+def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
     # Both are of one configuration.
-    for what, saved, folded in zip(("policy", "shadow"), kept.learners, anew.learners, strict=False):
+    for what, saved, folded in zip(
+        ("policy", "shadow"), from_snapshot.learners, from_log.learners, strict=False
+    ):
         if saved.keys != folded.keys:
             return f"{what}: the snapshot has {len(saved.keys)} keys, the log {len(folded.keys)}"
-        found = _first_difference(saved, folded)
-        if found is not None:
-            return f"{what}: {found}"
+        difference = _first_difference(saved, folded)
+        if difference is not None:
+            return f"{what}: {difference}"
     for what in ("mode", "decisions", "feedback", "outcomes"):
-        if getattr(kept, what) != getattr(anew, what):
-            return f"{what}: {getattr(kept, what)} after the snapshot, {getattr(anew, what)} by the log"
-    if kept.series.to_bytes() != anew.series.to_bytes():
+        if getattr(from_snapshot, what) != getattr(from_log, what):
+            return (
+                f"{what}: {getattr(from_snapshot, what)} after the snapshot, "
+                f"{getattr(from_log, what)} by the log"
+            )
+    if from_snapshot.series.to_bytes() != from_log.series.to_bytes():
         return "series: what was counted over time after the snapshot is not that by the log"
-    if (kept.shared and kept.shared.saved(kept)) != (anew.shared and anew.shared.saved(anew)):
+    if (from_snapshot.shared and from_snapshot.shared.save_state(from_snapshot)) != (
+        from_log.shared and from_log.shared.save_state(from_log)
+    ):
         return "shared: what other shards sent after the snapshot is not that by the log"
-    if msgspec.json.encode(kept.counts()) != msgspec.json.encode(anew.counts()):
-        return f"counts: {kept.counts()} after the snapshot, {anew.counts()} by the log"
+    if msgspec.json.encode(from_snapshot.export_counts()) != msgspec.json.encode(from_log.export_counts()):
+        return (
+            f"counts: {from_snapshot.export_counts()} after the snapshot, "
+            f"{from_log.export_counts()} by the log"
+        )
     # A store that 0.1 began lacks the decisions before the snapshot with which 0.3 opened it.
-    firsts = [(placement.lift.past or [placement.lift])[0].seq for placement in (kept, anew)]
-    alike = firsts[0] == firsts[1] and not kept.lift.of_earlier
-    if alike and kept.lift.saved() != anew.lift.saved():
+    firsts = [
+        (placement.lift.past_periods or [placement.lift])[0].seq for placement in (from_snapshot, from_log)
+    ]
+    alike = firsts[0] == firsts[1] and not from_snapshot.lift.has_old_sums
+    if alike and from_snapshot.lift.save_state() != from_log.lift.save_state():
         return "lift: its sums after the snapshot are not those by the log"
-    kept_results, results = kept.series.results, anew.series.results
-    if kept_results.seq == results.seq and kept_results.saved() != results.saved():
+    kept_results, results = from_snapshot.series.results, from_log.series.results
+    if kept_results.seq == results.seq and kept_results.save_state() != results.save_state():
         return "results: what arms earned after the snapshot is not that by the log"
-    known = [p.signals and p.signals.saved(p) for p in (kept, anew)]
-    if known[0] != known[1]:
+    signals = [p.signals and p.signals.save_state(p) for p in (from_snapshot, from_log)]
+    if signals[0] != signals[1]:
         return "signals: those after the snapshot are not those by the log"
     after, by_log = (
-        [msgspec.json.encode(open) for open in placement.open_windows()] for placement in (kept, anew)
+        [msgspec.json.encode(open) for open in placement.export_open_windows()]
+        for placement in (from_snapshot, from_log)
     )
     for mine, its in itertools.zip_longest(after, by_log):
         if mine != its:
@@ -196,14 +211,14 @@ def _difference(kept: Placement, anew: Placement) -> str | None:
     return None
 
 
-def _first_difference(kept: Learner, anew: Learner) -> str | None:
+def _first_difference(saved_learner: Learner, folded_learner: Learner) -> str | None:
     """Return the first difference between the states of two learners with the same keys."""
-    lanes = kept.lanes
-    pairs = zip(leaves(lanes.used()), leaves(anew.lanes.used()), lanes.rows, strict=True)
+    lanes = saved_learner.lanes
+    pairs = zip(leaves(lanes.view_all()), leaves(folded_learner.lanes.view_all()), lanes.rows, strict=True)
     for (field, a), (_, b), rows in pairs:
         for row in range(len(a)):
             if a[row].tobytes() != b[row].tobytes():
-                whose = f"key {kept.keys[row // rows]!r}" if rows else "all keys"
+                whose = f"key {saved_learner.keys[row // rows]!r}" if rows else "all keys"
                 return f"{field} of {whose} is {a[row]} after the snapshot, {b[row]} by the log"
     return None
 
@@ -266,11 +281,11 @@ def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
         _package("numpy"),
         _package("numba"),
         _cache(),
-        _shipped(),
+        _check_shipped_code(),
         *map(_extra, EXTRAS),
         _sqlite(),
-        _own_sqlite(),
-        *([_port(port)] if config is None else _configured(config)),
+        _check_python_sqlite(),
+        *([_port(port)] if config is None else _check_configuration(config)),
     ]
 
 
@@ -304,25 +319,25 @@ def _cache() -> Check:
     return Check("compiled cache", True, str(root))
 
 
-def _shipped() -> Check:
+def _check_shipped_code() -> Check:
     from tacit.core.compilation.loops import SHIPPED
 
-    name, found = "compiled code", SHIPPED / "made_for.json"
-    if not found.exists():
+    name, path = "compiled code", SHIPPED / "made_for.json"
+    if not path.exists():
         return Check(name, None, "none came with the wheel: what is used is compiled once")
-    made_for, here = json.loads(found.read_text())["numba"], version("numba")
-    if made_for != here:
-        text = f"made for numba {made_for}, not {here}: what is used is compiled once"
+    made_for, installed_version = json.loads(path.read_text())["numba"], version("numba")
+    if made_for != installed_version:
+        text = f"made for numba {made_for}, not {installed_version}: what is used is compiled once"
         return Check(name, None, text, f"for a quicker start: pip install numba=={made_for}")
-    return Check(name, True, f"came with the wheel, for numba {here}")
+    return Check(name, True, f"came with the wheel, for numba {installed_version}")
 
 
 def _extra(extra: str) -> Check:
     missing = [name for name in EXTRAS[extra].split() if find_spec(name) is None]
     if not missing:
         return Check(f"extra {extra}", True, "installed")
-    found = f"without {', '.join(missing)}"
-    return Check(f"extra {extra}", None, found, f"if needed: pip install 'tacit-learn[{extra}]'")
+    detail = f"without {', '.join(missing)}"
+    return Check(f"extra {extra}", None, detail, f"if needed: pip install 'tacit-learn[{extra}]'")
 
 
 def _sqlite() -> Check:
@@ -330,32 +345,32 @@ def _sqlite() -> Check:
         return Check("SQLite", None, "apsw is missing", "pip install 'tacit-learn[service]'")
     import apsw
 
-    found = apsw.sqlite_lib_version()
-    if tuple(map(int, found.split("."))) >= SOUND_SQLITE:
-        return Check("SQLite", True, f"{found}, from apsw")
+    sqlite_version = apsw.sqlite_lib_version()
+    if tuple(map(int, sqlite_version.split("."))) >= SOUND_SQLITE:
+        return Check("SQLite", True, f"{sqlite_version}, from apsw")
     return Check(
         "SQLite",
         False,
-        f"{found}, from apsw; before 3.51.3 a write-ahead log can corrupt its database",
+        f"{sqlite_version}, from apsw; before 3.51.3 a write-ahead log can corrupt its database",
         "pip install --upgrade apsw",
     )
 
 
-def _own_sqlite() -> Check:
+def _check_python_sqlite() -> Check:
     note = "unused here"
     if sqlite3.sqlite_version_info < SOUND_SQLITE:
         note += "; do not write to the store with it, its write-ahead log can corrupt a database"
     return Check("Python's own SQLite", None, f"{sqlite3.sqlite_version}, {note}")
 
 
-def _configured(path: Path) -> list[Check]:
+def _check_configuration(path: Path) -> list[Check]:
     try:
-        found = load_config(path)
+        config = load_config(path)
     except ConfigError as error:
         return [Check("configuration", False, str(error))]
-    names = ", ".join(found.placements)
-    doubtful = (Check("configuration", None, each) for each in doubts(found))
-    return [Check("configuration", True, f"{path}: {names}"), *doubtful, _port(found.server.port)]
+    names = ", ".join(config.placements)
+    doubtful = (Check("configuration", None, warning) for warning in lint_config(config))
+    return [Check("configuration", True, f"{path}: {names}"), *doubtful, _port(config.server.port)]
 
 
 def _port(port: int) -> Check:
@@ -376,7 +391,7 @@ _SAMPLE = re.compile(r"^(tacit_\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-def served(url: str, key: str | None = None) -> list[Check]:
+def check_service(url: str, key: str | None = None) -> list[Check]:
     """Check a running service by its metrics.
 
     Parameters
@@ -397,11 +412,11 @@ def served(url: str, key: str | None = None) -> list[Check]:
         reason = getattr(error, "reason", error)
         return [Check("service", False, f"{url}: {reason}", "start it with tacit serve, or give its --url")]
     checks = [Check("service", True, f"answers at {url}")]
-    found = _SAMPLE.findall(text)
-    samples = [(name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in found]
-    windows = {of["placement"]: seconds for name, of, seconds in samples if name == WINDOW}
-    for name, of, number in samples:
-        placement = f"placement {of.get('placement')}"
+    matches = _SAMPLE.findall(text)
+    samples = [(name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in matches]
+    windows = {tags["placement"]: seconds for name, tags, seconds in samples if name == WINDOW}
+    for name, tags, number in samples:
+        placement = f"placement {tags.get('placement')}"
         if name == "tacit_state_bytes":
             checks.append(Check(placement, True, f"what was learned takes {number:,.0f} bytes"))
         elif name == "tacit_open_windows_bytes":
@@ -409,10 +424,10 @@ def served(url: str, key: str | None = None) -> list[Check]:
                 Check(placement, True, f"decisions whose windows are open take {number:,.0f} bytes")
             )
         elif name == "tacit_click_delay_seconds":
-            report = compare_delays(of["placement"], number, windows[of["placement"]])
+            report = compare_delays(tags["placement"], number, windows[tags["placement"]])
             checks.append(Check(placement, None if report.remedy else True, *report))
         elif name == "tacit_context_others_total" and number:
-            field = of["field"]
+            field = tags["field"]
             detail = (
                 f"{number:,.0f} values of {field} were none of those declared; all of them count as other"
             )
@@ -426,6 +441,6 @@ def _metrics(url: str, key: str | None) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError("give an address that begins with http:// or https://")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    asked = Request(f"{url.rstrip('/')}/metrics", headers=headers)  # noqa: S310
-    with urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310
+    request = Request(f"{url.rstrip('/')}/metrics", headers=headers)  # noqa: S310
+    with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310
         return str(answer.read().decode())

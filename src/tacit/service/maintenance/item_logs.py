@@ -19,9 +19,9 @@ from tacit.learning.decisions import Arm
 from tacit.policies.base import NO_FEATURES
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
-from tacit.service.log.rows import OF_PINS, DecisionRow, MarkRow, parsed, slate_of, slate_text
+from tacit.service.log.rows import PIN_MODES, ChangeRow, DecisionRow, decode_json, decode_list, encode_list
 from tacit.service.log.sql import Store
-from tacit.service.placements.aspects.items import ItemsThen, items_then
+from tacit.service.placements.aspects.items import CatalogueHistory, make_catalogue_history
 
 ROWS = 10_000
 
@@ -31,68 +31,76 @@ ITEMS_SCHEMA = pa.schema(
 )
 
 
-class _Described:
+class _ItemVectors:
     """The vectors of items that requests describe, each with the time from which it holds."""
 
-    def __init__(self, items: ItemsThen | None) -> None:
+    def __init__(self, items: CatalogueHistory | None) -> None:
         self._items = items
-        self._known: dict[str, tuple[int, bytes]] = {}
+        self._last_vectors: dict[str, tuple[int, bytes]] = {}
         self.rows: list[dict[str, Any]] = []
         self.nameless = 0
 
-    def named(self, event: DecisionRow | MarkRow) -> DecisionRow | None:
+    def rename_items(self, event: DecisionRow | ChangeRow) -> DecisionRow | None:
         """Return a decision with its items' names in the table; None if its items have no names.
 
         Change events are applied to the catalogue.
         """
-        if isinstance(event, MarkRow):
+        if isinstance(event, ChangeRow):
             if self._items is not None:
-                self._items.marked(event)
+                self._items.apply_change(event)
             return None
         offered, vectors = self._candidates(event)
         if not len(offered):
             self.nameless += 1
             return None
-        named = [self._name(str(arm), vector, event) for arm, vector in zip(offered, vectors, strict=True)]
-        names = dict(zip(offered, named, strict=True))
+        item_names = [
+            self._name(str(arm), vector, event) for arm, vector in zip(offered, vectors, strict=True)
+        ]
+        names = dict(zip(offered, item_names, strict=True))
         return event._replace(
-            offered=json.dumps(named), arm=names[event.arm], shown=_renamed(event.shown, names)
+            offered=json.dumps(item_names),
+            arm=names[event.arm],
+            shown=_rename_shown_items(event.shown, names),
         )
 
     def _candidates(self, row: DecisionRow) -> tuple[Sequence[Arm], Floats]:
         """Return the names and vectors of the candidates; none if they had no names."""
-        found = None if self._items is None else self._items.candidates(row)
-        if found is not None:
-            return found.ids, found.vectors
-        asked = parsed(row.asked) or {}
-        if row.offered is None or asked.get("relevance") is None or asked.get("examination") is not None:
+        candidates = None if self._items is None else self._items.find_candidates(row)
+        if candidates is not None:
+            return candidates.ids, candidates.vectors
+        request = decode_json(row.asked) or {}
+        if row.offered is None or request.get("relevance") is None or request.get("examination") is not None:
             return (), NO_FEATURES
-        return json.loads(row.offered), np.array(asked["relevance"], np.float64)
+        return json.loads(row.offered), np.array(request["relevance"], np.float64)
 
     def _name(self, name: str, vector: Floats, row: DecisionRow) -> str:
-        (time, known), numbers = self._known.get(name, (-1, None)), vector.tobytes()
-        if known != numbers:
+        (time, last_vector), numbers = self._last_vectors.get(name, (-1, None)), vector.tobytes()
+        if last_vector != numbers:
             # Of two vectors at the same time, the second one gets a name of its own.
             name = f"{name}#{row.seq}" if time == row.time else name
-            self._known[name] = row.time, numbers
+            self._last_vectors[name] = row.time, numbers
             since = datetime.fromtimestamp(row.time / 1e6, UTC)
             self.rows.append({"id": name, "from": since, "vector": vector.tolist()})
         return name
 
 
-def _renamed(shown: str | None, names: Mapping[Arm, str]) -> str | None:
+def _rename_shown_items(shown: str | None, names: Mapping[Arm, str]) -> str | None:
     """Replace the names of items in a shown list, if the row has one."""
     if shown is None or not (shown.startswith("[") or '"slate":' in shown):
         return shown
-    slate = slate_of(shown)
+    slate = decode_list(shown)
     arms = [None if arm is None else names[arm] for arm in slate.arms]
-    return slate_text(arms, np.array(slate.prefixes), np.array(slate.places))
+    return encode_list(arms, np.array(slate.prefix_propensities), np.array(slate.position_propensities))
 
 
-def by_items(config: Config) -> set[str]:
+def list_item_placements(config: Config) -> set[str]:
     """Return the placements whose requests describe items by vectors."""
-    known = config.placements.items()
-    return {name for name, each in known if each.served_as.by_features and each.policy.arms is None}
+    placements = config.placements.items()
+    return {
+        name
+        for name, placement_config in placements
+        if placement_config.policy_kind.by_features and placement_config.policy.arms is None
+    }
 
 
 def export_items(
@@ -101,34 +109,37 @@ def export_items(
     """Write the click log of a placement with item vectors, and the vectors; return the rows of each."""
     stored = store.placements()[name]
     policy = policy_from_stored(json.loads(stored.spec))
-    described = _Described(items_then(policy, store.base(stored.id)))
-    export = config.placements[name].served_as.export
+    described = _ItemVectors(make_catalogue_history(policy, store.base(stored.id)))
+    export = config.placements[name].policy_kind.export
     log = "clicks" if export is None else export.name
-    own = (
+    events = (
         event
         for event in store.events(0)
-        if isinstance(event, DecisionRow | MarkRow) and event.placement == stored.id
+        if isinstance(event, DecisionRow | ChangeRow) and event.placement == stored.id
     )
-    known = filter(None, map(described.named, own))
-    first = next(known, None)
+    decisions = filter(None, map(described.rename_items, events))
+    first = next(decisions, None)
     if first is None:
-        _say_left_out(name, described.nameless)
+        _warn_left_out(name, described.nameless)
         return {}
-    known = itertools.chain([first], known)  # type: ignore[assignment]
+    decisions = itertools.chain([first], decisions)  # type: ignore[assignment]
 
-    def rows_of(row: DecisionRow) -> list[dict[str, Any]]:
-        if row.mode in OF_PINS:
+    def make_records(row: DecisionRow) -> list[dict[str, Any]]:
+        if row.mode in PIN_MODES:
             return []
         if export is None:
             return [click_row(row, name, policy, rewards)]
         # The feedback on a list is complete once its window has closed.
         return export.rows(row, rewards[row.seq], name, policy) if row.seq in rewards else []
 
-    rows, path = (made for row in known for made in rows_of(row)), folder / f"{log}-{name}.parquet"
+    rows, path = (
+        (record for row in decisions for record in make_records(row)),
+        folder / f"{log}-{name}.parquet",
+    )
     count = write_clicks(rows, path, {name: config.placements[name].scale})
     table = pa.Table.from_pylist(described.rows, schema=ITEMS_SCHEMA)
     pq.write_table(table, folder / f"items-{name}.parquet")
-    _say_left_out(name, described.nameless)
+    _warn_left_out(name, described.nameless)
     return {f"{log}-{name}": count, f"items-{name}": table.num_rows}
 
 
@@ -145,12 +156,12 @@ def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str
             count += len(group)
             yield pa.RecordBatch.from_pylist(group, schema=SCHEMA)
 
-    said = [f"at {name} 0 to 1 stand for {text}" for name, scale in scales.items() if (text := scale.ends)]
-    write_log(batches(), path, rewards="; ".join(said))
+    notes = [f"at {name} 0 to 1 stand for {text}" for name, scale in scales.items() if (text := scale.ends)]
+    write_log(batches(), path, rewards="; ".join(notes))
     return count
 
 
-def _say_left_out(name: str, count: int) -> None:
+def _warn_left_out(name: str, count: int) -> None:
     if count:
         logger.warning(
             "placement %s: %d decisions are in no click log: their requests named no items, or described "

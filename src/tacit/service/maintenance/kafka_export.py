@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from tacit.errors import LogError, MissingExtra, TacitError
-from tacit.feed.kafka_topics import PATIENCE, Access, Address, address_of, properties_of
+from tacit.feed.kafka_topics import PATIENCE, Address, KafkaAccess, parse_address, read_properties
 from tacit.service.config.schema import ExportConfig, StoreConfig
 from tacit.service.engine.stores import open_to_read
 from tacit.service.maintenance.log_export import LogLine, follow
@@ -34,7 +34,7 @@ LEAVING_SECONDS = 10.0
 """Time for brokers to answer after a stop: unconfirmed rows are sent again at the next start."""
 
 
-class Outgoing:
+class TopicWriter:
     """Sends rows to a topic, and stores the number of the last row in a consumer group.
 
     Rows about one decision are in one partition, in their order. The group's offset for the first partition
@@ -57,15 +57,15 @@ class Outgoing:
     def __init__(
         self, address: Address, properties: dict[str, str], stopping: Callable[[], bool] = lambda: False
     ) -> None:
-        self._access, self._topic, self._stopping = Access(address, properties), address.topic, stopping
+        self._access, self._topic, self._stopping = KafkaAccess(address, properties), address.topic, stopping
         self._failed: LogError | None = None
         # No timeout: waits for brokers that are away.
         ours = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
-        self._producer = self._access.opened(kafka.Producer, ours)
+        self._producer = self._access.create_client(kafka.Producer, ours)
         group = {"group.id": f"{address.group}-export", "enable.auto.commit": False}
-        self._group = self._access.opened(kafka.Consumer, group)
+        self._group = self._access.create_client(kafka.Consumer, group)
 
-    def sent_before(self) -> int:
+    def find_last_sent(self) -> int:
         """Return the number of the last row that was sent; 0 if there is none.
 
         Raises
@@ -77,10 +77,10 @@ class Outgoing:
             topic = self._group.list_topics(self._topic, PATIENCE).topics[self._topic]
             if topic.error is not None or not topic.partitions:
                 raise LogError(f"{self._topic}: there is no such topic; make it before it is written to")
-            (kept,) = self._group.committed([kafka.TopicPartition(self._topic, 0)], PATIENCE)
+            (offset,) = self._group.committed([kafka.TopicPartition(self._topic, 0)], PATIENCE)
         except kafka.KafkaException as error:
-            raise self._lost(error) from None
-        return max(0, int(kept.offset))
+            raise self._make_error(error) from None
+        return max(0, int(offset.offset))
 
     def send(self, lines: Sequence[LogLine]) -> None:
         """Send rows, and wait until all brokers have them.
@@ -94,7 +94,7 @@ class Outgoing:
             key = None if line.decision is None else str(line.decision)
             while True:
                 try:
-                    self._producer.produce(self._topic, line.text, key, on_delivery=self._delivered)
+                    self._producer.produce(self._topic, line.text, key, on_delivery=self._note_failure)
                     break
                 except BufferError:
                     self._producer.poll(POLL_SECONDS)
@@ -104,25 +104,25 @@ class Outgoing:
             raise self._failed
         # After a stop before all have arrived, the rows are sent again.
         while lines and not self._stopping():
-            kept = kafka.TopicPartition(self._topic, 0, lines[-1].seq)
+            offset = kafka.TopicPartition(self._topic, 0, lines[-1].seq)
             try:
-                self._group.commit(offsets=[kept], asynchronous=False)
+                self._group.commit(offsets=[offset], asynchronous=False)
                 return
             except kafka.KafkaException as error:
                 if not error.args[0].retriable():
-                    raise self._lost(error) from None
+                    raise self._make_error(error) from None
                 self._producer.poll(POLL_SECONDS)
 
     def close(self) -> None:
         """Leave the consumer group."""
         self._group.close()
 
-    def _delivered(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
+    def _note_failure(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
         if error is not None and self._failed is None:
-            self._failed = self._lost(error)
+            self._failed = self._make_error(error)
 
-    def _lost(self, error: object) -> LogError:
-        return LogError(f"{self._topic}: cannot be written to: {self._access.shown(error)}")
+    def _make_error(self, error: object) -> LogError:
+        return LogError(f"{self._topic}: cannot be written to: {self._access.redact(error)}")
 
 
 class ExportTask(msgspec.Struct):
@@ -132,7 +132,7 @@ class ExportTask(msgspec.Struct):
     export: ExportConfig
 
 
-def sent_on(task: ExportTask, stopping: Callable[[], bool]) -> None:
+def send_log(task: ExportTask, stopping: Callable[[], bool]) -> None:
     """Send the log of a store to a topic, from the last row sent until a stop.
 
     Raises
@@ -141,10 +141,10 @@ def sent_on(task: ExportTask, stopping: Callable[[], bool]) -> None:
         If the store cannot be read, or the topic not be written to.
     """
     path = None if task.export.properties is None else Path(task.export.properties)
-    properties = properties_of(path, os.environ)
-    outgoing = Outgoing(address_of(task.export.kafka), properties, stopping)
+    properties = read_properties(path, os.environ)
+    outgoing = TopicWriter(parse_address(task.export.kafka), properties, stopping)
     with contextlib.closing(outgoing), contextlib.closing(open_to_read(task.store)) as store:
-        follow(store, outgoing.send, outgoing.sent_before(), stopping)
+        follow(store, outgoing.send, outgoing.find_last_sent(), stopping)
 
 
 def main() -> int:
@@ -164,7 +164,7 @@ def main() -> int:
 
     threading.Thread(target=wait, daemon=True).start()
     try:
-        sent_on(task, ended.is_set)
+        send_log(task, ended.is_set)
     except TacitError as error:
         print(error, file=sys.stderr)
         return 1

@@ -24,23 +24,29 @@ from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
 from tacit.service.errors import StoreError
 from tacit.service.kind import ExportTable
-from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, table_of
-from tacit.service.log.blocks import distinct
-from tacit.service.log.change_events import Regime
+from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, to_table
+from tacit.service.log.blocks import split_distinct
+from tacit.service.log.change_events import PolicyVersion
 from tacit.service.log.rows import (
-    OF_PINS,
+    PIN_MODES,
     POLICY,
+    ChangeRow,
     DecisionRow,
     Event,
     FeedbackRow,
-    MarkRow,
     RecordRow,
     Rows,
-    stretches,
+    split_into_blocks,
 )
 from tacit.service.log.sql import Store
-from tacit.service.log.store import BASES, Snapshot, save
-from tacit.service.maintenance.item_logs import ROWS, by_items, click_row, export_items, write_clicks
+from tacit.service.log.store import BASES, Snapshot, save_snapshot
+from tacit.service.maintenance.item_logs import (
+    ROWS,
+    click_row,
+    export_items,
+    list_item_placements,
+    write_clicks,
+)
 
 # ---- Export: a folder of Parquet files with the rows and click logs
 
@@ -82,30 +88,30 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
         for rows in _groups(store.events(0)):
             for name, part in zip(FILES, rows, strict=True):
                 counts[name] += len(part)  # type: ignore[arg-type]
-                writers[name].write_table(table_of(name, part))
+                writers[name].write_table(to_table(name, part))
     finally:
         for writer in writers.values():
             writer.close()
     counts["records"] = _export_records(store, folder / "records.parquet")
     placements = {name: stored._asdict() for name, stored in store.placements().items()}
     bases = [store.base(stored["id"]) for stored in placements.values()]
-    known = [base._asdict() for base in bases if base is not None]
-    table = pa.Table.from_pylist(known, schema=BASES_SCHEMA)
+    base_rows = [base._asdict() for base in bases if base is not None]
+    table = pa.Table.from_pylist(base_rows, schema=BASES_SCHEMA)
     pq.write_table(table, folder / "bases.parquet", write_page_checksum=True)
     header = {"format": "tacit-log", "version": VERSION, "placements": placements}
     (folder / "placements.json").write_text(json.dumps(header, indent=1))
-    earned = attributed(config, store)
+    earned = attribute_rewards(config, store)
     if not placements or placements.keys() & config.placements.keys():
         # An empty file would look like a log without clicks.
         counts["clicks"] = _export_clicks(config, store, earned, folder / "clicks.parquet")
-    items = placements.keys() & by_items(config)
+    items = placements.keys() & list_item_placements(config)
     for name in items:
         counts |= export_items(config, store, name, earned, folder)
-    for name, each in config.placements.items():
-        export = each.served_as.export
+    for name, placement_config in config.placements.items():
+        export = placement_config.policy_kind.export
         if export is not None and name in placements.keys() - items:
-            schema = export.schema(each.options)
-            table = pa.Table.from_pylist(_of_kind(export, store, name, earned), schema=schema)
+            schema = export.schema(placement_config.options)
+            table = pa.Table.from_pylist(_list_records(export, store, name, earned), schema=schema)
             pq.write_table(table, folder / f"{export.name}-{name}.parquet")
             counts[f"{export.name}-{name}"] = table.num_rows
     return counts
@@ -122,14 +128,14 @@ def _export_records(store: Store, path: Path) -> int:
     return count
 
 
-def _of_kind(export: ExportTable, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
+def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
     placement = store.placements()[name]
     policy = policy_from_stored(json.loads(placement.spec))
     return [
         record
         for row in store.events(0)
         if isinstance(row, DecisionRow) and row.placement == placement.id
-        if row.seq in earned and row.mode not in OF_PINS
+        if row.seq in earned and row.mode not in PIN_MODES
         for record in export.rows(row, earned[row.seq], name, policy)
     ]
 
@@ -139,35 +145,37 @@ def _groups(events: Iterator[Event]) -> Iterator[Rows]:
         yield Rows(
             [event for event in group if isinstance(event, DecisionRow)],
             [event for event in group if isinstance(event, FeedbackRow)],
-            [event for event in group if isinstance(event, MarkRow)],
+            [event for event in group if isinstance(event, ChangeRow)],
         )
 
 
 def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: Path) -> int:
     stored = store.placements()
-    exported = {name for name, each in config.placements.items() if each.served_as.click_log}
+    exported = {
+        name for name, placement_config in config.placements.items() if placement_config.policy_kind.click_log
+    }
     names = {placement.id: name for name, placement in stored.items() if name in exported}
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     decisions = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement in names)
     # Forced actions cannot evaluate another policy.
-    kept = (row for row in decisions if row.mode not in OF_PINS)
-    rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in kept)
+    unpinned_rows = (row for row in decisions if row.mode not in PIN_MODES)
+    rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in unpinned_rows)
     return write_clicks(rows, path, {name: config.placements[name].scale for name in names.values()})
 
 
-def attributed(config: Config, store: Store) -> dict[int, Any]:
+def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
     """Return the feedback on each decision whose window has closed, by sequence number.
 
     It is a reward, or the clicked positions of a list.
     """
     stored = store.placements()
     rules = {
-        stored[name].id: each.served_as.placement.attribution(each.rule)
-        for name, each in config.placements.items()
+        stored[name].id: placement_config.policy_kind.placement.attribution(placement_config.rule)
+        for name, placement_config in config.placements.items()
         if name in stored
     }
     rewards: dict[int, Any] = {}
-    for rows in stretches(store.events(0)):
+    for rows in split_into_blocks(store.events(0)):
         attribution = rules.get(rows[0].placement or 0)
         if attribution is None:
             continue
@@ -175,7 +183,7 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
         if rows.kind is DecisionRow:
             attribution.decided(rows)
         elif rows.kind is FeedbackRow:
-            for part in distinct(rows, "decision"):
+            for part in split_distinct(rows, "decision"):
                 for earned in attribution.take_in(part)[1]:
                     rewards.update(attribution.earned(earned))
     end = store.end().time
@@ -189,7 +197,7 @@ def attributed(config: Config, store: Store) -> dict[int, Any]:
 PLACEMENT, MADE_BY = (DecisionRow._fields.index(field) for field in ("placement", "policy"))
 
 
-def take_in(store: Store, folder: Path) -> int:
+def import_log(store: Store, folder: Path) -> int:
     """Import an exported log into an empty store; return the number of rows.
 
     Raises
@@ -200,14 +208,14 @@ def take_in(store: Store, folder: Path) -> int:
     if store.end().seq or store.placements():
         raise StoreError("store: it is not empty; import into a new one")
     try:
-        return _take_in(store, folder)
+        return _import_rows(store, folder)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
             f"{folder}: is damaged: {error}; export it anew, and import it into a new store"
         ) from error
 
 
-def _take_in(store: Store, folder: Path) -> int:
+def _import_rows(store: Store, folder: Path) -> int:
     try:
         header = json.loads((folder / "placements.json").read_text())
         placements = header["placements"]
@@ -230,46 +238,46 @@ def _take_in(store: Store, folder: Path) -> int:
     for name, old in placements.items():
         new = store.placement(name, old["spec"], old["seed"])
         ids[old["id"]], policies[old["policy"]] = new.id, new.policy
-    regimes = _regimes(folder / "marks.parquet")
-    for regime in regimes:
-        policies[regime.number] = store.policy(json.dumps(regime.policy))
+    versions = _read_policy_versions(folder / "marks.parquet")
+    for version in versions:
+        policies[version.number] = store.policy(json.dumps(version.policy))
     count = 0
     # Feedback refers to decisions, so all of these come first.
     for i, (name, file) in enumerate(zip(FILES, files, strict=True)):
         for batch in file.iter_batches(ROWS):
-            rows = Rows.none()
+            rows = Rows.empty()
             rows[i].extend(_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
             store.append(rows)
             count += batch.num_rows
-    _take_in_bases(store, folder / "bases.parquet", ids, policies)
-    return count + _take_in_records(store, folder / "records.parquet", ids)
+    _import_bases(store, folder / "bases.parquet", ids, policies)
+    return count + _import_records(store, folder / "records.parquet", ids)
 
 
-def _regimes(path: Path) -> list[Regime]:
+def _read_policy_versions(path: Path) -> list[PolicyVersion]:
     """Return all policy versions in exported change events."""
     table = _parquet(path).read(["kind", "value"]).to_pylist()
-    return [msgspec.json.decode(row["value"], type=Regime) for row in table if row["kind"] == POLICY]
+    return [msgspec.json.decode(row["value"], type=PolicyVersion) for row in table if row["kind"] == POLICY]
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
-def _take_in_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[int, int]) -> None:
+def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[int, int]) -> None:
     for values in _parquet(path).read().to_pylist():
         base = Snapshot(**values)
         windows = msgspec.json.decode(base.windows)
         for row, *_ in windows["open"]:
             row[PLACEMENT], row[MADE_BY] = ids[row[PLACEMENT]], policies[row[MADE_BY]]
         encoded = msgspec.json.encode(windows)
-        save(store, base._replace(placement=ids[base.placement], windows=encoded), BASES)
+        save_snapshot(store, base._replace(placement=ids[base.placement], windows=encoded), BASES)
 
 
-def _take_in_records(store: Store, path: Path, ids: dict[int, int]) -> int:
+def _import_records(store: Store, path: Path, ids: dict[int, int]) -> int:
     count = 0
     for batch in _parquet(path).iter_batches(ROWS):
         rows = [RecordRow(**values) for values in batch.to_pylist()]
-        store.keep([row._replace(placement=ids[row.placement]) for row in rows])
+        store.add_records([row._replace(placement=ids[row.placement]) for row in rows])
         count += len(rows)
     return count
 
@@ -281,8 +289,8 @@ def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[
         for field in ("arm", "would"):
             values[field] = values[field] and json.loads(values[field])
     if values.get("kind") == POLICY:
-        regime = msgspec.json.decode(values["value"], type=Regime)
-        values["value"] = msgspec.structs.replace(regime, number=policies[regime.number]).text
+        version = msgspec.json.decode(values["value"], type=PolicyVersion)
+        values["value"] = msgspec.structs.replace(version, number=policies[version.number]).text
     return FILES[name](**values)
 
 
@@ -295,7 +303,7 @@ AT_ONCE = 5_000
 JSON_FIELDS = "offered", "context", "asked", "shown", "clicks", "metrics"
 """Fields that the log stores as JSON text."""
 
-SORTS = {DecisionRow: "decision", FeedbackRow: "feedback", MarkRow: "mark"}
+SORTS = {DecisionRow: "decision", FeedbackRow: "feedback", ChangeRow: "mark"}
 
 logger = logging.getLogger(__name__)
 
@@ -373,9 +381,11 @@ def lines_after(store: Store, after: int) -> Iterator[LogLine]:
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:
     """Return a row's sort, placement name and fields with a value."""
-    said = {"seq": row.seq, "row": SORTS[type(row)]} | row._asdict() | {"placement": names.get(row.placement)}
+    fields = (
+        {"seq": row.seq, "row": SORTS[type(row)]} | row._asdict() | {"placement": names.get(row.placement)}
+    )
     return {
         field: msgspec.Raw(value.encode()) if field in JSON_FIELDS else value
-        for field, value in said.items()
+        for field, value in fields.items()
         if value is not None
     }

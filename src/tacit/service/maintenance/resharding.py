@@ -22,15 +22,15 @@ import numpy as np
 from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.fold import opened, take_in
-from tacit.service.engine.shard_layout import Layout, LayoutStore, check_starts, schema_of
+from tacit.service.engine.fold import apply_rows, load_placement
+from tacit.service.engine.shard_layout import Layout, LayoutStore, check_starts, name_schema
 from tacit.service.log import rows
-from tacit.service.log.ids import MOST_SHARDS, partition_by_id, partition_of, shard_of
+from tacit.service.log.ids import MOST_SHARDS, find_id_partition, find_shard, hash_partition
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.sql import Store
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.arm_lifecycle import decoded
-from tacit.service.placements.aspects.shared_learning import Joined, Learned
+from tacit.service.placements.aspects.arm_lifecycle import parse_arms
+from tacit.service.placements.aspects.shared_learning import JoinedClassifier, SharedUpdate
 from tacit.service.placements.placement import Placement
 
 ROWS = 5000
@@ -80,9 +80,9 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
         layouts.clear(after)
         sources: list[PostgresStore] = [layouts]
         if before is not None:
-            sources = _stores(url, schema, before, opened_stores)
-        targets = [NewShard(store) for store in _stores(url, schema, after, opened_stores)]
-        _deal(config, layouts, sources, targets)
+            sources = _open_stores(url, schema, before, opened_stores)
+        targets = [NewShard(store) for store in _open_stores(url, schema, after, opened_stores)]
+        _distribute(config, layouts, sources, targets)
         layouts.begin(after)
         if drop and before is not None:
             layouts.clear(before)
@@ -92,12 +92,14 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
             store.close()
 
 
-def _stores(url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]) -> list[PostgresStore]:
-    made = []
+def _open_stores(
+    url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]
+) -> list[PostgresStore]:
+    stores = []
     for shard in range(layout.shards):
-        made.append(PostgresStore(url, schema_of(schema, layout, shard)))
-        opened_stores.append(made[-1])
-    return made
+        stores.append(PostgresStore(url, name_schema(schema, layout, shard)))
+        opened_stores.append(stores[-1])
+    return stores
 
 
 class NewShard:
@@ -114,7 +116,7 @@ class NewShard:
         self.seq = 0
         self.placements: dict[str, StoredPlacement] = {}
         self._rows = rows.Rows([], [], [])
-        self._marks: dict[tuple[int, str], str] = {}
+        self._last_values: dict[tuple[int, str], str] = {}
 
     def add(self, row: Any) -> int:
         """Append a row; return its sequence number."""
@@ -125,21 +127,21 @@ class NewShard:
         elif isinstance(row, rows.FeedbackRow):
             self._rows.feedback.append(row)
         else:
-            self._rows.marks.append(row)
+            self._rows.changes.append(row)
         if self._rows.size >= ROWS:
             self.flush()
         return self.seq
 
-    def switch(self, placement: int, mark: rows.MarkRow) -> None:
+    def switch(self, placement: int, change: rows.ChangeRow) -> None:
         """Append a change event if its value differs from the last one of its kind."""
-        if self._marks.get((placement, mark.kind)) != mark.value:
-            self._marks[placement, mark.kind] = mark.value
-            self.add(mark._replace(placement=placement))
+        if self._last_values.get((placement, change.kind)) != change.value:
+            self._last_values[placement, change.kind] = change.value
+            self.add(change._replace(placement=placement))
 
-    def lacks(self, placement: int, mark: rows.MarkRow) -> bool:
+    def lacks(self, placement: int, change: rows.ChangeRow) -> bool:
         """True if the event has a change of arms that this shard lacks."""
-        before = self._marks.get((placement, rows.ARMS))
-        return before is None or decoded(before).changes < decoded(mark.value).changes
+        before = self._last_values.get((placement, rows.ARMS))
+        return before is None or parse_arms(before).changes < parse_arms(change.value).changes
 
     def flush(self) -> None:
         """Write the appended rows to the store."""
@@ -164,10 +166,10 @@ class Source:
         self.places = np.zeros(store.end().seq + 1, np.int64)
         """Shard and new number of each decision, by its old number."""
         self._followed: dict[int, Placement] = {}
-        self._joined: dict[int, Joined] = {}
+        self._joined: dict[int, JoinedClassifier] = {}
         for id, name in self.names.items():
-            placement = opened(name, config.placements[name], store, 0, snapshot=False)
-            joined = None if placement.shared is None else placement.shared.joined
+            placement = load_placement(name, config.placements[name], store, 0, snapshot=False)
+            joined = None if placement.shared is None else placement.shared.classifier
             if joined is not None:
                 self._followed[id], self._joined[id] = placement, joined
 
@@ -176,26 +178,28 @@ class Source:
         for event in self.store.events(0):
             yield self, event
 
-    def before(self, event: rows.Event) -> Iterator[tuple[str, Learned]]:
+    def before(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
         """Advance the time to an event; yield updates for all keys."""
         for placement in self._followed.values():
             placement.advance(event.time)
-        yield from self._learned(event.time)
+        yield from self._export_updates(event.time)
 
-    def after(self, event: rows.Event) -> Iterator[tuple[str, Learned]]:
+    def after(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
         """Fold an event; yield the resulting updates for all keys."""
-        take_in(self._followed, [event])
-        yield from self._learned(event.time)
+        apply_rows(self._followed, [event])
+        yield from self._export_updates(event.time)
 
-    def _learned(self, time: int) -> Iterator[tuple[str, Learned]]:
+    def _export_updates(self, time: int) -> Iterator[tuple[str, SharedUpdate]]:
         for id, placement in self._followed.items():
-            parts = self._joined[id].learned(placement.learner, False)
+            parts = self._joined[id].export_update(placement.learner, False)
             if parts:
-                yield placement.name, Learned(self.number, time, parts)
+                yield placement.name, SharedUpdate(self.number, time, parts)
 
 
 # Rows get new numbers, so references to rows are written with the new numbers.
-def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[NewShard]) -> None:
+def _distribute(
+    config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[NewShard]
+) -> None:
     for store in stores:
         _declare(config, layouts, store, targets)
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
@@ -206,14 +210,14 @@ def _deal(config: Config, layouts: LayoutStore, stores: list[PostgresStore], tar
     for source, event in merged:
         end = event.time
         _merge(targets, source.before(event))
-        _hand_on(config, source, event, targets, alone=len(sources) == 1)
+        _write_event(config, source, event, targets, alone=len(sources) == 1)
         _merge(targets, source.after(event))
     for source in sources:
-        _deal_records(source, targets)
+        _distribute_records(source, targets)
     for target in targets:
         if end:
             # Closes all windows that had closed before.
-            target.add(rows.MarkRow(0, None, end, rows.TICK, ""))
+            target.add(rows.ChangeRow(0, None, end, rows.TICK, ""))
         target.flush()
 
 
@@ -222,7 +226,7 @@ def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets
     for name, stored in store.placements().items():
         if name not in config.placements:
             raise ConfigError(f"placements.{name}: the log holds it; configure it as it was when it learned")
-        begins = store.begins(stored.id)
+        begins = store.find_base_end(stored.id)
         if begins is not None:
             why = "its oldest rows were dropped, and what they taught"
             why = why if begins.seq else "it started from a learner, which"
@@ -232,12 +236,12 @@ def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets
             target.placements[name] = target.store.placement(name, stored.spec, stored.seed)
 
 
-def _hand_on(
+def _write_event(
     config: Config, source: Source, event: rows.Event, targets: list[NewShard], *, alone: bool
 ) -> None:
     """Write an event to the shard of its key, or to all shards that it concerns."""
     if isinstance(event, rows.DecisionRow):
-        _decision(config, source, event, targets)
+        _write_decision(config, source, event, targets)
     elif isinstance(event, rows.FeedbackRow):
         number, seq = divmod(int(source.places[event.decision]), 1 << 48)
         target = targets[number]
@@ -245,12 +249,12 @@ def _hand_on(
         target.add(event._replace(placement=stored.id, decision=seq))
     elif event.placement is not None and (event.kind != rows.ITEMS or source.number == 0):
         # Items are the same in all shards.
-        _mark(source.names[event.placement], event, targets, alone=alone)
+        _write_change(source.names[event.placement], event, targets, alone=alone)
 
 
-def _mark(name: str, mark: rows.MarkRow, targets: list[NewShard], *, alone: bool) -> None:
+def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *, alone: bool) -> None:
     """Write a placement's change event to all shards."""
-    if mark.kind == rows.POLICY:
+    if change.kind == rows.POLICY:
         raise ConfigError(
             f"placements.{name}: its log was folded into another policy, which shards cannot "
             "follow; begin with a new schema"
@@ -258,22 +262,22 @@ def _mark(name: str, mark: rows.MarkRow, targets: list[NewShard], *, alone: bool
     for target in targets:
         stored = target.placements[name]
         # Each shard logged all changes of arms, by its own clock.
-        if mark.kind in (rows.MODE, rows.HOLDOUT, rows.PIN, rows.ITEMS) or (
-            mark.kind == rows.ARMS and (alone or target.lacks(stored.id, mark))
+        if change.kind in (rows.MODE, rows.HOLDOUT, rows.PIN, rows.ITEMS) or (
+            change.kind == rows.ARMS and (alone or target.lacks(stored.id, change))
         ):
-            target.switch(stored.id, mark)
+            target.switch(stored.id, change)
 
 
-def _deal_records(source: Source, targets: list[NewShard]) -> None:
+def _distribute_records(source: Source, targets: list[NewShard]) -> None:
     for record in source.store.records():
         name = source.names[record.placement]
-        target = targets[shard_of(partition_of(name, record.id), len(targets))]
-        target.store.keep([record._replace(placement=target.placements[name].id)])
+        target = targets[find_shard(hash_partition(name, record.id), len(targets))]
+        target.store.add_records([record._replace(placement=target.placements[name].id)])
 
 
-def _decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
+def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
     name = source.names[row.placement]
-    number = shard_of(_partition(name, config.placements[name], row), len(targets))
+    number = find_shard(_partition(name, config.placements[name], row), len(targets))
     target = targets[number]
     stored = target.placements[name]
     seq = target.add(row._replace(placement=stored.id, policy=stored.policy))
@@ -282,12 +286,12 @@ def _decision(config: Config, source: Source, row: rows.DecisionRow, targets: li
 
 def _partition(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
     if not config.spread:
-        return partition_of(name, row.key)
-    return partition_by_id(name, row.id)
+        return hash_partition(name, row.key)
+    return find_id_partition(name, row.id)
 
 
-def _merge(targets: list[NewShard], learned: Iterator[tuple[str, Learned]]) -> None:
+def _merge(targets: list[NewShard], learned: Iterator[tuple[str, SharedUpdate]]) -> None:
     for name, news in learned:
         value = msgspec.json.encode(news).decode()
         for target in targets:
-            target.add(rows.MarkRow(0, target.placements[name].id, news.time, rows.MERGE, value))
+            target.add(rows.ChangeRow(0, target.placements[name].id, news.time, rows.MERGE, value))

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from tacit.logs import ubi_records
-from tacit.logs.writer import at_position, given_above
+from tacit.logs.writer import conditional_propensity, propensity_at_position
 from tacit.policies.spec import policy_from_stored
-from tacit.service.log.requests import action_of
-from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, slate_of
+from tacit.service.log.requests import parse_action
+from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, decode_list
 from tacit.service.log.sql import Store
 from tacit.service.log.store import Snapshot, StoredPlacement
-from tacit.service.placements.aspects.items import items_then
+from tacit.service.placements.aspects.items import make_catalogue_history
 from tacit.service.placements.lists import matrix
 
 # ---- Rows of the log as records
@@ -30,21 +30,21 @@ NOWHERE = 0
 """Ordinal of an event about a whole list; the schema requires one."""
 
 
-def listed(row: DecisionRow) -> list[str | None] | None:
+def list_items(row: DecisionRow) -> list[str | None] | None:
     """Return the items that a decision showed, as text, from the top; None at an empty position.
 
     Returns None for a pair of rankers without a list.
     """
     if row.shown is None:
         return [str(row.arm)]
-    shown = json.loads(row.shown)
-    if isinstance(shown, list):
-        items = shown
-    elif "slate" in shown:
-        items = shown["slate"]
-    elif "interleaved" in shown:
-        items = shown["interleaved"]["items"]
-    elif "pair" in shown:
+    content = json.loads(row.shown)
+    if isinstance(content, list):
+        items = content
+    elif "slate" in content:
+        items = content["slate"]
+    elif "interleaved" in content:
+        items = content["interleaved"]["items"]
+    elif "pair" in content:
         return None
     else:
         items = [row.arm]
@@ -53,11 +53,11 @@ def listed(row: DecisionRow) -> list[str | None] | None:
 
 def shows_one(row: DecisionRow) -> bool:
     """True if a decision showed one arm, so that its feedback is a reward."""
-    shown = None if row.shown is None else json.loads(row.shown)
-    return (isinstance(shown, dict) and not {"pair", "slate"} & set(shown)) or shown is None
+    content = None if row.shown is None else json.loads(row.shown)
+    return (isinstance(content, dict) and not {"pair", "slate"} & set(content)) or content is None
 
 
-class Names:
+class UbiRecords:
     """Makes the UBI records of a placement from its rows.
 
     Parameters
@@ -75,7 +75,7 @@ class Names:
 
     def __init__(self, name: str, stored: StoredPlacement, base: Snapshot | None) -> None:
         policy = policy_from_stored(json.loads(stored.spec))
-        self.items = items_then(policy, base)
+        self.items = make_catalogue_history(policy, base)
         arms, self._dims = policy.arms, policy.feature_dims
         self.placement = name
         self.policy = policy.label
@@ -84,12 +84,14 @@ class Names:
 
     def query(self, row: DecisionRow) -> dict[str, Any]:
         """Return a decision as a query record."""
-        items = listed(row)
+        items = list_items(row)
         record: dict[str, Any] = {
             "query_id": query_id(row),
             "user_query": row.key,
-            "timestamp": ubi_records.time_text(row.time),
-            "query_attributes": {ubi_records.OURS: self._attributes(row) | self._of_query(row)},
+            "timestamp": ubi_records.format_time(row.time),
+            "query_attributes": {
+                ubi_records.TACIT_ATTRIBUTE: self._attributes(row) | self._query_attributes(row)
+            },
         }
         if len(self.placement) <= ubi_records.LONGEST_NAME:
             record["application"] = self.placement
@@ -106,33 +108,37 @@ class Names:
             "propensity": row.propensity or None,
         }
 
-    def _of_query(self, row: DecisionRow) -> dict[str, Any]:
+    def _query_attributes(self, row: DecisionRow) -> dict[str, Any]:
         attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
         if row.deferred:
             attributes["deferred"] = True
         if row.context is not None:
             attributes["context"] = json.loads(row.context)
         if shows_one(row):
-            attributes["arms"] = self._offered(row)
+            attributes["arms"] = self._list_arms(row)
             return attributes
-        items, teams = listed(row), _teams(row)
+        items, teams = list_items(row), _teams(row)
         if items and None in items:
             attributes["slate"] = items
-        if teams is None and (slate := slate_of(row.shown)).places:
-            shown = [k for k, arm in enumerate(slate.arms) if arm is not None]
-            attributes["arms"] = self._offered(row)
-            attributes["propensities"] = [given_above(slate.prefixes, k) for k in shown]
-            attributes["position_propensities"] = [at_position(slate.places, k) for k in shown]
+        if teams is None and (slate := decode_list(row.shown)).position_propensities:
+            positions = [k for k, arm in enumerate(slate.arms) if arm is not None]
+            attributes["arms"] = self._list_arms(row)
+            attributes["propensities"] = [
+                conditional_propensity(slate.prefix_propensities, k) for k in positions
+            ]
+            attributes["position_propensities"] = [
+                propensity_at_position(slate.position_propensities, k) for k in positions
+            ]
         return attributes | ({} if teams is None else teams)
 
-    def _offered(self, row: DecisionRow) -> list[str]:
+    def _list_arms(self, row: DecisionRow) -> list[str]:
         if row.offered is not None:
             return [str(arm) for arm in json.loads(row.offered)]
         if self._arms or row.asked is None:
             return self._arms
-        found = None if self.items is None else self.items.candidates(row)
-        if found is not None:
-            return list(map(str, found.ids))
+        candidates = None if self.items is None else self.items.find_candidates(row)
+        if candidates is not None:
+            return list(map(str, candidates.ids))
         # Without names, the arms are numbered by the rows of their features.
         features = json.loads(row.asked)
         counts = [
@@ -143,14 +149,14 @@ class Names:
 
     def events(self, row: DecisionRow, feedback: FeedbackRow) -> Iterator[dict[str, Any]]:
         """Yield feedback as event records, one for each object."""
-        items = listed(row)
+        items = list_items(row)
         ours = self._attributes(row)
         if feedback.id is not None:
             ours["feedback_id"] = feedback.id
         action = feedback.kind
         places: list[int] = []
         if feedback.kind == CLICKS:
-            done = [action_of(action) for action in json.loads(feedback.clicks or "[]")]
+            done = [parse_action(action) for action in json.loads(feedback.clicks or "[]")]
             places = [position for position, _ in done]
             # All clicks of one feedback have the same action.
             action = done[0][1] if done else NO_CLICK
@@ -166,35 +172,39 @@ class Names:
         teams = (_teams(row) or {}).get("teams") or []
         objects: list[int | None] = [*places] or [None]
         for place in objects:
-            attributes = _object(items, place) | {ubi_records.OURS: ours | _team(teams, place)}
+            attributes = _object(items, place) | {ubi_records.TACIT_ATTRIBUTE: ours | _team(teams, place)}
             yield {
                 "action_name": action,
                 "query_id": query_id(row),
                 "user_query": row.key,
-                "timestamp": ubi_records.time_text(feedback.time),
+                "timestamp": ubi_records.format_time(feedback.time),
                 "event_attributes": attributes,
             }
 
 
 def query_id(row: DecisionRow) -> str:
     """Return the UBI query id of a decision: its own id, or a digest if that is too long."""
-    return row.id if len(row.id) <= ubi_records.LONGEST_NAME else ubi_records.digest({"decision_id": row.id})
+    return (
+        row.id
+        if len(row.id) <= ubi_records.LONGEST_NAME
+        else ubi_records.digest_record({"decision_id": row.id})
+    )
 
 
 def _teams(row: DecisionRow) -> dict[str, Any] | None:
     """Return the rankers of a duel, the probability of its list, and the ranker of each item."""
-    shown = None if row.shown is None else json.loads(row.shown)
-    if not isinstance(shown, dict) or "pair" not in shown:
+    content = None if row.shown is None else json.loads(row.shown)
+    if not isinstance(content, dict) or "pair" not in content:
         return None
-    left, right = pair = shown["pair"]
-    found: dict[str, Any] = {"left": left, "right": right}
-    interleaved = shown.get("interleaved")
+    left_ranker, right_ranker = pair = content["pair"]
+    attributes: dict[str, Any] = {"left": left_ranker, "right": right_ranker}
+    interleaved = content.get("interleaved")
     if interleaved is not None:
         teams = interleaved["memory"].get("teams")
-        found["probability"] = interleaved["probability"]
+        attributes["probability"] = interleaved["probability"]
         if teams is not None:
-            found["teams"] = [None if team is None else pair[team] for team in teams]
-    return found
+            attributes["teams"] = [None if team is None else pair[team] for team in teams]
+    return attributes
 
 
 def _team(teams: list[str | None], place: int | None) -> dict[str, str]:
@@ -240,18 +250,19 @@ def export_ubi(store: Store, folder: Path) -> dict[str, int]:
 def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
     encode = msgspec.json.Encoder().encode
     names = {
-        stored.id: Names(name, stored, store.base(stored.id)) for name, stored in store.placements().items()
+        stored.id: UbiRecords(name, stored, store.base(stored.id))
+        for name, stored in store.placements().items()
     }
-    made: dict[int, DecisionRow] = {}
+    decisions: dict[int, DecisionRow] = {}
     for row in store.events(0):
         if isinstance(row, DecisionRow):
-            made[row.seq] = row
+            decisions[row.seq] = row
             yield QUERIES, encode(names[row.placement].query(row))
         elif isinstance(row, FeedbackRow):
-            decision = made[row.decision]
+            decision = decisions[row.decision]
             for record in names[row.placement].events(decision, row):
                 yield EVENTS, encode(record)
         elif row.placement is not None and (items := names[row.placement].items) is not None:
-            items.marked(row)
-    for kept in store.records():
-        yield QUERIES if kept.kind == QUERY else EVENTS, kept.content.encode()
+            items.apply_change(row)
+    for stored_record in store.records():
+        yield QUERIES if stored_record.kind == QUERY else EVENTS, stored_record.content.encode()

@@ -35,7 +35,7 @@ def chance(probability: float) -> str:
     return "< 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
 
 
-def age(microseconds: int) -> str:
+def format_age(microseconds: int) -> str:
     """Format an age in words.
 
     Examples
@@ -43,10 +43,10 @@ def age(microseconds: int) -> str:
     >>> format_age(400_000), format_age(90_000_000), format_age(7_300_000_000)
     ('now', '1 min ago', '2 h 1 min ago')
     """
-    return _age(microseconds, 0)
+    return _format_age(microseconds, 0)
 
 
-def ages(microseconds: Sequence[int]) -> list[str]:
+def format_ages(microseconds: Sequence[int]) -> list[str]:
     """Format ages, with enough units that different ages have different texts.
 
     Examples
@@ -56,12 +56,12 @@ def ages(microseconds: Sequence[int]) -> list[str]:
     """
     different = len({time // SECOND for time in microseconds})
     finer = 0
-    while len(set(texts := [_age(time, finer) for time in microseconds])) < different:
+    while len(set(texts := [_format_age(time, finer) for time in microseconds])) < different:
         finer += 1
     return texts
 
 
-def _age(microseconds: int, finer: int) -> str:
+def _format_age(microseconds: int, finer: int) -> str:
     seconds = microseconds // SECOND
     first = next((i for i, (_, length, _) in enumerate(UNITS) if seconds >= length), None)
     if first is None:
@@ -105,9 +105,9 @@ TOP = 26
 PLOT = 190
 UNIT = 1000
 """The plot's own coordinates run from 0 to this, in both directions."""
-BESIDE = 0.04
+LEAST_DISTANCE = 0.04
 """Remarks that are closer than this share of the width have one label together."""
-TORN = 3.0
+GAP_FACTOR = 3.0
 """A curve has a gap if points are apart by more than their width multiplied by this."""
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
@@ -177,7 +177,7 @@ class Span(NamedTuple):
         return min(max((time - self.begin) / max(self.end - self.begin, 1), 0.0), 1.0)
 
 
-def line_chart(
+def draw_chart(
     curves: Sequence[ChartLine],
     span: Span,
     title: str,
@@ -206,24 +206,24 @@ def line_chart(
     values = [point.value for point in points] or [0.0]
     # Limit the range, so that a wide interval does not flatten all curves.
     reach = max(2.0 * max(values) - min(values), max(values), 0.0)
-    ticks = nice_ticks(min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0))
+    ticks = choose_ticks(min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0))
     scale = _Scale(span, ticks[0], ticks[-1])
-    marks = [scale.band(curve) for curve in curves] + [scale.line(curve) for curve in curves]
+    marks = [scale.draw_band(curve) for curve in curves] + [scale.draw_line(curve) for curve in curves]
     shares = unit.shares
-    levels = [(scale.height(tick), f"{100 * tick:.4g} %" if shares else f"{tick:.4g}") for tick in ticks]
+    levels = [(scale.place_value(tick), f"{100 * tick:.4g} %" if shares else f"{tick:.4g}") for tick in ticks]
     grid = "".join(f'<path class="grid" d="M0 {y:.1f}H{UNIT}"/>' for y, _ in levels)
     labels = "".join(
         f'<text x="-10" y="{TOP + PLOT * y / UNIT + 4:.1f}" text-anchor="end">{level}</text>'
         for y, level in levels
     )
-    ground = f"{_still_open(span, open_since)}{grid}{_remark_lines(remarks, span)}"
+    ground = f"{_draw_open_windows(span, open_since)}{grid}{_draw_remarks(remarks, span)}"
     return Markup(  # noqa: S704 (every name in it is escaped)
         f'<svg class="chart" role="img" width="100%" height="{HEIGHT}">'
         f"<title>{escape(title)}</title><desc>{escape(summary)}</desc>"
         f'<svg y="{TOP}" width="100%" height="{PLOT}" viewBox="0 0 {UNIT} {UNIT}" '
         f'preserveAspectRatio="none">{ground}{"".join(marks)}'
-        f"{_hints(curves, span, unit)}</svg>"
-        f"{labels}{_remark_labels(remarks, span)}{_time_labels(span)}</svg>"
+        f"{_draw_tooltips(curves, span, unit)}</svg>"
+        f"{labels}{_label_remarks(remarks, span)}{_label_times(span)}</svg>"
     )
 
 
@@ -232,37 +232,39 @@ class _Scale(NamedTuple):
     lowest: float
     highest: float
 
-    def height(self, value: float) -> float:
+    def place_value(self, value: float) -> float:
         share = (value - self.lowest) / (self.highest - self.lowest)
         return UNIT * (1.0 - min(max(share, 0.0), 1.0))
 
-    def at(self, time: float) -> float:
+    def place_time(self, time: float) -> float:
         return UNIT * self.span.place(time)
 
-    def line(self, curve: ChartLine) -> str:
-        drawn = ""
-        for run in _runs(curve.points):
-            path = " L".join(f"{self.at((p.begin + p.end) / 2):.1f} {self.height(p.value):.1f}" for p in run)
+    def draw_line(self, curve: ChartLine) -> str:
+        paths = ""
+        for run in _split_curve(curve.points):
+            path = " L".join(
+                f"{self.place_time((p.begin + p.end) / 2):.1f} {self.place_value(p.value):.1f}" for p in run
+            )
             # A line of no length is drawn as a dot by its round ends.
-            alone = "h0" if len(run) == 1 else ""
-            drawn += f'<path class="line {escape(curve.style)}" d="M{path}{alone}"/>'
-        return drawn
+            dot = "h0" if len(run) == 1 else ""
+            paths += f'<path class="line {escape(curve.style)}" d="M{path}{dot}"/>'
+        return paths
 
-    def band(self, curve: ChartLine) -> str:
-        drawn = ""
-        for run in _runs(curve.points):
-            upper = [(self.at((p.begin + p.end) / 2), self.height(p.high)) for p in run]
-            lower = [(self.at((p.begin + p.end) / 2), self.height(p.low)) for p in run]
+    def draw_band(self, curve: ChartLine) -> str:
+        paths = ""
+        for run in _split_curve(curve.points):
+            upper = [(self.place_time((p.begin + p.end) / 2), self.place_value(p.high)) for p in run]
+            lower = [(self.place_time((p.begin + p.end) / 2), self.place_value(p.low)) for p in run]
             if len(run) == 1:
-                ends = self.at(run[0].begin), self.at(run[0].end)
+                ends = self.place_time(run[0].begin), self.place_time(run[0].end)
                 upper = [(x, upper[0][1]) for x in ends]
                 lower = [(x, lower[0][1]) for x in ends]
             path = " L".join(f"{x:.1f} {y:.1f}" for x, y in [*upper, *lower[::-1]])
-            drawn += f'<path class="band {escape(curve.style)}" d="M{path}Z"/>'
-        return drawn
+            paths += f'<path class="band {escape(curve.style)}" d="M{path}Z"/>'
+        return paths
 
 
-def sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
+def draw_sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
     """Draw one rate over time as a small chart without labels.
 
     Parameters
@@ -282,11 +284,11 @@ def sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
     return Markup(  # noqa: S704 (the title is escaped)
         f'<svg class="spark" role="img" width="100%" height="36" viewBox="0 0 {UNIT} {UNIT}" '
         f'preserveAspectRatio="none"><title>{escape(title)}</title>'
-        f"{scale.band(curve)}{scale.line(curve)}</svg>"
+        f"{scale.draw_band(curve)}{scale.draw_line(curve)}</svg>"
     )
 
 
-def nice_ticks(highest: float, lowest: float = 0.0) -> list[float]:
+def choose_ticks(highest: float, lowest: float = 0.0) -> list[float]:
     """Return round numbers from at most ``lowest`` to at least ``highest``.
 
     Examples
@@ -316,7 +318,7 @@ def percent(value: float) -> str:
     return f"{100 * value:.{2 if 0 < value < 0.01 else 1}f} %"
 
 
-def written(amount: float, scale: RewardScale) -> str:
+def format_reward(amount: float, scale: RewardScale) -> str:
     """Format a mean reward in its unit.
 
     Examples
@@ -335,7 +337,7 @@ def reward(share: float, scale: RewardScale) -> str:
     >>> reward(0.25, SHARES), reward(0.25, RewardScale(0.0, 200.0, "revenue"))
     ('25.0 %', '50')
     """
-    return written(scale.amount(share), scale)
+    return format_reward(scale.amount(share), scale)
 
 
 def interval(ends: Sequence[float], scale: RewardScale) -> str:
@@ -348,10 +350,10 @@ def interval(ends: Sequence[float], scale: RewardScale) -> str:
     """
     if scale.shares:
         return "{:.1f}–{:.1f} %".format(*(100 * end for end in ends))
-    return "–".join(written(end, scale) for end in ends)
+    return "–".join(format_reward(end, scale) for end in ends)
 
 
-def clock_time(time: int, step: int = MINUTE) -> str:
+def format_time(time: int, step: int = MINUTE) -> str:
     """Format a time in UTC, with the precision of a step.
 
     Examples
@@ -365,7 +367,7 @@ def clock_time(time: int, step: int = MINUTE) -> str:
     return f"{moment.day} {moment:%b} {moment:%H:%M}" + (f":{moment:%S}" if step < MINUTE else "")
 
 
-def time_ticks(span: Span) -> list[tuple[int, str]]:
+def choose_time_ticks(span: Span) -> list[tuple[int, str]]:
     """Return round times within a span, each with a distinct label in UTC.
 
     Examples
@@ -376,44 +378,45 @@ def time_ticks(span: Span) -> list[tuple[int, str]]:
     step = next((s for s in STEPS if (span.end - span.begin) / s <= MOST_TICKS), STEPS[-1])
     first = -(-max(span.begin, 1) // step) * step
     times = range(first, span.end + 1, step)
-    ticks = [(time, _tick(time, step)) for time in times]
+    ticks = [(time, _format_tick(time, step)) for time in times]
     if len({name for _, name in ticks}) < len(ticks):
-        ticks = [(time, clock_time(time, step)) for time in times[::2]]
+        ticks = [(time, format_time(time, step)) for time in times[::2]]
     return ticks
 
 
-def _tick(time: int, step: int) -> str:
+def _format_tick(time: int, step: int) -> str:
     # Ticks at midnight have the date as their label, others the time of the day.
     if step >= DAY or time % DAY == 0:
-        return clock_time(time, max(step, DAY))
-    return clock_time(time, step).split()[2]
+        return format_time(time, max(step, DAY))
+    return format_time(time, step).split()[2]
 
 
-def _runs(points: Sequence[Point]) -> list[list[Point]]:
+def _split_curve(points: Sequence[Point]) -> list[list[Point]]:
     """Split a curve at long intervals without points."""
     runs: list[list[Point]] = [list(points[:1])] if points else []
     for before, point in pairwise(points):
         width = max(before.end - before.begin, point.end - point.begin)
-        if point.begin - before.end > TORN * width:
+        if point.begin - before.end > GAP_FACTOR * width:
             runs.append([])
         runs[-1].append(point)
     return runs
 
 
-def _hints(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -> str:
+def _draw_tooltips(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -> str:
     """Draw an invisible column for each interval of time, whose tooltip has the values."""
     values: dict[tuple[int, int], list[str]] = {}
     for curve in curves:
         for p in curve.points:
             value = (
-                f"{curve.name}: {written(p.value, unit)} ({written(p.low, unit)} to {written(p.high, unit)})"
+                f"{curve.name}: {format_reward(p.value, unit)} "
+                f"({format_reward(p.low, unit)} to {format_reward(p.high, unit)})"
             )
             values.setdefault((p.begin, p.end), []).append(value)
     columns = []
     for (begin, end), lines in sorted(values.items()):
         x = UNIT * span.place(begin)
         step = SECOND if end - begin < MINUTE else MINUTE
-        when = f"{clock_time(begin, step)} to {clock_time(end, step)} (UTC)"
+        when = f"{format_time(begin, step)} to {format_time(end, step)} (UTC)"
         columns.append(
             f'<rect class="hint" x="{x:.1f}" width="{UNIT * span.place(end) - x:.1f}" '
             f'height="{UNIT}"><title>{escape(chr(10).join([when, *lines]))}</title></rect>'
@@ -421,51 +424,51 @@ def _hints(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -> str:
     return "".join(columns)
 
 
-def _still_open(span: Span, since: int | None) -> str:
+def _draw_open_windows(span: Span, since: int | None) -> str:
     if since is None or since >= span.end:
         return ""
     x = UNIT * span.place(since)
     return f'<rect class="open" x="{x:.1f}" width="{UNIT - x:.1f}" height="{UNIT}"/>'
 
 
-def _remark_lines(remarks: Sequence[Remark], span: Span) -> str:
+def _draw_remarks(remarks: Sequence[Remark], span: Span) -> str:
     places = (UNIT * span.place(remark.time) for remark in remarks)
     return "".join(f'<path class="remark" d="M{x:.1f} 0V{UNIT}"/>' for x in places)
 
 
-def _remark_labels(remarks: Sequence[Remark], span: Span) -> str:
+def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
     clusters: list[tuple[float, int, int]] = []
     for number, remark in enumerate(remarks, 1):
         place = span.place(remark.time)
-        if clusters and place - clusters[-1][0] < BESIDE:
+        if clusters and place - clusters[-1][0] < LEAST_DISTANCE:
             clusters[-1] = clusters[-1][0], clusters[-1][1], number
         else:
             clusters.append((place, number, number))
     return "".join(
         f'<text class="remarked" x="{100 * place:.1f}%" y="{TOP - 8}" '
-        f'text-anchor="{_anchor(place)}">{first}{f"–{last}" if last > first else ""}</text>'
+        f'text-anchor="{_choose_anchor(place)}">{first}{f"–{last}" if last > first else ""}</text>'
         for place, first, last in clusters
     )
 
 
-def _anchor(place: float) -> str:
+def _choose_anchor(place: float) -> str:
     return "start" if place < 0.08 else "end" if place > 0.92 else "middle"
 
 
-def _time_labels(span: Span) -> str:
-    labels = [(span.place(time), name) for time, name in time_ticks(span)]
+def _label_times(span: Span) -> str:
+    labels = [(span.place(time), name) for time, name in choose_time_ticks(span)]
     # A label at an edge is not centred on its time, and may overlap the next one.
-    if len(labels) > 1 and _anchor(labels[0][0]) == "start" and _crowded(*labels[:2]):
+    if len(labels) > 1 and _choose_anchor(labels[0][0]) == "start" and _labels_overlap(*labels[:2]):
         del labels[0]
-    if len(labels) > 1 and _anchor(labels[-1][0]) == "end" and _crowded(*labels[:-3:-1]):
+    if len(labels) > 1 and _choose_anchor(labels[-1][0]) == "end" and _labels_overlap(*labels[:-3:-1]):
         del labels[-1]
     return "".join(
         f'<text x="{100 * place:.1f}%" y="{TOP + PLOT + 22}" '
-        f'text-anchor="{_anchor(place)}">{escape(name)}</text>'
+        f'text-anchor="{_choose_anchor(place)}">{escape(name)}</text>'
         for place, name in labels
     )
 
 
-def _crowded(at_edge: tuple[float, str], inside: tuple[float, str]) -> bool:
+def _labels_overlap(at_edge: tuple[float, str], inside: tuple[float, str]) -> bool:
     gap = abs(inside[0] - at_edge[0])
     return gap < CHARACTER * (len(at_edge[1]) + len(inside[1]) / 2)

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats
-from tacit.learning.decisions import none_for_nan
-from tacit.learning.estimates import chances_best, intervals
+from tacit.learning.decisions import nan_to_none
+from tacit.learning.estimates import compute_best_probabilities, compute_intervals
 from tacit.policies.base import ArmBeliefs
 from tacit.service.engine.reports import KeyFacts
-from tacit.service.page.charts import age
+from tacit.service.page.charts import format_age
 from tacit.service.placements.placement import Placement
 
 # ---- Estimates of arms and positions with intervals
 
 
-class Believed(NamedTuple):
+class RateEstimate(NamedTuple):
     """Estimate of a rate, such as an arm's chance of a click, with its interval.
 
     Attributes
@@ -47,7 +47,7 @@ class Believed(NamedTuple):
     ever: float | None = None
 
 
-def arms_believed(names: Sequence[str], of: ArmBeliefs, most: int | None = None) -> list[Believed]:
+def estimate_arms(names: Sequence[str], beliefs: ArmBeliefs, most: int | None = None) -> list[RateEstimate]:
     """Return estimates of arms, in the order of the arms.
 
     Parameters
@@ -64,19 +64,19 @@ def arms_believed(names: Sequence[str], of: ArmBeliefs, most: int | None = None)
     >>> [round(x, 3) for x in (film.low, film.high, film.best, shop.best)]
     [0.224, 1.0, 0.667, 0.333]
     """
-    best = chances_best(of.successes, of.failures)
-    among = np.sort(np.lexsort((-of.plays, -best))[:most])
-    ends = intervals(of.successes[among], of.failures[among], of.means[among])
-    rows = zip(among.tolist(), np.nan_to_num(of.means[among]).tolist(), ends.tolist(), strict=True)
+    best = compute_best_probabilities(beliefs.successes, beliefs.failures)
+    indices = np.sort(np.lexsort((-beliefs.plays, -best))[:most])
+    ends = compute_intervals(beliefs.successes[indices], beliefs.failures[indices], beliefs.means[indices])
+    rows = zip(indices.tolist(), np.nan_to_num(beliefs.means[indices]).tolist(), ends.tolist(), strict=True)
     return [
-        Believed(names[i], float(of.plays[i]), mean, low, high, float(best[i]))
+        RateEstimate(names[i], float(beliefs.plays[i]), mean, low, high, float(best[i]))
         for i, mean, (low, high) in rows
     ]
 
 
-def placed_believed(
+def estimate_positions(
     names: Sequence[str], shows: Floats, clicks: Floats, effects: Floats
-) -> tuple[list[Believed], list[Believed]]:
+) -> tuple[list[RateEstimate], list[RateEstimate]]:
     """Return estimates of each arm's relevance and each position's examination.
 
     Clicks of an arm at a position are modelled as Poisson with mean shows · relevance · examination;
@@ -89,33 +89,36 @@ def placed_believed(
     effects : array of float64, shape (positions,)
         Estimated examination probability of each position.
     """
-    seen, came = shows @ effects, clicks.sum(axis=1)
-    arms = [_poisson(name, *of) for name, *of in zip(names, came, seen, strict=True)]
+    examinations, arm_clicks = shows @ effects, clicks.sum(axis=1)
+    arms = [
+        _estimate_poisson(name, *counts)
+        for name, *counts in zip(names, arm_clicks, examinations, strict=True)
+    ]
     relevance = np.array([arm.estimate for arm in arms])
     positions = []
-    for place, (effect, own) in enumerate(zip(effects, clicks.sum(axis=0), strict=True)):
-        margin = 1.96 * np.sqrt(own + 1.0) / max(float(shows[:, place] @ relevance), 1e-12)
+    for place, (effect, position_clicks) in enumerate(zip(effects, clicks.sum(axis=0), strict=True)):
+        margin = 1.96 * np.sqrt(position_clicks + 1.0) / max(float(shows[:, place] @ relevance), 1e-12)
         low, high = max(effect - margin, 0.0), min(effect + margin, 1.0)
-        named = f"position {place + 1}"
+        label = f"position {place + 1}"
         trials = float(shows[:, place].sum())
-        positions.append(Believed(named, trials, float(effect), float(low), float(high)))
+        positions.append(RateEstimate(label, trials, float(effect), float(low), float(high)))
     return arms, positions
 
 
-def _poisson(name: str, clicks: float, seen: float) -> Believed:
-    if not seen:
-        return Believed(name, 0.0, 0.0, 0.0, 1.0)
-    margin = 1.96 * np.sqrt(clicks + 1.0) / seen
-    rate = min(clicks / seen, 1.0)
-    return Believed(
-        name, float(seen), float(rate), float(max(rate - margin, 0.0)), float(min(rate + margin, 1))
+def _estimate_poisson(name: str, clicks: float, examinations: float) -> RateEstimate:
+    if not examinations:
+        return RateEstimate(name, 0.0, 0.0, 0.0, 1.0)
+    margin = 1.96 * np.sqrt(clicks + 1.0) / examinations
+    rate = min(clicks / examinations, 1.0)
+    return RateEstimate(
+        name, float(examinations), float(rate), float(max(rate - margin, 0.0)), float(min(rate + margin, 1))
     )
 
 
-def share_believed(name: str, count: float, trials: float) -> Believed:
+def estimate_share(name: str, count: float, trials: float) -> RateEstimate:
     """Return the estimate of a share with the interval of its Beta posterior."""
-    (believed,) = arms_believed([name], ArmBeliefs.of_counts(np.array([trials]), np.array([count])))
-    return believed._replace(best=None)
+    (estimate,) = estimate_arms([name], ArmBeliefs.from_counts(np.array([trials]), np.array([count])))
+    return estimate._replace(best=None)
 
 
 # ---- The busiest keys, and the page of one key
@@ -144,7 +147,7 @@ class BusyKey(NamedTuple):
     ever: float
     plays: float
     epoch: int
-    leader: Believed | None
+    leader: RateEstimate | None
 
 
 class RestartRow(NamedTuple):
@@ -155,17 +158,19 @@ class RestartRow(NamedTuple):
     came_true: str
 
 
-def rows_of(facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[str] = ()) -> list[BusyKey]:
+def make_busy_rows(
+    facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[str] = ()
+) -> list[BusyKey]:
     """Return rows of keys with their leading arms on offer; without keys that lack estimates of arms."""
-    rows, there = [], [i for i, arm in enumerate(arms) if arm not in retired]
+    rows, indices = [], [i for i, arm in enumerate(arms) if arm not in retired]
     for fact in facts:
         if fact.believed is None:
             continue
-        on_offer = ArmBeliefs(*(of_each[there] for of_each in fact.believed))
-        leader = arms_believed([arms[i] for i in there], on_offer, most=1)
-        counted, ever = float(fact.believed.plays.sum()), float(fact.plays.sum())
-        shown = leader[0] if on_offer.plays.any() else None
-        rows.append(BusyKey(fact.name, ever, counted, fact.epoch, shown))
+        on_offer = ArmBeliefs(*(column[indices] for column in fact.believed))
+        leader = estimate_arms([arms[i] for i in indices], on_offer, most=1)
+        plays, ever = float(fact.believed.plays.sum()), float(fact.plays.sum())
+        leading_arm = leader[0] if on_offer.plays.any() else None
+        rows.append(BusyKey(fact.name, ever, plays, fact.epoch, leading_arm))
     return rows
 
 
@@ -186,24 +191,24 @@ class KeyView:
         self.policy = type(placement.config.policy).__name__
         self.listed, self.unit = placement.kind.showing.listed, placement.config.scale
         self.restarting = placement.restarts
-        self._facts, self._of, self._now = facts, placement, now
+        self._facts, self._placement, self._now = facts, placement, now
 
     @cached_property
-    def _believed(self) -> tuple[list[Believed], list[Believed]]:
-        names = [str(arm) for arm in self._of.arms]
+    def _estimates(self) -> tuple[list[RateEstimate], list[RateEstimate]]:
+        names = [str(arm) for arm in self._placement.arms]
         if self._facts.placed is not None:
-            arms, positions = placed_believed(names, *self._facts.placed)
-            seen = sorted(range(len(arms)), key=lambda i: -arms[i].trials)[:MOST_ARMS]
-            return [arms[i] for i in sorted(seen)], positions
+            arms, positions = estimate_positions(names, *self._facts.placed)
+            indices = sorted(range(len(arms)), key=lambda i: -arms[i].trials)[:MOST_ARMS]
+            return [arms[i] for i in sorted(indices)], positions
         if self._facts.believed is not None:
-            return arms_believed(names, self._facts.believed, most=MOST_ARMS), []
+            return estimate_arms(names, self._facts.believed, most=MOST_ARMS), []
         return [], []
 
     @property
-    def arms(self) -> list[Believed]:
+    def arms(self) -> list[RateEstimate]:
         """Estimates of arms since the last restart; empty if there are none."""
-        ever = dict(zip(map(str, self._of.arms), none_for_nan(self._facts.plays), strict=False))
-        return [arm._replace(ever=ever.get(arm.name)) for arm in self._believed[0]]
+        ever = dict(zip(map(str, self._placement.arms), nan_to_none(self._facts.plays), strict=False))
+        return [arm._replace(ever=ever.get(arm.name)) for arm in self._estimates[0]]
 
     @property
     def counted(self) -> bool:
@@ -213,12 +218,12 @@ class KeyView:
     @property
     def left_out(self) -> int:
         """Number of arms that are left out, which are less likely the best."""
-        return max(len(self._of.arms) - len(self.arms), 0) if self.arms else 0
+        return max(len(self._placement.arms) - len(self.arms), 0) if self.arms else 0
 
     @property
-    def positions(self) -> list[Believed]:
+    def positions(self) -> list[RateEstimate]:
         """Estimates of each position's examination; empty if the policy does not model it."""
-        return self._believed[1]
+        return self._estimates[1]
 
     @property
     def explained(self) -> bool:
@@ -229,12 +234,12 @@ class KeyView:
     def restarts(self) -> list[RestartRow]:
         """The latest restarts, from the policy's own record or else from the placement's series."""
         if self._facts.restarts is not None:
-            return [_restart_row(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
-        shifts = [shift for shift in self._of.series.shifts if shift.key == self.name]
-        return [RestartRow(age(self._now - shift.time), "", "") for shift in reversed(shifts)]
+            return [_make_restart_row(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
+        shifts = [shift for shift in self._placement.series.shifts if shift.key == self.name]
+        return [RestartRow(format_age(self._now - shift.time), "", "") for shift in reversed(shifts)]
 
 
-def _restart_row(restart: Any) -> RestartRow:
+def _make_restart_row(restart: Any) -> RestartRow:
     context = getattr(restart, "context", None)
     label = {None: "not known yet", True: "yes", False: "no, a false alarm"}
     return RestartRow(

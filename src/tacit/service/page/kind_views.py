@@ -16,11 +16,17 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.evaluate.duels import Pair
 from tacit.service.page.charts import percent
-from tacit.service.page.key import Believed, KeyView, share_believed
+from tacit.service.page.key import KeyView, RateEstimate, estimate_share
 from tacit.service.page.lift import Preferences
-from tacit.service.page.view import Look, View
+from tacit.service.page.view import PageData, View
 from tacit.service.placements.duels import DuelOptions, DuelPlacement
-from tacit.service.placements.lists import CLICKED, FIRST, SHOWN, FeaturePlacement, SlatePlacement
+from tacit.service.placements.lists import (
+    CLICKED_COUNTS,
+    FIRST_COUNTS,
+    SHOWN_COUNTS,
+    FeaturePlacement,
+    SlatePlacement,
+)
 
 # ---- Duels: standings, the matrix of preferences, the verdict
 
@@ -80,21 +86,21 @@ class DuelView(View):
     template = "duels.html"
     what = "ranker"
     counted = "list"
-    each = 2
+    arms_per_reward = 2
     judged = True
 
-    def __init__(self, placement: DuelPlacement, look: Look) -> None:
-        super().__init__(placement, look)
+    def __init__(self, placement: DuelPlacement, page_data: PageData) -> None:
+        super().__init__(placement, page_data)
         self.key, self.report = placement.report()
         self.other_keys = max(len(placement.tallies) - 1, 0)
         duels: DuelOptions = self.config.options
         self.method = type(duels.method).__name__
         self.unclicked_is_nothing = duels.unclicked == "nothing"
         self.duels = placement.duels
-        self.preferred = None if look.verdict is None else Preferences(look.verdict)
+        self.preferred = None if page_data.verdict is None else Preferences(page_data.verdict)
 
     @classmethod
-    def verdict_of(cls, placement: Any) -> str:
+    def get_verdict(cls, placement: Any) -> str:
         """Return the verdict of the report, which stands in place of a lift."""
         verdict: str = placement.report()[1].verdict
         return verdict
@@ -106,9 +112,9 @@ class DuelView(View):
 
     @cached_property
     def _means(self) -> Floats:
-        known = np.where(np.isnan(self.report.estimates), 0.5, self.report.estimates)
-        np.fill_diagonal(known, 0.0)
-        means: Floats = known.sum(axis=1) / (len(known) - 1)
+        estimates = np.where(np.isnan(self.report.estimates), 0.5, self.report.estimates)
+        np.fill_diagonal(estimates, 0.0)
+        means: Floats = estimates.sum(axis=1) / (len(estimates) - 1)
         return means
 
     @cached_property
@@ -127,14 +133,16 @@ class DuelView(View):
             float(self._means[i]) if duels else None,
             state,
             None if leads else report.pair(report.leader, i),
-            None if leads else report.still_needed(i),
+            None if leads else report.count_missing_duels(i),
         )
 
     @cached_property
     def matrix(self) -> list[tuple[str, list[Cell | None]]]:
         """A row for each of the best rankers, with a cell for its duels with each of them."""
-        shown = self._order[:MOST_RANKERS]
-        return [(self.report.names[i], [None if i == j else self._cell(i, j) for j in shown]) for i in shown]
+        indices = self._order[:MOST_RANKERS]
+        return [
+            (self.report.names[i], [None if i == j else self._cell(i, j) for j in indices]) for i in indices
+        ]
 
     @property
     def hidden(self) -> int:
@@ -176,8 +184,8 @@ class DuelView(View):
     @cached_property
     def _pairs(self) -> dict[tuple[int, int], Pair]:
         """Results of each pair in the matrix, by ascending indices."""
-        shown = sorted(self._order[:MOST_RANKERS])
-        return {(i, j): self.report.pair(i, j) for i, j in combinations(shown, 2)}
+        indices = sorted(self._order[:MOST_RANKERS])
+        return {(i, j): self.report.pair(i, j) for i, j in combinations(indices, 2)}
 
 
 def missing(needed: int | None) -> str:
@@ -228,8 +236,8 @@ class FeatureView(View):
     template = "features.html"
     deterministic = False
 
-    def __init__(self, placement: FeaturePlacement, look: Look) -> None:
-        super().__init__(placement, look)
+    def __init__(self, placement: FeaturePlacement, page_data: PageData) -> None:
+        super().__init__(placement, page_data)
         self._dims = placement.config.policy.feature_dims
         self._posterior: Any
         self.key, self._posterior = placement.first_belief or ("", None)
@@ -243,8 +251,8 @@ class FeatureView(View):
         low, high = means - DEVIATIONS * deviations, means + DEVIATIONS * deviations
         widest = max(float(np.abs([low, high]).max(initial=0.0)), 1e-12)
         return [
-            Weight(name, *map(float, values), *(50.0 + 50.0 * float(v) / widest for v in drawn))
-            for name, *values, drawn in zip(
+            Weight(name, *map(float, values), *(50.0 + 50.0 * float(v) / widest for v in coordinates))
+            for name, *values, coordinates in zip(
                 names, means, low, high, zip(low, means, high, strict=True), strict=True
             )
         ]
@@ -284,36 +292,38 @@ class SlateView(View):
     template = "slates.html"
     counted = "place in a list"
 
-    def __init__(self, placement: SlatePlacement, look: Look) -> None:
-        super().__init__(placement, look)
+    def __init__(self, placement: SlatePlacement, page_data: PageData) -> None:
+        super().__init__(placement, page_data)
         self.tally = placement.tally
         self.key: KeyView | None = None
         self.cascade = False
-        if look.busiest:
-            busiest = look.busiest[0]
-            self.key = KeyView(busiest, placement, look.now)
+        if page_data.busiest:
+            busiest = page_data.busiest[0]
+            self.key = KeyView(busiest, placement, page_data.now)
             self.cascade = busiest.believed is not None
 
     @property
     def lists(self) -> int:
         """Number of lists that the policy has learned from."""
-        return int(self.tally[SHOWN].max(initial=0))
+        return int(self.tally[SHOWN_COUNTS].max(initial=0))
 
     @property
     def clicked(self) -> float | None:
         """Share of these lists with a click; None without lists."""
-        return float(self.tally[FIRST].sum()) / self.lists if self.lists else None
+        return float(self.tally[FIRST_COUNTS].sum()) / self.lists if self.lists else None
 
     @cached_property
-    def clicks(self) -> list[Believed]:
+    def clicks(self) -> list[RateEstimate]:
         """Share of lists that were clicked at each position."""
         return [
-            share_believed(f"position {i + 1}", float(clicked), float(shown))
-            for i, (shown, clicked) in enumerate(zip(self.tally[SHOWN], self.tally[CLICKED], strict=True))
+            estimate_share(f"position {i + 1}", float(click_count), float(show_count))
+            for i, (show_count, click_count) in enumerate(
+                zip(self.tally[SHOWN_COUNTS], self.tally[CLICKED_COUNTS], strict=True)
+            )
         ]
 
     @cached_property
-    def examination(self) -> list[Believed]:
+    def examination(self) -> list[RateEstimate]:
         """Share of lists that users read as far as each position.
 
         In a cascade model these are the lists without a click above; if the policy models
@@ -321,8 +331,8 @@ class SlateView(View):
         """
         if not self.cascade:
             return self.key.positions if self.key else []
-        read, found = float(self.tally[SHOWN][0]), []
-        for i, first in enumerate(self.tally[FIRST]):
-            found.append(share_believed(f"position {i + 1}", read, float(self.tally[SHOWN][0])))
-            read -= float(first)
-        return found
+        reader_count, rows = float(self.tally[SHOWN_COUNTS][0]), []
+        for i, first in enumerate(self.tally[FIRST_COUNTS]):
+            rows.append(estimate_share(f"position {i + 1}", reader_count, float(self.tally[SHOWN_COUNTS][0])))
+            reader_count -= float(first)
+        return rows

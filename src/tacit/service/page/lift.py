@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tacit.errors import InvalidValue
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.page.timeline import Range
-from tacit.service.placements.lift_report import CHANGES, lift_report
+from tacit.service.placements.lift_report import CHANGES, make_lift_report
 from tacit.service.placements.placement import Placement
 from tacit.uplift.sentences import per_decision, percent
 from tacit.wire.lift import Bounds, ChapterLift, Group, LiftReport
@@ -29,12 +29,12 @@ ALARMS = {"propensities": "Arms are not shown as often as their propensities say
 ALARM = "The holdout does not have its share: see the lift."
 
 
-def alarms(report: LiftReport) -> list[str]:
+def list_alarms(report: LiftReport) -> list[str]:
     """Return a sentence for each sample ratio mismatch in the traffic of a lift."""
     return [ALARMS.get(mismatch.what, ALARM) for mismatch in report.srm if mismatch.alarm]
 
 
-class ShownLift(NamedTuple):
+class ScaledLift(NamedTuple):
     """A lift and its interval as texts, and their coordinates on a scale around no lift.
 
     Attributes
@@ -55,7 +55,7 @@ class ShownLift(NamedTuple):
     right: float
 
 
-class ChapterRow(NamedTuple):
+class PeriodRow(NamedTuple):
     """Row of the table of periods: a period of a lift, or a part of one."""
 
     since: str
@@ -65,104 +65,106 @@ class ChapterRow(NamedTuple):
     between: str
 
 
-class Chapters(NamedTuple):
+class PeriodTable(NamedTuple):
     """Rows of the last periods of a lift and their parts, and the number of earlier rows."""
 
-    rows: list[ChapterRow]
+    rows: list[PeriodRow]
     more: int
 
 
-def chapters(report: LiftReport) -> Chapters:
+def list_periods(report: LiftReport) -> PeriodTable:
     """Return rows for the periods of a report and their parts, the last first; none for a single row."""
     rows = []
     for place, chapter in reversed(list(enumerate(report.chapters))):
-        before = report.chapters[place - 1].ended if place else None
-        what = before or f"{chapter.control} to {percent(chapter.share or 0)}, by {chapter.unit}"
+        change = report.chapters[place - 1].ended if place else None
+        what = change or f"{chapter.control} to {percent(chapter.share or 0)}, by {chapter.unit}"
         title = f"Chapter {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
-        since, decisions = _day(chapter.since), _decisions(chapter.groups)
-        rows.append(ChapterRow(since, title, decisions, *_chapter_ends(chapter)))
+        since, decisions = _format_day(chapter.since), _count_decisions(chapter.groups)
+        rows.append(PeriodRow(since, title, decisions, *_format_period_lift(chapter)))
         for part in chapter.parts[::-1] if len(chapter.parts) > 1 else ():
-            ratio = "" if part.ratio is None else _signed(part.ratio, 1.0, percent)
+            ratio = "" if part.ratio is None else _format_signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
-            rows.append(ChapterRow(_day(part.since), label, _decisions(part.groups), ratio, ""))
+            rows.append(PeriodRow(_format_day(part.since), label, _count_decisions(part.groups), ratio, ""))
     if len(rows) < 2:
-        return Chapters([], 0)
-    return Chapters(rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
+        return PeriodTable([], 0)
+    return PeriodTable(rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
 
 
-def _chapter_ends(chapter: ChapterLift) -> tuple[str, str]:
-    of, nothing, written, _ = _scaled(chapter)
-    if of is None:
+def _format_period_lift(chapter: ChapterLift) -> tuple[str, str]:
+    bounds, no_lift, format_amount, _ = _choose_bounds(chapter)
+    if bounds is None:
         return "too early", ""
-    estimate, low, high = (_signed(end, nothing, written) for end in (of.estimate, of.low, of.high))
+    estimate, low, high = (
+        _format_signed(end, no_lift, format_amount) for end in (bounds.estimate, bounds.low, bounds.high)
+    )
     return estimate, f"{low} to {high}"
 
 
-def _decisions(groups: dict[str, Group]) -> int:
+def _count_decisions(groups: dict[str, Group]) -> int:
     return sum(group.decisions for group in groups.values())
 
 
-def _day(since: str | None) -> str:
+def _format_day(since: str | None) -> str:
     return "" if since is None else f"{datetime.fromisoformat(since):%-d %b %Y}"
 
 
-def lift_of(placement: Placement, now: int, asked: Range | None = None) -> LiftReport | None:
+def compute_lift(placement: Placement, now: int, time_range: Range | None = None) -> LiftReport | None:
     """Return the lift in a range of time, or over all time if it is not stored by time.
 
     None for placements that show several arms and have no holdout.
     """
     if not placement.kind.showing.single and placement.holdout is None:
         return None
-    if asked is not None and not asked.whole:
-        ends = (datetime.fromtimestamp(time / 1e6, UTC).isoformat() for time in asked.span)
+    if time_range is not None and not time_range.whole:
+        ends = (datetime.fromtimestamp(time / 1e6, UTC).isoformat() for time in time_range.span)
         try:
-            return lift_report(placement, now, stretch=tuple(ends))  # type: ignore[arg-type]
+            return make_lift_report(placement, now, time_range=tuple(ends))  # type: ignore[arg-type]
         except InvalidValue:
             # For propensities, and for holdouts of users or sessions, there are only sums over all time.
             pass
-    return lift_report(placement, now)
+    return make_lift_report(placement, now)
 
 
-def shown(report: LiftReport) -> ShownLift | None:
+def scale_lift(report: LiftReport) -> ScaledLift | None:
     """Return the lift of a report as texts and coordinates; None if it is too early for an estimate."""
-    of, nothing, written, unit = _scaled(report, report.rewards)
-    if of is None or of.estimate is None:
+    bounds, no_lift, format_amount, unit = _choose_bounds(report, report.rewards)
+    if bounds is None or bounds.estimate is None:
         return None
-    ends = of.low, of.estimate, of.high
-    widest = max((abs(end - nothing) for end in ends if end is not None), default=0.0) or 1.0
-    places = [_place(end, nothing, widest, at) for end, at in zip(ends, EDGES, strict=True)]
-    low, estimate, high = (_signed(end, nothing, written) for end in ends)
-    return ShownLift(estimate, low, high, unit, *places)
+    ends = bounds.low, bounds.estimate, bounds.high
+    widest = max((abs(end - no_lift) for end in ends if end is not None), default=0.0) or 1.0
+    places = [_place_end(end, no_lift, widest, at) for end, at in zip(ends, EDGES, strict=True)]
+    low, estimate, high = (_format_signed(end, no_lift, format_amount) for end in ends)
+    return ScaledLift(estimate, low, high, unit, *places)
 
 
-def _scaled(
-    of: LiftReport | ChapterLift, rewards: str = "reward"
+def _choose_bounds(
+    report: LiftReport | ChapterLift, rewards: str = "reward"
 ) -> tuple[Bounds | None, float, Callable[[float], str], str]:
     """Return the ratio or else the difference, its value for no lift, its formatter and its unit."""
-    if of.ratio is not None:
-        return of.ratio, 1.0, percent, ""
-    return of.difference, 0.0, _bare, f"{rewards} per decision, "
+    if report.ratio is not None:
+        return report.ratio, 1.0, percent, ""
+    return report.difference, 0.0, _format_amount, f"{rewards} per decision, "
 
 
-def _place(end: float | None, nothing: float, widest: float, unknown: float) -> float:
-    return unknown if end is None else 50.0 + 50.0 * (end - nothing) / widest
+def _place_end(end: float | None, no_lift: float, widest: float, default: float) -> float:
+    return default if end is None else 50.0 + 50.0 * (end - no_lift) / widest
 
 
-def _signed(end: float | None, nothing: float, written: Callable[[float], str]) -> str:
+def _format_signed(end: float | None, no_lift: float, format_amount: Callable[[float], str]) -> str:
     if end is None:
         return "?"
-    text = written(abs(end - nothing))
-    return f"{'+' if end >= nothing else '−'}{text}"
+    text = format_amount(abs(end - no_lift))
+    return f"{'+' if end >= no_lift else '−'}{text}"
 
 
-def _bare(amount: float) -> str:
+def _format_amount(amount: float) -> str:
     return per_decision(amount).split()[0]
 
 
-def compared(report: LiftReport) -> str:
+def describe_control(report: LiftReport) -> str:
     """Return the sentence for a lift that is estimated by propensities, without a holdout; else empty."""
-    known = report.method == "propensities" and report.groups["policy"].decisions
-    return WITHOUT if known else ""
+    is_estimated = report.method == "propensities" and report.groups["policy"].decisions
+    return WITHOUT if is_estimated else ""
 
 
 # ---- Which ranker users prefer: rows with coordinates on one scale
@@ -204,11 +206,11 @@ class Preferences:
     verdict : ReadVerdict
     """
 
-    def __init__(self, found: ReadVerdict) -> None:
-        self.verdict, self.whole, self.open = found.verdict, found.whole, found.open
-        self.beyond = sorted(found.beyond.items())
-        report: dict[str, Any] = found.report or {}
-        self.known = found.report is not None
+    def __init__(self, verdict: ReadVerdict) -> None:
+        self.verdict, self.whole, self.open = verdict.verdict, verdict.whole, verdict.open
+        self.beyond = sorted(verdict.beyond.items())
+        report: dict[str, Any] = verdict.report or {}
+        self.known = verdict.report is not None
         self.won = report.get("winner") is not None
         self.leader, self.winner = report.get("leader"), report.get("winner")
         self.searches, self.units = report.get("searches", 0), report.get("units", 0)
@@ -222,9 +224,9 @@ class Preferences:
         ]
         both = [*against, *segments]
         ends = [end for _, comparison, _ in both if (end := comparison["lift"]["difference"]) is not None]
-        widest = max((abs(side) for end in ends for side in _interval(end)), default=0.0) or 1.0
-        self.rivals = [_preference(*rival, widest) for rival in against]
-        self.segments = [_preference(*segment, widest) for segment in segments]
+        widest = max((abs(side) for end in ends for side in _read_interval(end)), default=0.0) or 1.0
+        self.rivals = [_make_preference(*rival, widest) for rival in against]
+        self.segments = [_make_preference(*segment, widest) for segment in segments]
 
     @property
     def rival(self) -> str:
@@ -232,17 +234,17 @@ class Preferences:
         return self.rivals[0].name if self.rivals else ""
 
 
-def _interval(difference: Any) -> Sequence[float]:
+def _read_interval(difference: Any) -> Sequence[float]:
     """Return the low end, the estimate and the high end of a difference."""
     return difference["low"], difference["estimate"], difference["high"]
 
 
-def _preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
+def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
     counts = name, comparison["searches"], comparison["won"], comparison["lost"]
     lift = comparison["lift"]
     if lift["difference"] is None:
         return Preference(*counts)
-    ends = _interval(lift["difference"])
+    ends = _read_interval(lift["difference"])
     low, estimate, high = (f"{end:+.3g}".replace("-", "\N{MINUS SIGN}") for end in ends)
     return Preference(
         *counts,

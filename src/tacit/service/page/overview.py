@@ -15,13 +15,13 @@ from tacit.policies import Policy
 from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
 from tacit.service.page import timeline
-from tacit.service.page.charts import age, sparkline, written
+from tacit.service.page.charts import draw_sparkline, format_age, format_reward
 from tacit.service.placements.arm_results import DAY, DECISIONS, HOUR, R
 from tacit.service.placements.aspects.guardrail import Guardrail
 from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
 from tacit.service.placements.placement import Placement
-from tacit.uplift.sentences import harm_sentence
+from tacit.uplift.sentences import degradation_sentence
 from tacit.wire.lift import Harm
 
 # ---- Problems of a placement, in sentences for the person on call
@@ -34,7 +34,9 @@ FEW, ALL = 100, 0.99
 SURE = math.log(1e4)
 
 
-def complaints(placement: Placement, now: int, answered: timeline.Answered | None = None) -> list[str]:
+def list_problems(
+    placement: Placement, now: int, answered: timeline.AnswerStatistics | None = None
+) -> list[str]:
     """Return a sentence for each problem of a placement.
 
     Parameters
@@ -46,69 +48,82 @@ def complaints(placement: Placement, now: int, answered: timeline.Answered | Non
         Statistics of the answers to its requests.
     """
     failing = [] if answered is None or not answered.wrong else [answered.wrong]
-    looks = _silent, _unanswered, _always, _unrewarded, _late, _misspelt, _harmed, _old_snapshot
-    return failing + [sentence for look in looks if (sentence := look(placement, now))]
+    checks = (
+        _check_requests,
+        _check_feedback,
+        _check_constant_reward,
+        _check_rewards,
+        _check_late_feedback,
+        _check_context_values,
+        _check_guardrail,
+        _check_snapshot,
+    )
+    return failing + [sentence for check in checks if (sentence := check(placement, now))]
 
 
-def _silent(placement: Placement, now: int) -> str:
+def _check_requests(placement: Placement, now: int) -> str:
     """Return a warning if requests for decisions have stopped; empty otherwise."""
-    hour = timeline.decisions_since(placement.series, now - HOUR)
-    day = timeline.decisions_since(placement.series, now - DAY)
+    hour = timeline.count_decisions(placement.series, now - HOUR)
+    day = timeline.count_decisions(placement.series, now - DAY)
     if hour or day < FEW:
         return ""
     last = placement.series.results.last
-    return f"No decision was asked for in the last hour; the last one was {age(now - last)}."
+    return f"No decision was asked for in the last hour; the last one was {format_age(now - last)}."
 
 
-def _unanswered(placement: Placement, now: int) -> str:
+def _check_feedback(placement: Placement, now: int) -> str:
     """Return a warning if decisions have had no feedback at all; empty otherwise."""
     closed = placement.decisions - placement.pending
-    if _feedback_count(placement) or closed < FEW:
+    if _count_feedback(placement) or closed < FEW:
         return ""
     return f"No feedback has come for {closed:,} decisions: nothing can be learned from clicks."
 
 
-def _always(placement: Placement, now: int) -> str:
+def _check_constant_reward(placement: Placement, now: int) -> str:
     """Return a warning if nearly all decisions earn the greatest reward; empty otherwise."""
-    earned, made = placement.series.rewards, placement.decisions
+    rewards, decisions = placement.series.rewards, placement.decisions
     single = placement.kind.showing.single and not placement.config.rule.default
-    if made < FEW or earned < ALL * made or not single:
+    if decisions < FEW or rewards < ALL * decisions or not single:
         return ""
     return (
-        f"{100 * earned / made:.0f} % of {made:,} decisions earned the most that there is, which teaches "
-        "nothing. Is a reward sent for what was shown, in place of what was clicked?"
+        f"{100 * rewards / decisions:.0f} % of {decisions:,} decisions earned the most that there is, "
+        "which teaches nothing. Is a reward sent for what was shown, in place of what was clicked?"
     )
 
 
-def _misspelt(placement: Placement, now: int) -> str:
+def _check_context_values(placement: Placement, now: int) -> str:
     """Return warnings for values of contexts that look like misspelled ones; empty if there are none."""
-    return "" if placement.encoder is None else ". ".join([*placement.encoder.doubts.values(), ""]).rstrip()
+    return (
+        ""
+        if placement.encoder is None
+        else ". ".join([*placement.encoder.data_warnings.values(), ""]).rstrip()
+    )
 
 
-def _feedback_count(placement: Placement) -> int:
+def _count_feedback(placement: Placement) -> int:
     """Return the count of all feedback."""
     return sum(count for what, count in placement.outcomes.items() if what != CLOSED)
 
 
-def _unrewarded(placement: Placement, now: int) -> str:
+def _check_rewards(placement: Placement, now: int) -> str:
     """Return a warning if rewards have stopped in the last hour, unless that may be chance; else empty."""
     results, window = placement.series.results, placement.config.rule.window
-    before, lately = now - HOUR - window, results.over(now - HOUR, now - window)
-    was = results.over(now - DAY - HOUR, before)
-    if lately[R] > 0 or was[R] <= 0 or not was[DECISIONS]:
+    before, last_hour = now - HOUR - window, results.sum_range(now - HOUR, now - window)
+    day_before = results.sum_range(now - DAY - HOUR, before)
+    if last_hour[R] > 0 or day_before[R] <= 0 or not day_before[DECISIONS]:
         return ""
-    expected = float(lately[DECISIONS] * was[R] / was[DECISIONS])
+    expected = float(last_hour[DECISIONS] * day_before[R] / day_before[DECISIONS])
     if expected < SURE:
         return ""
     return (
-        f"No reward has come for {int(lately[DECISIONS]):,} decisions of the last hour; at the rate "
+        f"No reward has come for {int(last_hour[DECISIONS]):,} decisions of the last hour; at the rate "
         f"of the day before there would be {expected:.0f}. Is feedback still sent?"
     )
 
 
-def _late(placement: Placement, now: int) -> str:
+def _check_late_feedback(placement: Placement, now: int) -> str:
     """Return a warning if much feedback comes too late to be learned; empty otherwise."""
-    total = _feedback_count(placement)
+    total = _count_feedback(placement)
     late = placement.outcomes.get(LATE, 0) + placement.outcomes.get(LATE_EPOCH, 0)
     if total < FEW or late < MUCH_LATE * total:
         return ""
@@ -119,59 +134,62 @@ def _late(placement: Placement, now: int) -> str:
     )
 
 
-def _harmed(placement: Placement, now: int) -> str:
+def _check_guardrail(placement: Placement, now: int) -> str:
     """Return the sentences for metric degradations that still need attention; empty if there are none."""
     guardrail = placement.guardrail
     if guardrail is None:
         return ""
-    lasting = (harm for harm in guardrail.harms if _lasts(placement, harm))
-    return " ".join(harm_words(guardrail, harm) for harm in lasting)
+    open_harms = (harm for harm in guardrail.degradations if _needs_attention(placement, harm))
+    return " ".join(describe_harm(guardrail, harm) for harm in open_harms)
 
 
-def _lasts(placement: Placement, harm: Harm) -> bool:
+def _needs_attention(placement: Placement, harm: Harm) -> bool:
     """True if a metric degradation still needs attention: its arm is on offer, or no action ended it."""
     if harm.arm is not None:
         return harm.arm in placement.offer.arms
     return harm.then == "tell" or placement.mode == CONTROL
 
 
-def acted(placement: Placement) -> list[str]:
+def list_ended_harms(placement: Placement) -> list[str]:
     """Return the sentences for metric degradations that have ended, as their arm is no longer shown."""
     guardrail = placement.guardrail
-    harms = [] if guardrail is None else guardrail.harms
-    return [harm_words(guardrail, harm) for harm in harms if guardrail and not _lasts(placement, harm)]
+    harms = [] if guardrail is None else guardrail.degradations
+    return [
+        describe_harm(guardrail, harm)
+        for harm in harms
+        if guardrail and not _needs_attention(placement, harm)
+    ]
 
 
-def harm_words(guardrail: Guardrail, harm: Harm) -> str:
+def describe_harm(guardrail: Guardrail, harm: Harm) -> str:
     """Return the sentence for a metric degradation and the action that the guardrail took."""
-    done = {
+    actions = {
         ("retire", False): f"{harm.arm} was retired.",
         ("retire", True): "Since then the control decides everything.",
     }
-    sentence = harm_sentence(harm.metric, harm.arm, guardrail.against, harm.interval)
-    return (
-        f"{sentence} {done.get((harm.then, harm.arm is None), 'Nothing was done about it: this tells only.')}"
-    )
+    sentence = degradation_sentence(harm.metric, harm.arm, guardrail.against, harm.interval)
+    action = actions.get((harm.then, harm.arm is None), "Nothing was done about it: this tells only.")
+    return f"{sentence} {action}"
 
 
-def guarded_words(placement: Placement) -> list[str]:
+def describe_guardrail(placement: Placement) -> list[str]:
     """Return sentences for the guardrail's metric and the degradations found; none without a guardrail."""
     guardrail = placement.guardrail
     if guardrail is None:
         return []
-    now = guardrail.now
+    now = guardrail.status
     whom = "the control" if now.against is None else str(now.against)
-    deed = {"tell": "it is shown here", "retire": "the control is to decide everything"}[now.then]
+    action = {"tell": "it is shown here", "retire": "the control is to decide everything"}[now.then]
     if now.then == "retire" and now.against is not None:
-        deed = "that arm is to be retired"
-    watched = (
+        action = "that arm is to be retired"
+    sentence = (
         f"{now.metric} may be worse than with {whom} by {now.margin:g} per decision; "
-        f"where more is proved, {deed}."
+        f"where more is proved, {action}."
     )
-    return [watched, *(harm_words(guardrail, harm) for harm in now.harms)]
+    return [sentence, *(describe_harm(guardrail, harm) for harm in now.harms)]
 
 
-def _old_snapshot(placement: Placement, now: int) -> str:
+def _check_snapshot(placement: Placement, now: int) -> str:
     """Return a warning if the last snapshot is so old that a restart would take long; empty otherwise."""
     since, every = placement.since_snapshot, placement.snapshot_after
     if since < LATE_SNAPSHOT * every:
@@ -184,7 +202,7 @@ def _old_snapshot(placement: Placement, now: int) -> str:
 
 # ---- The overview: a row for each placement, those with problems first
 
-LEARNS = {
+MODE_LABELS = {
     "online": "learning",
     "frozen": "frozen",
     "shadow": "learning, with a shadow",
@@ -199,7 +217,7 @@ MODES = {
 LONGEST_LABEL = 60
 """Longest label of a policy in characters; for a longer one, the name is shown."""
 SPARK_POINTS = 48
-KEPT_SECONDS = 30
+REUSE_SECONDS = 30
 MANY = 50
 """With more placements than this, rows are reused for ``REUSE_SECONDS``."""
 
@@ -238,54 +256,64 @@ class Row:
         Actions of the guardrail that need no attention any more.
     """
 
-    def __init__(self, placement: Placement, now: int, answered: timeline.Answered | None = None) -> None:
+    def __init__(
+        self, placement: Placement, now: int, answered: timeline.AnswerStatistics | None = None
+    ) -> None:
         config = placement.config
-        self.name, self.kind, self.policy = placement.name, config.kind, name_of(config.policy)
-        self.mode, self.mode_hint = mode_of(placement, now), MODES.get(placement.mode, "")
-        self.hour, day = (timeline.decisions_since(placement.series, now - ago) for ago in (HOUR, DAY))
+        self.name, self.kind, self.policy = placement.name, config.kind, label_policy(config.policy)
+        self.mode, self.mode_hint = describe_mode(placement, now), MODES.get(placement.mode, "")
+        self.hour, day = (timeline.count_decisions(placement.series, now - ago) for ago in (HOUR, DAY))
         hours = max(min((now - (placement.series.start or now)) / HOUR, 24.0), 1.0)
         self.day = round(day / hours)
-        self._draw(placement, now)
-        report = lifts.lift_of(placement, now)
-        self.lift = None if report is None else lifts.shown(report)
+        self._draw_sparkline(placement, now)
+        report = lifts.compute_lift(placement, now)
+        self.lift = None if report is None else lifts.scale_lift(report)
         self.verdict = placement.kind.view.verdict_of(placement) if report is None else report.verdict
         self.claim = "none" if report is None else report.claim
-        self.without = "" if report is None else lifts.compared(report)
-        self.acted = acted(placement)
-        self.wrong = ([] if report is None else lifts.alarms(report)) + complaints(placement, now, answered)
+        self.without = "" if report is None else lifts.describe_control(report)
+        self.acted = list_ended_harms(placement)
+        self.wrong = ([] if report is None else lifts.list_alarms(report)) + list_problems(
+            placement, now, answered
+        )
 
-    def _draw(self, placement: Placement, now: int) -> None:
+    def _draw_sparkline(self, placement: Placement, now: int) -> None:
         """Draw the sparkline, and set its labels."""
         view = placement.kind.view
-        asked = timeline.asked_range(None, None, None, placement.series, now)
-        found = timeline.together(timeline.stretches(placement.series, asked, SPARK_POINTS))
-        points = timeline.rate_points(found, view.each, placement.config.scale)
+        time_range = timeline.parse_range(None, None, None, placement.series, now)
+        time_bins = timeline.merge_time_bins(
+            timeline.read_time_bins(placement.series, time_range, SPARK_POINTS)
+        )
+        points = timeline.make_rate_points(time_bins, view.each, placement.config.scale)
         trials = sum(point.trials for point in points)
         rate = sum(point.value * point.trials for point in points) / trials if trials else None
         unit = placement.config.scale
         self.rewards = f"{unit.named} per {view.counted}"
-        self.rate = "\N{EN DASH}" if rate is None else written(rate, unit)
+        self.rate = "\N{EN DASH}" if rate is None else format_reward(rate, unit)
         values = [point.value for point in points]
-        between = f", between {written(min(values), unit)} and {written(max(values), unit)}" if values else ""
-        title = f"{placement.name}: rewards per {view.counted} in {asked.label}: {self.rate}{between}"
-        self.spark = sparkline(points, asked.span, title)
-        self.range = asked.label if points else f"nothing shown in {asked.label}"
+        between = (
+            f", between {format_reward(min(values), unit)} and {format_reward(max(values), unit)}"
+            if values
+            else ""
+        )
+        title = f"{placement.name}: rewards per {view.counted} in {time_range.label}: {self.rate}{between}"
+        self.spark = draw_sparkline(points, time_range.span, title)
+        self.range = time_range.label if points else f"nothing shown in {time_range.label}"
 
 
-def name_of(policy: Policy) -> str:
+def label_policy(policy: Policy) -> str:
     """Return the label of a policy with its settings, or its name if that is too long."""
     return policy.label if len(policy.label) <= LONGEST_LABEL else type(policy).__name__
 
 
-def mode_of(placement: Placement, now: int) -> str:
+def describe_mode(placement: Placement, now: int) -> str:
     """Return the mode of a placement and remarks of its aspects, in a few words."""
     remarks = (aspect.remark(placement, now) for aspect in placement.aspects.values())
-    return ", ".join([LEARNS.get(placement.mode, placement.mode), *filter(None, remarks)])
+    return ", ".join([MODE_LABELS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 
-def seconds_kept(placements: int) -> int:
+def choose_reuse_seconds(placements: int) -> int:
     """Return the seconds for which rows are reused, for a number of placements."""
-    return KEPT_SECONDS if placements > MANY else 0
+    return REUSE_SECONDS if placements > MANY else 0
 
 
 class OverviewRows:
@@ -298,26 +326,28 @@ class OverviewRows:
     answers : AnswerCounts
     """
 
-    def __init__(self, clock: Callable[[], int], answers: timeline.Answers) -> None:
+    def __init__(self, clock: Callable[[], int], answers: timeline.AnswerCounts) -> None:
         self._clock, self._answers = clock, answers
-        self._kept: dict[str, _Kept] = {}
+        self._cached: dict[str, _CachedRow] = {}
 
-    async def of(self, placements: Mapping[str, Placement]) -> list[Row]:
+    async def make_rows(self, placements: Mapping[str, Placement]) -> list[Row]:
         """Return a row for each placement, those with problems first."""
         now = self._clock()
-        lasting = 1_000_000 * seconds_kept(len(placements))
-        known, self._kept = self._kept, {}
+        reuse_time = 1_000_000 * choose_reuse_seconds(len(placements))
+        previous, self._cached = self._cached, {}
         for name, placement in list(placements.items()):
-            before = known.get(name)
-            if before is not None and before.of is placement and now - before.time < lasting:
-                self._kept[name] = before
+            before = previous.get(name)
+            if before is not None and before.placement is placement and now - before.time < reuse_time:
+                self._cached[name] = before
                 continue
-            row = await run_in_threadpool(Row, placement.still(), now, self._answers.of(name))
-            self._kept[name] = _Kept(now, placement, row)
-        return sorted((kept.row for kept in self._kept.values()), key=lambda row: not row.wrong)
+            row = await run_in_threadpool(
+                Row, placement.read_copy(), now, self._answers.read_statistics(name)
+            )
+            self._cached[name] = _CachedRow(now, placement, row)
+        return sorted((entry.row for entry in self._cached.values()), key=lambda row: not row.wrong)
 
 
-class _Kept(NamedTuple):
+class _CachedRow(NamedTuple):
     time: int
-    of: Placement
+    placement: Placement
     row: Row

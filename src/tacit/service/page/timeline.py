@@ -19,10 +19,10 @@ from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.service.config.holdout import RewardScale
 from tacit.service.log.change_events import LoggedChange
-from tacit.service.log.ids import as_time
-from tacit.service.page.charts import SHARES, Point, Remark, Span, clock_time
+from tacit.service.log.ids import parse_time
+from tacit.service.page.charts import SHARES, Point, Remark, Span, format_time
 from tacit.service.placements.arm_results import DAY, DECISIONS, HOUR, SECOND, WIDTHS, R, impressions, rewards
-from tacit.service.placements.placement import words_of
+from tacit.service.placements.placement import format_change
 from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
 
 MOST_POINTS = 96
@@ -60,7 +60,7 @@ class Range(NamedTuple):
         return self.name == "all"
 
 
-def asked_range(name: str | None, begin: str | None, end: str | None, series: Series, now: int) -> Range:
+def parse_range(name: str | None, begin: str | None, end: str | None, series: Series, now: int) -> Range:
     """Return the range of time that the query of an address asks for.
 
     Parameters
@@ -79,7 +79,7 @@ def asked_range(name: str | None, begin: str | None, end: str | None, series: Se
     """
     first = min(series.start if series.start > 0 else now, now - 1)
     if begin or end:
-        start, stop = _moment("from", begin, first), _moment("to", end, now)
+        start, stop = _parse_time("from", begin, first), _parse_time("to", end, now)
         if not start < stop:
             raise InvalidValue("from", begin, "give a time before 'to'")
         return Range("", Span(start, stop))
@@ -94,7 +94,7 @@ def asked_range(name: str | None, begin: str | None, end: str | None, series: Se
     return Range(name, Span(now - RANGES[name], now))
 
 
-def _moment(field: str, text: str | None, default: int) -> int:
+def _parse_time(field: str, text: str | None, default: int) -> int:
     if not text:
         return default
     try:
@@ -104,7 +104,7 @@ def _moment(field: str, text: str | None, default: int) -> int:
         raise InvalidValue(field, text, "give a time in ISO 8601, such as 2026-05-03") from None
 
 
-class Stretch(NamedTuple):
+class TimeBin(NamedTuple):
     """Sums of rewards and impressions in an interval of time.
 
     Attributes
@@ -120,16 +120,16 @@ class Stretch(NamedTuple):
     begin: int
     end: int
     sums: Floats
-    shown: Floats
+    impressions: Floats
 
-    def joined(self, other: Stretch) -> Stretch:
+    def merge(self, other: TimeBin) -> TimeBin:
         """Return the sums of this interval and the next one together."""
-        return Stretch(self.begin, other.end, self.sums + other.sums, self.shown + other.shown)
+        return TimeBin(self.begin, other.end, self.sums + other.sums, self.impressions + other.impressions)
 
     @property
     def trials(self) -> float:
         """Number of impressions."""
-        return float(self.shown.sum())
+        return float(self.impressions.sum())
 
     @property
     def uniform(self) -> UniformEstimate | None:
@@ -137,37 +137,37 @@ class Stretch(NamedTuple):
         return uniform_estimate(self.sums)
 
 
-def stretches(series: Series, asked: Range, most: int = MOST_POINTS) -> list[Stretch]:
+def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -> list[TimeBin]:
     """Return the sums in a range of time, in at most ``most`` intervals, without empty ones."""
     rows: list[tuple[int, int, Floats, Floats]]
-    if asked.whole and (series.results.seq or series.width < WIDTHS[0]):
+    if time_range.whole and (series.results.seq or series.width < WIDTHS[0]):
         # These sums go back to the beginning, unlike results from a snapshot of an earlier version, and have
         # a finer resolution for a placement that is only minutes old.
-        ends, sums = series.points(most)
+        ends, sums = series.resample(most)
         width = ends[1] - ends[0] if len(ends) > 1 else series.width
         rows = [(end - width, end, row, row[ARMS:]) for end, row in zip(ends, sums, strict=True)]
     else:
-        begin = 0 if asked.whole else asked.span.begin
-        fine = zip(*series.results.between(begin, asked.span.end + 1, most), strict=True)
+        begin = 0 if time_range.whole else time_range.span.begin
+        fine = zip(*series.results.sum_periods(begin, time_range.span.end + 1, most), strict=True)
         rows = [(int(begin), int(end), row, impressions(row)) for begin, end, row in fine]
-    found = [Stretch(begin, end, row[:ARMS], shown) for begin, end, row, shown in rows
-             if shown.any()]  # fmt: skip
-    return found
+    time_bins = [TimeBin(begin, end, row[:ARMS], counts) for begin, end, row, counts in rows
+             if counts.any()]  # fmt: skip
+    return time_bins
 
 
-def together(found: Sequence[Stretch], fewest: float = FEWEST) -> list[Stretch]:
+def merge_time_bins(time_bins: Sequence[TimeBin], fewest: float = FEWEST) -> list[TimeBin]:
     """Merge intervals until each has ``fewest`` impressions, or a twentieth of all if that is less."""
-    fewest = min(fewest, sum(stretch.trials for stretch in found) / 20)
-    joined: list[Stretch] = []
-    for stretch in found:
-        if joined and joined[-1].trials < fewest:
-            joined[-1] = joined[-1].joined(stretch)
+    fewest = min(fewest, sum(time_bin.trials for time_bin in time_bins) / 20)
+    merged: list[TimeBin] = []
+    for time_bin in time_bins:
+        if merged and merged[-1].trials < fewest:
+            merged[-1] = merged[-1].merge(time_bin)
         else:
-            joined.append(stretch)
-    if len(joined) > 1 and joined[-1].trials < fewest:
+            merged.append(time_bin)
+    if len(merged) > 1 and merged[-1].trials < fewest:
         # The last interval, which may have just begun, has no successor to merge with.
-        joined[-2:] = [joined[-2].joined(joined[-1])]
-    return joined
+        merged[-2:] = [merged[-2].merge(merged[-1])]
+    return merged
 
 
 class Rate(NamedTuple):
@@ -179,7 +179,7 @@ class Rate(NamedTuple):
     trials: int
 
 
-def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
+def compute_rate(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
     """Return the mean of logged rewards with Wilson's interval (1927), in the unit of the scale.
 
     The interval is that of clicks; rewards between the extremes vary less.
@@ -191,7 +191,7 @@ def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
     """
     if trials <= 0:
         return Rate(0.0, scale.low, scale.amount(1.0), 0)
-    n, mean = trials, scale.logged(total, trials) / trials
+    n, mean = trials, scale.convert_logged(total, trials) / trials
     share = min(max((mean - scale.low) / scale.span, 0.0), 1.0)
     middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
     margin = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
@@ -199,59 +199,69 @@ def rate_of(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
     return Rate(mean, min(max(low, scale.low), mean), max(min(high, scale.amount(1.0)), mean), int(n))
 
 
-def rate_points(found: Sequence[Stretch], each: int = 1, scale: RewardScale = SHARES) -> list[Point]:
+def make_rate_points(
+    time_bins: Sequence[TimeBin], arms_per_reward: int = 1, scale: RewardScale = SHARES
+) -> list[Point]:
     """Return rewards per impression over time, where an impression shows ``arms_per_reward`` arms."""
     return [
-        Point(stretch.begin, stretch.end, *rate_of(float(stretch.sums[R]), stretch.trials / each, scale))
-        for stretch in found
+        Point(
+            time_bin.begin,
+            time_bin.end,
+            *compute_rate(float(time_bin.sums[R]), time_bin.trials / arms_per_reward, scale),
+        )
+        for time_bin in time_bins
     ]
 
 
-def in_unit(estimate: UniformEstimate | None, scale: RewardScale) -> UniformEstimate | None:
+def convert_estimate(estimate: UniformEstimate | None, scale: RewardScale) -> UniformEstimate | None:
     """Convert an estimated reward of uniform exploration to the unit of rewards."""
     if estimate is None or not scale.of:
         return estimate
     return UniformEstimate(scale.amount(estimate.value), scale.span * estimate.margin)
 
 
-def uniform_points(found: Sequence[Stretch], scale: RewardScale) -> list[Point]:
+def make_uniform_points(time_bins: Sequence[TimeBin], scale: RewardScale) -> list[Point]:
     """Return the estimated rewards of uniform exploration over time, for intervals that have an estimate."""
     points = []
-    for stretch in found:
-        known = in_unit(stretch.uniform, scale)
-        if known is not None:
-            ends = known.value - known.margin, known.value + known.margin
-            points.append(Point(stretch.begin, stretch.end, known.value, *ends, int(stretch.trials)))
+    for time_bin in time_bins:
+        estimate = convert_estimate(time_bin.uniform, scale)
+        if estimate is not None:
+            ends = estimate.value - estimate.margin, estimate.value + estimate.margin
+            points.append(Point(time_bin.begin, time_bin.end, estimate.value, *ends, int(time_bin.trials)))
     return points
 
 
-def share_points(found: Sequence[Stretch], slots: Sequence[int]) -> list[Point]:
+def make_share_points(time_bins: Sequence[TimeBin], arm_indices: Sequence[int]) -> list[Point]:
     """Return the share of impressions of some arms over time."""
     return [
-        Point(stretch.begin, stretch.end, *rate_of(float(stretch.shown[slots].sum()), stretch.trials))
-        for stretch in found
+        Point(
+            time_bin.begin,
+            time_bin.end,
+            *compute_rate(float(time_bin.impressions[arm_indices].sum()), time_bin.trials),
+        )
+        for time_bin in time_bins
     ]
 
 
 class ArmSums(NamedTuple):
     """Impressions and rewards of every arm in a range, and the time from which they are counted."""
 
-    shown: Floats
-    earned: Floats
+    impressions: Floats
+    rewards: Floats
     since: int
 
 
-def arm_sums(series: Series, asked: Range) -> ArmSums:
+def sum_arms(series: Series, time_range: Range) -> ArmSums:
     """Return impressions and rewards of every arm in a range of time."""
-    found = series.results
-    begin = max(asked.span.begin if not asked.whole else 0, found.time)
-    sums = found.over(begin) if asked.whole else found.over(begin, asked.span.end)
-    return ArmSums(impressions(sums), rewards(sums), found.time)
+    results = series.results
+    begin = max(time_range.span.begin if not time_range.whole else 0, results.time)
+    sums = results.sum_range(begin) if time_range.whole else results.sum_range(begin, time_range.span.end)
+    return ArmSums(impressions(sums), rewards(sums), results.time)
 
 
-def decisions_since(series: Series, begin: int) -> int:
+def count_decisions(series: Series, begin: int) -> int:
     """Return the number of decisions since a time, to the minute or quarter of an hour."""
-    return int(series.results.over(begin)[DECISIONS])
+    return int(series.results.sum_range(begin)[DECISIONS])
 
 
 # ---- Numbers and times of answers to requests of each placement, over the last hour
@@ -264,7 +274,7 @@ TOO_MANY = 0.01
 FEW = 100
 
 
-class Answered(NamedTuple):
+class AnswerStatistics(NamedTuple):
     """Statistics of the answers to requests.
 
     Attributes
@@ -290,7 +300,7 @@ class Answered(NamedTuple):
         return f"{self.failed} of {self.requests} requests of the last hour failed (status 5xx)."
 
 
-class Answers:
+class AnswerCounts:
     """Counts answers by placement and minute.
 
     Parameters
@@ -309,43 +319,43 @@ class Answers:
 
     def __init__(self, placements: Callable[[], Container[str]]) -> None:
         self._placements = placements
-        self._of: dict[str, dict[int, list[int]]] = {}
+        self._counts: dict[str, dict[int, list[int]]] = {}
 
     def count(self, placement: str | None, status: int, seconds: float) -> None:
         """Count the answer to a request."""
-        of = None if placement is None else self._of.get(placement)
-        if of is None:
+        minutes = None if placement is None else self._counts.get(placement)
+        if minutes is None:
             if placement is None or placement not in self._placements():
                 return
-            of = self._of[placement] = {}
+            minutes = self._counts[placement] = {}
         minute = int(time.monotonic() // 60)
-        counts = of.get(minute)
+        counts = minutes.get(minute)
         if counts is None:
-            for old in [minute_of for minute_of in of if minute_of <= minute - MINUTES]:
-                del of[old]
-            counts = of[minute] = [0] * (FIRST + len(BOUNDS) + 1)
+            for old in [minute_of for minute_of in minutes if minute_of <= minute - MINUTES]:
+                del minutes[old]
+            counts = minutes[minute] = [0] * (FIRST + len(BOUNDS) + 1)
         counts[FIRST + bisect_left(BOUNDS, seconds)] += 1
         if status >= 400:
             counts[REFUSED if status < 500 else FAILED] += 1
 
-    def of(self, placement: str) -> Answered | None:
+    def read_statistics(self, placement: str) -> AnswerStatistics | None:
         """Return the statistics of the last hour's answers of a placement; None if there were none."""
         minute = int(time.monotonic() // 60)
-        of = self._of.get(placement, {})
-        lately = [counts for when, counts in of.items() if when > minute - MINUTES]
-        if not lately:
+        minutes = self._counts.get(placement, {})
+        recent = [counts for when, counts in minutes.items() if when > minute - MINUTES]
+        if not recent:
             return None
-        refused, failed, *times = map(sum, zip(*lately, strict=True))
-        median, slow = (_within(times, share) for share in (0.5, 0.99))
-        return Answered(sum(times), median, slow, refused, failed)
+        refused, failed, *times = map(sum, zip(*recent, strict=True))
+        median, slow = (_find_quantile(times, share) for share in (0.5, 0.99))
+        return AnswerStatistics(sum(times), median, slow, refused, failed)
 
 
-def _within(counts: list[int], share: float) -> float:
+def _find_quantile(counts: list[int], share: float) -> float:
     """Return a quantile of a histogram over ``BOUNDS``, rounded up to a bound."""
-    wanted, seen = share * sum(counts), 0
+    rank, total = share * sum(counts), 0
     for bound, count in zip((*BOUNDS, math.inf), counts, strict=True):
-        seen += count
-        if seen >= wanted:
+        total += count
+        if total >= rank:
             return bound
     return math.inf
 
@@ -356,7 +366,7 @@ MOST_LINES = 20
 CONFIGURATION, GUARDRAIL = "configuration", "guardrail"
 
 
-class Line(NamedTuple):
+class HistoryRow(NamedTuple):
     """Row of the page's table of changes."""
 
     when: str
@@ -364,7 +374,7 @@ class Line(NamedTuple):
     what: str
 
 
-def words(change: LoggedChange) -> str:
+def describe_change(change: LoggedChange) -> str:
     """Describe a change in words.
 
     Examples
@@ -379,38 +389,38 @@ def words(change: LoggedChange) -> str:
     'rebuild: UCB1 decides'
     """
     detail = change.detail
-    said = words_of(change, lambda moment: clock_time(as_time("moment", moment)))
-    if said is not None:
-        return said
+    text = format_change(change, lambda moment: format_time(parse_time("moment", moment)))
+    if text is not None:
+        return text
     if change.what in ("rebuild", "rollback"):
         to = f" of {detail['to']}" if "to" in detail else ""
         return f"{change.what}: {detail['policy']}{to} decides"
     if change.what == "start":
         return f"started from {detail['file']}"
-    parts = [f"{name}: {_value(value)}" for name, value in detail.items()]
+    parts = [f"{name}: {_format_value(value)}" for name, value in detail.items()]
     return "; ".join(parts) or change.what
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict) and set(value) == {"before", "after"}:
-        return f"{_value(value['before'])} to {_value(value['after'])}"
+        return f"{_format_value(value['before'])} to {_format_value(value['after'])}"
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def remarks(changes: Sequence[LoggedChange]) -> list[Remark]:
+def make_remarks(changes: Sequence[LoggedChange]) -> list[Remark]:
     """Convert changes to remarks of charts."""
-    return [Remark(change.time, words(change)) for change in changes]
+    return [Remark(change.time, describe_change(change)) for change in changes]
 
 
-def latest(changes: Sequence[LoggedChange]) -> list[Line]:
+def make_history(changes: Sequence[LoggedChange]) -> list[HistoryRow]:
     """Return rows for the latest changes, the last first."""
     return [
-        Line(clock_time(change.time), _who(change.who), words(change))
+        HistoryRow(format_time(change.time), _format_author(change.who), describe_change(change))
         for change in changes[: -MOST_LINES - 1 : -1]
     ]
 
 
-def _who(who: str | None) -> str:
-    if who is None:
+def _format_author(author: str | None) -> str:
+    if author is None:
         return "\N{EN DASH}"
-    return f"the {who}" if who in (CONFIGURATION, GUARDRAIL) else f"key {who}"
+    return f"the {author}" if author in (CONFIGURATION, GUARDRAIL) else f"key {author}"

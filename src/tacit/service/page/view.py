@@ -16,19 +16,27 @@ from markupsafe import Markup
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.policies.spec import name_in
+from tacit.policies.spec import format_policy_name
 from tacit.service.config.schema import Config
 from tacit.service.engine.rebuilding import State
 from tacit.service.engine.reports import KeyFacts
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.log.change_events import LoggedChange
 from tacit.service.page import timeline
-from tacit.service.page.charts import ChartLine, Remark, age, clock_time, line_chart, percent, written
-from tacit.service.page.key import BusyKey, rows_of
-from tacit.service.page.lift import lift_of
-from tacit.service.page.overview import MODES, name_of
+from tacit.service.page.charts import (
+    ChartLine,
+    Remark,
+    draw_chart,
+    format_age,
+    format_reward,
+    format_time,
+    percent,
+)
+from tacit.service.page.key import BusyKey, make_busy_rows
+from tacit.service.page.lift import compute_lift
+from tacit.service.page.overview import MODES, label_policy
 from tacit.service.placements.arm_results import R
-from tacit.service.placements.aspects.arm_lifecycle import check_living
+from tacit.service.placements.aspects.arm_lifecycle import check_changeable
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.series import UniformEstimate
 from tacit.wire.lift import LiftReport
@@ -87,43 +95,44 @@ class Controls:
         self.modes = [
             (mode, MODES.get(mode, ""))
             for mode in MODES
-            if _refused(placement.modes.check, placement, mode) is None
+            if _read_refusal(placement.modes.check, placement, mode) is None
         ]
         self.holdout = placement.holdout
-        self.holding = _holding(placement)
-        refused = _refused(check_living, placement)
-        self.fixed = refused and refused.removeprefix("its arms cannot change: ")
+        self.holding = _list_controls(placement)
+        refusal = _read_refusal(check_changeable, placement)
+        self.fixed = refusal and refusal.removeprefix("its arms cannot change: ")
         offer = placement.offer
         self.numbered, self.offered, self.retired = isinstance(offer.all, int), offer.arms, offer.retired
         self.several = placement.kind.showing.listed or not offer.arms
-        self.pin = placement.pins.at(now)
-        self.until = "" if self.pin is None else clock_time(self.pin.until)
+        self.pin = placement.pins.get_pin(now)
+        self.until = "" if self.pin is None else format_time(self.pin.until)
         self.states = [
-            (state.name, f"{clock_time(state.time)}, {name_in(state.policy)}") for state in states[::-1]
+            (state.name, f"{format_time(state.time)}, {format_policy_name(state.policy)}")
+            for state in states[::-1]
         ]
 
 
-def _refused(check: Callable[..., Any], *given: Any) -> str | None:
+def _read_refusal(check: Callable[..., Any], *arguments: Any) -> str | None:
     """Return the allowed values if a check raises ``InvalidValue``; None if it passes."""
     try:
-        check(*given)
+        check(*arguments)
     except InvalidValue as error:
         return error.allowed
     return None
 
 
-def _holding(placement: Placement) -> list[tuple[Any, str]] | str:
+def _list_controls(placement: Placement) -> list[tuple[Any, str]] | str:
     """Return the possible controls of a holdout with labels, or the reason why none can be set here."""
     kinds = placement.kind.controls
     if not kinds:
         return f"Placements of kind {placement.kind.name!r} have none."
     if placement.config.holdout is not None and placement.config.holdout.policy is not None:
         return "A control’s own policy is set in the configuration, and taken over at SIGHUP."
-    if placement.decided_elsewhere and placement.holdout is None:
+    if placement.has_client_decisions and placement.holdout is None:
         return "Decisions were made elsewhere, and a control of this service would decide none of them."
-    named: list[tuple[Any, str]] = [(name, name) for name in ("uniform", "baseline") if name in kinds]
+    labelled: list[tuple[Any, str]] = [(name, name) for name in ("uniform", "baseline") if name in kinds]
     arms = placement.offer.arms if "arm" in kinds else ()
-    return named + [({"arm": arm}, f"arm {arm}") for arm in arms]
+    return labelled + [({"arm": arm}, f"arm {arm}") for arm in arms]
 
 
 # ---- The view of a placement of any kind
@@ -133,11 +142,11 @@ MOST_SHIFTS = 8
 MOST_REMARKS = 12
 
 
-def _promised(placement: Placement) -> str:
+def _describe_min_shares(placement: Placement) -> str:
     """Return the minimum shares of arms on offer, in words; empty if there are none."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
-    shown = [f"{arm} {percent(shares[arm])}" for arm in placement.offer.arms if arm in shares]
-    return ", ".join(shown)
+    texts = [f"{arm} {percent(shares[arm])}" for arm in placement.offer.arms if arm in shares]
+    return ", ".join(texts)
 
 
 class Share(NamedTuple):
@@ -187,7 +196,7 @@ class Metric(NamedTuple):
     decisions: int
 
 
-class Look(NamedTuple):
+class PageData(NamedTuple):
     """The request for a page of a placement, and the data read for it.
 
     Attributes
@@ -205,7 +214,7 @@ class Look(NamedTuple):
     """
 
     now: int
-    asked: timeline.Range
+    time_range: timeline.Range
     changes: Sequence[LoggedChange] = ()
     busiest: Sequence[KeyFacts] = ()
     verdict: ReadVerdict | None = None
@@ -228,19 +237,19 @@ class View:
     """Word for an option of a decision."""
     counted = "impression"
     """Word for the unit that earns a reward."""
-    each = 1
+    arms_per_reward = 1
     """Number of arms shown per unit that earns a reward."""
     judged = False
     """Whether the log can give a verdict on which arm users prefer."""
 
-    def __init__(self, placement: Placement, look: Look) -> None:
+    def __init__(self, placement: Placement, page_data: PageData) -> None:
         self.name = placement.name
         self.kind = placement.kind
         self.config = placement.config
         self.path = placement.kind.path
         self.policy = type(placement.config.policy).__name__
-        self.label = name_of(placement.config.policy)
-        self.promised = _promised(placement)
+        self.label = label_policy(placement.config.policy)
+        self.promised = _describe_min_shares(placement)
         self.settings = repr(placement.config.policy)
         self.randomized = placement.learner.reports_propensities
         self.restarts = placement.restarts
@@ -249,49 +258,49 @@ class View:
         self.keys = placement.key_count
         self.open = placement.pending
         self.mode = placement.mode
-        self.outcomes = sorted(placement.outcomes.items(), key=lambda counted: -counted[1])
-        self.asked = look.asked
+        self.outcomes = sorted(placement.outcomes.items(), key=lambda outcome_count: -outcome_count[1])
+        self.asked = page_data.time_range
         self.retired = {str(arm) for arm in placement.offer.retired}
-        self.history = timeline.latest(look.changes)
-        self._changes, self._busiest = look.changes, look.busiest
-        found = None if placement.items is None else placement.items.now(placement)
-        self.items = found if found is not None and found.version else None
-        self._of = placement
+        self.history = timeline.make_history(page_data.changes)
+        self._changes, self._busiest = page_data.changes, page_data.busiest
+        items = None if placement.items is None else placement.items.get_status(placement)
+        self.items = items if items is not None and items.version else None
+        self._placement = placement
         self._series = placement.series
         self.unit = placement.config.scale
         self._signals = () if placement.signals is None else placement.signals.names
         self._arms = [str(arm) for arm in placement.arms]
-        self._now = look.now
+        self._now = page_data.now
 
     @classmethod
-    def verdict_of(cls, placement: Placement) -> str:
+    def get_verdict(cls, placement: Placement) -> str:
         """Return the sentence that stands in place of a lift if there is none."""
         return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 
     @cached_property
-    def _total(self) -> timeline.Stretch | None:
+    def _total_bin(self) -> timeline.TimeBin | None:
         """Sums over all time; None if nothing was shown."""
-        whole = timeline.stretches(
+        time_bins = timeline.read_time_bins(
             self._series, timeline.Range("all", self.asked.span._replace(end=self._now))
         )
-        return reduce(timeline.Stretch.joined, whole) if whole else None
+        return reduce(timeline.TimeBin.merge, time_bins) if time_bins else None
 
     @property
     def shown(self) -> bool:
         """True if any decision was shown; deferred decisions count once they are activated."""
-        return self._total is not None
+        return self._total_bin is not None
 
     @property
     def ctr(self) -> timeline.Rate:
         """Rewards per impression, over all time."""
-        if self._total is None:
-            return timeline.rate_of(0.0, 0.0)
-        total = self._total
-        return timeline.rate_of(float(total.sums[R]), total.trials / self.each, self.unit)
+        if self._total_bin is None:
+            return timeline.compute_rate(0.0, 0.0)
+        total = self._total_bin
+        return timeline.compute_rate(float(total.sums[R]), total.trials / self.arms_per_reward, self.unit)
 
     def written(self, amount: float) -> str:
         """Format a mean reward in its unit."""
-        return written(amount, self.unit)
+        return format_reward(amount, self.unit)
 
     @property
     def metrics(self) -> list[Metric]:
@@ -299,75 +308,75 @@ class View:
 
         The metric that is learned is left out, since it is the reward, which has a tile of its own.
         """
-        found = []
+        rows = []
         for name, config in self.config.metrics.items():
             if name == self.config.learned:
                 continue
-            sums = self._of.lift.metrics.get(name)
+            sums = self._placement.lift.metrics.get(name)
             count = 0.0 if sums is None else float(sums.counts.sum())
             mean = config.low + float(sums.totals.sum()) / count if sums and count else None
-            found.append(Metric(name, mean, int(count)))
-        return found
+            rows.append(Metric(name, mean, int(count)))
+        return rows
 
     @property
     def uniform(self) -> UniformEstimate | None:
         """Estimated reward per impression of uniform exploration; None if the log does not cover it."""
-        if self._total is None or not self.covered:
+        if self._total_bin is None or not self.covered:
             return None
-        return timeline.in_unit(self._total.uniform, self.unit)
+        return timeline.convert_estimate(self._total_bin.uniform, self.unit)
 
     @cached_property
     def covered(self) -> bool:
         """True if logged propensities cover all arms, so that uniform exploration can be estimated."""
-        return self._of.lift.covers_uniform
+        return self._placement.lift.covers_uniform
 
     @cached_property
     def lift(self) -> LiftReport | None:
         """The lift in the range of time; None for lists and duels without a holdout."""
-        return lift_of(self._of, self._now, self.asked)
+        return compute_lift(self._placement, self._now, self.asked)
 
     @cached_property
     def busiest(self) -> list[BusyKey]:
         """The keys with the most impressions, if the policy counts plays per arm."""
-        return rows_of(self._busiest, self._arms, self.retired)
+        return make_busy_rows(self._busiest, self._arms, self.retired)
 
     # Over time -------------------------------------------------------------------------------
 
     @cached_property
-    def _stretches(self) -> list[timeline.Stretch]:
-        return timeline.stretches(self._series, self.asked)
+    def _time_bins(self) -> list[timeline.TimeBin]:
+        return timeline.read_time_bins(self._series, self.asked)
 
     @property
     def any(self) -> bool:
         """True if there were impressions in the range."""
-        return bool(self._stretches)
+        return bool(self._time_bins)
 
     @cached_property
     def remarks(self) -> list[Remark]:
         """The latest changes of the placement and restarts of keys within the range."""
         begin, end = self.asked.span
-        found = timeline.remarks(self._changes)
-        found += [
+        all_remarks = timeline.make_remarks(self._changes)
+        all_remarks += [
             Remark(shift.time, f"key {shift.key} restarted, epoch {shift.epoch}")
             for shift in self._series.shifts
         ]
-        within = sorted(remark for remark in found if begin <= remark.time <= end)
+        within = sorted(remark for remark in all_remarks if begin <= remark.time <= end)
         return within[-MOST_REMARKS:]
 
     @property
     def remark_texts(self) -> list[tuple[str, str]]:
         """Time and text of each remark."""
-        return [(clock_time(time), text) for time, text in self.remarks]
+        return [(format_time(time), text) for time, text in self.remarks]
 
     @property
     def curves(self) -> list[ChartLine]:
         """Curves of rewards per impression, and of those of uniform exploration if they can be estimated."""
-        found = timeline.together(self._stretches)
-        learned = timeline.rate_points(found, self.each, self.unit)
+        time_bins = timeline.merge_time_bins(self._time_bins)
+        learned = timeline.make_rate_points(time_bins, self.arms_per_reward, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]
         uniform = (
-            timeline.uniform_points(found, self.unit)
-            if self.randomized and self.each == 1 and self.covered
+            timeline.make_uniform_points(time_bins, self.unit)
+            if self.randomized and self.arms_per_reward == 1 and self.covered
             else []
         )
         if uniform:
@@ -378,7 +387,7 @@ class View:
     def ctr_chart(self) -> Markup:
         """Chart of rewards per impression over time."""
         uniform = "not known" if self.uniform is None else self.written(self.uniform.value)
-        return line_chart(
+        return draw_chart(
             self.curves,
             self.asked.span,
             f"{self.name}: rewards per {self.counted} over time",
@@ -393,16 +402,16 @@ class View:
     @cached_property
     def results(self) -> list[ArmResult]:
         """Results of every arm in the range, most often shown first."""
-        shown, earned, _ = timeline.arm_sums(self._series, self.asked)
-        total = max(float(shown.sum()), 1.0)
-        order = np.argsort(-shown[: len(self._arms)], kind="stable").tolist()
+        impressions, earned, _ = timeline.sum_arms(self._series, self.asked)
+        total = max(float(impressions.sum()), 1.0)
+        order = np.argsort(-impressions[: len(self._arms)], kind="stable").tolist()
         return [
             ArmResult(
                 self._arms[i],
                 self._arms[i] in self.retired,
-                int(shown[i]),
-                float(shown[i]) / total,
-                timeline.rate_of(float(earned[i]), float(shown[i]), self.unit),
+                int(impressions[i]),
+                float(impressions[i]) / total,
+                timeline.compute_rate(float(earned[i]), float(impressions[i]), self.unit),
             )
             for i in order
         ]
@@ -419,35 +428,36 @@ class View:
     def results_since(self) -> str | None:
         """Time from which rewards are counted by arm; None if they are over the whole range."""
         since = self._series.results.time
-        return clock_time(since) if since and since > self.asked.span.begin else None
+        return format_time(since) if since and since > self.asked.span.begin else None
 
     @cached_property
     def shares(self) -> list[Share]:
         """The arms with the most impressions in the range, and all others together."""
-        total = max(float(self._shown.sum()), 1.0)
+        total = max(float(self._arm_impressions.sum()), 1.0)
         return [
-            Share(name, style, float(self._shown[slots].sum()) / total) for name, style, slots in self._stack
+            Share(name, style, float(self._arm_impressions[arm_indices].sum()) / total)
+            for name, style, arm_indices in self._stack
         ]
 
     @cached_property
-    def _shown(self) -> Floats:
+    def _arm_impressions(self) -> Floats:
         """Impressions of each arm in the range."""
-        if not self._stretches:
+        if not self._time_bins:
             return np.zeros(max(len(self._arms), 1))
-        shown: Floats = np.sum([stretch.shown for stretch in self._stretches], axis=0)
-        return shown
+        impressions: Floats = np.sum([time_bin.impressions for time_bin in self._time_bins], axis=0)
+        return impressions
 
     @cached_property
     def _stack(self) -> list[tuple[str, str, list[int]]]:
         """Name, style and arm indices of each curve of the chart of shares."""
-        most = np.argsort(-self._shown[: len(self._arms)], kind="stable")
+        most = np.argsort(-self._arm_impressions[: len(self._arms)], kind="stable")
         # In order of arm indices, so that an arm keeps its colour when the ranks of arms change.
-        shown = sorted(most[:MOST_ARMS].tolist())
-        rest = most[MOST_ARMS:].tolist()
-        stack = [(self._arms[s], f"arm-{i}", [s]) for i, s in enumerate(shown)]
-        if rest:
-            others = f"{len(rest)} other {self.what}{'s' if len(rest) > 1 else ''}"
-            stack.append((others, "arm-rest", rest))
+        arm_indices = sorted(most[:MOST_ARMS].tolist())
+        merged_indices = most[MOST_ARMS:].tolist()
+        stack = [(self._arms[s], f"arm-{i}", [s]) for i, s in enumerate(arm_indices)]
+        if merged_indices:
+            label = f"{len(merged_indices)} other {self.what}{'s' if len(merged_indices) > 1 else ''}"
+            stack.append((label, "arm-rest", merged_indices))
         return stack
 
     @property
@@ -458,12 +468,13 @@ class View:
     @property
     def share_chart(self) -> Markup:
         """Chart of each arm's share of the impressions over time."""
-        found = timeline.together(self._stretches, timeline.FEWEST_OF_ARMS)
+        time_bins = timeline.merge_time_bins(self._time_bins, timeline.FEWEST_OF_ARMS)
         curves = [
-            ChartLine(name, style, timeline.share_points(found, slots)) for name, style, slots in self._stack
+            ChartLine(name, style, timeline.make_share_points(time_bins, arm_indices))
+            for name, style, arm_indices in self._stack
         ]
         listed = ", ".join(f"{share.name} {percent(share.share)}" for share in self.shares)
-        return line_chart(
+        return draw_chart(
             curves,
             self.asked.span,
             f"{self.name}: share of impressions of each {self.what} over time",
@@ -478,11 +489,11 @@ class View:
         """The latest intent shifts: age, key, new epoch and context of each."""
         latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
         return [
-            (age(self._now - time), key, epoch, self._described(context))
+            (format_age(self._now - time), key, epoch, self._format_context(context))
             for time, key, epoch, context in latest
         ]
 
-    def _described(self, context: str | None) -> str:
+    def _format_context(self, context: str | None) -> str:
         """Format a context, with the names of its numbers."""
         numbers = json.loads(context or "[]")
         names = [*self._signals, *["client"] * len(numbers)]

@@ -16,14 +16,14 @@ from tacit.core.arrays import Floats, Ints
 SECOND, MINUTE = 1_000_000, 60_000_000
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 WIDTHS = (5 * SECOND, MINUTE, 15 * MINUTE, 2 * HOUR)
-KEPT = (6, 5, 13, 85)
+RETAINED_COUNTS = (6, 5, 13, 85)
 """Age up to which each width is used, in periods of the next width: at least five minutes, an hour, a
 day and a week."""
 STEPS = (
     *(n * SECOND for n in (5, 15, 30)), *(n * MINUTE for n in (1, 5, 15, 30)),
     *(n * HOUR for n in (1, 2, 4, 12, 24)),
 )  # fmt: skip
-MOST_OLD = 128
+MAX_OLD = 128
 FOREVER = 2**62
 
 # Columns: sums of the reward r, of the importance weight w and of their products; number of decisions; then
@@ -32,7 +32,7 @@ R, W, WW, WR, WWR, WWRR, DECISIONS, FIRST_ARM = range(8)
 REWARDED = R, WR, WWR, WWRR
 
 
-class Stretches(NamedTuple):
+class PeriodSums(NamedTuple):
     """Sums over consecutive periods.
 
     Attributes
@@ -47,7 +47,7 @@ class Stretches(NamedTuple):
     sums: Floats
 
 
-class Results:
+class ArmResults:
     """Sums by the time of the decision, in periods whose width grows with their age.
 
     Periods are 5 seconds wide in the last five minutes, 1 minute in the last hour, 15 minutes in the last
@@ -67,14 +67,14 @@ class Results:
 
     Examples
     --------
-    >>> results = Results(arms=2)
+    >>> results = ArmResults(arms=2)
     >>> for minute in range(3000):
-    ...     row = results.at(minute * MINUTE)
+    ...     row = results.find_row(minute * MINUTE)
     ...     row[[DECISIONS, FIRST_ARM + 2 * (minute % 2)]] += 1.0
-    >>> hour = results.between(2940 * MINUTE, 3000 * MINUTE, 60)
+    >>> hour = results.sum_periods(2940 * MINUTE, 3000 * MINUTE, 60)
     >>> len(hour.begins), impressions(hour.sums).sum(axis=0)
     (60, array([30., 30.]))
-    >>> results.between(0, 3000 * MINUTE, 60).sums[:, DECISIONS].sum()
+    >>> results.sum_periods(0, 3000 * MINUTE, 60).sums[:, DECISIONS].sum()
     np.float64(3000.0)
     """
 
@@ -89,50 +89,50 @@ class Results:
 
     def reach(self, arms: int) -> None:
         """Make room for more arms."""
-        more = FIRST_ARM + 2 * arms - self._columns
-        if more > 0:
-            self._columns += more
+        extra = FIRST_ARM + 2 * arms - self._columns
+        if extra > 0:
+            self._columns += extra
             for rows in self._rows:
-                for place, row in rows.items():
-                    rows[place] = np.pad(row, (0, more))
+                for period, row in rows.items():
+                    rows[period] = np.pad(row, (0, extra))
 
     def advance(self, time: int) -> None:
         """Merge periods that have become old into wider ones."""
         if time < self._next:
             return
         self._next = (time // MINUTE + 1) * MINUTE
-        for level, kept in enumerate(KEPT):
+        for level, count in enumerate(RETAINED_COUNTS):
             wider = self._widths[min(level + 1, len(WIDTHS) - 1)]
-            self._since[level] = max((time // wider - kept + 1) * wider, 0)
+            self._since[level] = max((time // wider - count + 1) * wider, 0)
             rows, width = self._rows[level], self._widths[level]
-            for place in sorted(p for p in rows if p * width < self._since[level]):
-                self._add(level + 1, place * width, rows.pop(place))
-        while len(old := self._rows[-1]) > MOST_OLD:
+            for period in sorted(p for p in rows if p * width < self._since[level]):
+                self._add(level + 1, period * width, rows.pop(period))
+        while len(old := self._rows[-1]) > MAX_OLD:
             self._widths[-1] *= 2
             self._rows[-1] = {}
-            for place in sorted(old):
-                self._add(-1, place * self._widths[-1] // 2, old[place])
+            for period in sorted(old):
+                self._add(-1, period * self._widths[-1] // 2, old[period])
 
     def _add(self, level: int, time: int, row: Floats) -> None:
-        rows, place = self._rows[level], time // self._widths[level]
-        if place in rows:
+        rows, period = self._rows[level], time // self._widths[level]
+        if period in rows:
             # Not in place: a reader's copy would count the row twice.
-            rows[place] = rows[place] + row
+            rows[period] = rows[period] + row
         else:
-            rows[place] = row.copy()
+            rows[period] = row.copy()
 
-    def at(self, time: int) -> Floats:
+    def find_row(self, time: int) -> Floats:
         """Return the sums of the period of a time, to be changed in place."""
         level = 0
         if time < self._since[0]:
             level = next((i for i, since in enumerate(self._since) if time >= since), -1)
-        rows, place = self._rows[level], time // self._widths[level]
-        row = rows.get(place)
+        rows, period = self._rows[level], time // self._widths[level]
+        row = rows.get(period)
         if row is None:
-            row = rows[place] = np.zeros(self._columns)
+            row = rows[period] = np.zeros(self._columns)
         return row
 
-    def decided(self, time: int, count: int) -> Floats:
+    def count_decisions(self, time: int, count: int) -> Floats:
         """Count decisions of the same time.
 
         Returns
@@ -143,11 +143,11 @@ class Results:
         if time >= self._next:
             self.advance(time)
         self.last = time
-        row = self.at(time)
+        row = self.find_row(time)
         row[DECISIONS] += count
         return row
 
-    def rewarded(self, time: int, slot: int | None, amounts: Sequence[float]) -> None:
+    def count_reward(self, time: int, arm_index: int | None, amounts: Sequence[float]) -> None:
         """Count a reward by the time of its decision.
 
         Parameters
@@ -158,27 +158,27 @@ class Results:
         amounts : sequence of float
             The reward; also its products with the weight, if the weight is known.
         """
-        row = self.at(time)
+        row = self.find_row(time)
         for column, amount in zip(REWARDED, amounts, strict=False):
             row[column] += amount
-        if slot is not None:
-            row[FIRST_ARM + 2 * slot + 1] += amounts[0]
+        if arm_index is not None:
+            row[FIRST_ARM + 2 * arm_index + 1] += amounts[0]
 
-    def over(self, begin: int, end: int = FOREVER) -> Floats:
+    def sum_range(self, begin: int, end: int = FOREVER) -> Floats:
         """Return the sums over all periods that begin within [begin, end)."""
-        found = [row for time, _, row in self._stretches() if begin <= time < end]
-        return np.sum(found, axis=0) if found else np.zeros(self._columns)
+        rows = [row for time, _, row in self._list_periods() if begin <= time < end]
+        return np.sum(rows, axis=0) if rows else np.zeros(self._columns)
 
-    def _stretches(self) -> list[tuple[int, int, Floats]]:
+    def _list_periods(self) -> list[tuple[int, int, Floats]]:
         """Return begin, end and sums of every period with an impression."""
-        found = [
-            (place * width, (place + 1) * width, row)
+        periods = [
+            (period_number * width, (period_number + 1) * width, row)
             for rows, width in zip(self._rows, self._widths, strict=True)
-            for place, row in rows.items()
+            for period_number, row in rows.items()
         ]
-        return sorted(found, key=lambda stretch: stretch[:2])
+        return sorted(periods, key=lambda period: period[:2])
 
-    def between(self, begin: int, end: int, most: int) -> Stretches:
+    def sum_periods(self, begin: int, end: int, most: int) -> PeriodSums:
         """Return the sums of at most ``most`` periods of equal width in a time range, without empty ones.
 
         Parameters
@@ -188,34 +188,34 @@ class Results:
         most : int
             Maximum number of periods.
         """
-        found = [stretch for stretch in self._stretches() if begin <= stretch[0] < end]
+        periods = [period for period in self._list_periods() if begin <= period[0] < end]
         # Periods cannot be split, so all results are at least as wide as the widest period.
-        width = max((b - a for a, b, _ in found), default=WIDTHS[0])
-        first, last = (found[0][0], found[-1][1]) if found else (begin, end)
+        width = max((b - a for a, b, _ in periods), default=WIDTHS[0])
+        first, last = (periods[0][0], periods[-1][1]) if periods else (begin, end)
         width = next(w for w in _wider(width) if -(-(last - first // w * w) // w) <= most)
         joined: dict[int, Floats] = {}
-        for a, _, row in found:
+        for a, _, row in periods:
             joined[a // width] = joined.get(a // width, 0.0) + row
         sums = np.array(list(joined.values())).reshape(len(joined), self._columns)
         begins = np.array(list(joined), np.int64) * width
-        return Stretches(begins, begins + width, sums)
+        return PeriodSums(begins, begins + width, sums)
 
-    def take(self, other: Results) -> None:
+    def merge(self, other: ArmResults) -> None:
         """Add the sums of another object with the same arms."""
-        self.advance(max((b for _, b, _ in other._stretches()), default=0) - 1)
-        for a, _, row in other._stretches():
-            self.at(a)[: len(row)] += row
+        self.advance(max((b for _, b, _ in other._list_periods()), default=0) - 1)
+        for a, _, row in other._list_periods():
+            self.find_row(a)[: len(row)] += row
         self.last = max(self.last, other.last)
         if other.time:
             self.time = min(filter(None, (self.time, other.time)))
 
-    def still(self) -> Results:
+    def read_copy(self) -> ArmResults:
         """Return a copy for reader threads; see :meth:`Series.read_copy`."""
-        seen = copy(self)
-        seen._rows = [dict(rows) for rows in self._rows]
-        return seen
+        reader_copy = copy(self)
+        reader_copy._rows = [dict(rows) for rows in self._rows]
+        return reader_copy
 
-    def saved(self) -> dict[str, Any]:
+    def save_state(self) -> dict[str, Any]:
         """Return the sums as JSON data."""
         return {
             "seq": self.seq,
@@ -233,7 +233,7 @@ class Results:
         self.seq, self.time, self.last = saved["seq"], saved["time"], saved["last"]
         self._widths, self._since = list(saved["widths"]), list(saved["since"])
         self._next, self._columns = saved["next"], saved["columns"]
-        self._rows = [{place: np.array(row) for place, row in rows} for rows in saved["rows"]]
+        self._rows = [{period: np.array(row) for period, row in rows} for rows in saved["rows"]]
 
 
 def _wider(width: int) -> Iterator[int]:

@@ -17,23 +17,23 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.learning.decisions import Arm, Decision, Decisions, none_for_nan
+from tacit.learning.decisions import Arm, Decision, Decisions, nan_to_none
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import DECISION, SESSION
 from tacit.service.log.blocks import Block
-from tacit.service.log.ids import Draws, decision_id, decision_ids
-from tacit.service.log.requests import DecisionRequest, Impression, Made, checked_id
+from tacit.service.log.ids import Draws, create_decision_id, create_decision_ids
+from tacit.service.log.requests import ClientDecision, DecisionRequest, Impression, check_id
 from tacit.service.log.rows import CONTROL, ONLINE, DecisionRow
-from tacit.service.placements.aspects.arm_lifecycle import listed_as_json
-from tacit.service.placements.aspects.client_decisions import taken_over
-from tacit.service.placements.aspects.control_group import Tossed, drawn_alone
-from tacit.service.placements.state import State
+from tacit.service.placements.aspects.arm_lifecycle import encode_lists
+from tacit.service.placements.aspects.client_decisions import record_client_decisions
+from tacit.service.placements.aspects.control_group import Assignment, format_unit_warning
+from tacit.service.placements.state import PlacementState
 
 
-class Deciding(State):
+class PlacementDecisions(PlacementState):
     """Decides for impressions."""
 
-    def checked(self, request: DecisionRequest) -> Impression:
+    def check_request(self, request: DecisionRequest) -> Impression:
         """Check a request and return its impression.
 
         Raises
@@ -42,15 +42,15 @@ class Deciding(State):
             If the key, an arm, the context, the session, the user or the id does not fit.
         """
         for field in ("relevance", "examination", "segment", "unknown"):
-            if (given := getattr(request, field)) is not None:
-                raise InvalidValue(field, given, "leave it out: the policy reads no features")
+            if (value := getattr(request, field)) is not None:
+                raise InvalidValue(field, value, "leave it out: the policy reads no features")
         arms = request.arms
         if arms is not None:
-            arms = self.living.named(arms)
-        impression = self._impression(request, arms, self._session(request.session))
-        return self._of_unit(impression, request.session, request.user)
+            arms = self.lifecycle.check_arms(arms)
+        impression = self._make_impression(request, arms, self._check_session(request.session))
+        return self._with_unit(impression, request.session, request.user)
 
-    def checked_keys(self, keys: Sequence[str]) -> Block[Impression]:
+    def check_keys(self, keys: Sequence[str]) -> Block[Impression]:
         """Check keys and return impressions that have a key alone, like :meth:`check_request`.
 
         Raises
@@ -58,15 +58,15 @@ class Deciding(State):
         InvalidValue
             As :meth:`check_request`.
         """
-        if not self.asks_just_keys:
-            return Block.of(Impression, list(map(self.checked, map(DecisionRequest, keys))))
-        for key in filterfalse(self.learner.lanes.of.__contains__, keys):
-            _checked_key(key)
+        if not self.reads_only_keys:
+            return Block.from_rows(Impression, list(map(self.check_request, map(DecisionRequest, keys))))
+        for key in filterfalse(self.learner.lanes.lane_of_key.__contains__, keys):
+            _check_key(key)
         nothing: list[Any] = [None] * len(keys)
         deferred = [False] * len(keys)
         return Block(Impression, [list(keys), *3 * [nothing], deferred, *4 * [nothing]])
 
-    def of_key(self, key: str) -> Impression:
+    def make_impression(self, key: str) -> Impression:
         """Check a key and return an impression that has a key alone, like :meth:`check_request`.
 
         Raises
@@ -74,9 +74,9 @@ class Deciding(State):
         InvalidValue
             If the key does not fit.
         """
-        return Impression(key if key in self.learner.lanes.of else _checked_key(key), None, None)
+        return Impression(key if key in self.learner.lanes.lane_of_key else _check_key(key), None, None)
 
-    def let_in(self, keys: Iterable[str], before: Collection[str] = ()) -> set[str]:
+    def admit_keys(self, keys: Iterable[str], admitted: Collection[str] = ()) -> set[str]:
         """Return the new keys among some keys, after checking the limit of keys.
 
         Parameters
@@ -94,14 +94,14 @@ class Deciding(State):
         if limit is None:
             return set()
         # Keys use memory forever, so too many are refused.
-        new = {key for key in keys if key not in self.learner} - set(before)
-        if new and len(self.learner) + len(before) + len(new) > limit:
-            each = sum(learner.policy.key_bytes for learner in self.learners)
+        new = {key for key in keys if key not in self.learner} - set(admitted)
+        if new and len(self.learner) + len(admitted) + len(new) > limit:
+            key_bytes = sum(learner.policy.key_bytes for learner in self.learners)
             raise InvalidValue(
                 "key",
                 min(new),
-                f"placement {self.name!r} lets in {limit:,} keys, of {each:,} bytes each, and has "
-                f"{len(self.learner) + len(before):,}: raise its most_keys, let keys share what is learned "
+                f"placement {self.name!r} lets in {limit:,} keys, of {key_bytes:,} bytes each, and has "
+                f"{len(self.learner) + len(admitted):,}: raise its most_keys, let keys share what is learned "
                 "(per_key = false), or send a key that it has",
             )
         return new
@@ -110,40 +110,40 @@ class Deciding(State):
         """Return a warning about a valid request that is probably a mistake, or None."""
         unit = DECISION if self.holdout is None else self.holdout.unit
         if unit != DECISION and getattr(request, unit) is None:
-            return drawn_alone(unit)
-        return None if self.encoder is None else self.encoder.doubt(request.context)
+            return format_unit_warning(unit)
+        return None if self.encoder is None else self.encoder.find_warning(request.context)
 
-    def _session(self, id: str | None) -> str | None:
+    def _check_session(self, id: str | None) -> str | None:
         """Check a session and return its text for the log; None without signals that use it."""
         if id is None:
             return None
-        checked_id("session", id)
+        check_id("session", id)
         # Clients may still send it after a holdout by sessions has ended.
-        held = self.earnings.sums.has_held_out(SESSION)
-        if self.signals is not None and (self.signals.stream.follows_sessions or not held):
+        has_sessions = self.reward_sums.sums.has_holdout_by_unit(SESSION)
+        if self.signals is not None and (self.signals.stream.follows_sessions or not has_sessions):
             return self.signals.session(id)
-        if not held:
+        if not has_sessions:
             raise InvalidValue("session", id, "leave it out: the placement computes no signals")
         return None
 
-    def _of_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
+    def _with_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
         """Return an impression with its session and user, after checking them against the holdout."""
         if user is not None:
-            checked_id("user", user)
+            check_id("user", user)
         arm = None if self.holdout is None else self.holdout.arm
         if arm is not None and impression.arms is not None and arm not in impression.arms:
             raise InvalidValue("arms", impression.arms, f"offer {arm!r}, which the control shows")
         return impression if session is user is None else impression._replace(session=session, user=user)
 
-    def _impression(
+    def _make_impression(
         self,
         request: DecisionRequest,
         arms: Sequence[Arm] | None,
-        asked: str | None = None,
-        given: Any = None,
+        text: str | None = None,
+        source: Any = None,
     ) -> Impression:
         """Check key, context and id of a request and return its impression."""
-        context, id, dim = self._encoded(request.context), request.id, self._told_dim
+        context, id, dim = self._encode_context(request.context), request.id, self._request_dim
         if self.signals is not None and not dim and context is not None:
             raise InvalidValue("context", context, "leave it out: the signals are the service's")
         if context is not None and not dim:
@@ -153,183 +153,203 @@ class Deciding(State):
             named = "" if self.encoder is None else f", or what is known of {', '.join(self.encoder.fields)}"
             raise InvalidValue("context", context, f"give a list of {dim} finite numbers{named}")
         if id is not None:
-            id = checked_id("decision_id", id)
-        key = _checked_key(request.key)
-        return Impression(key, arms, context, id, request.deferred, asked, given)
+            id = check_id("decision_id", id)
+        key = _check_key(request.key)
+        return Impression(key, arms, context, id, request.deferred, text, source)
 
-    def _encoded(self, context: Any) -> Any:
+    def _encode_context(self, context: Any) -> Any:
         """Encode a context of named fields as numbers for the policy; return other contexts unchanged."""
         if not isinstance(context, Mapping):
             return context
         if self.encoder is None:
             remedy = "give numbers, or configure the placement's context: context = { NAME = … }"
             raise InvalidValue("context", context, remedy)
-        return self.encoder.row(context).tolist()
+        return self.encoder.encode_row(context).tolist()
 
-    def choose(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
+    def decide(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide for impressions; return rows with the sequence numbers from ``seq`` on.
 
         The random draws of a decision with a client's id depend on that id. Consecutive decisions whose ids
         the service makes draw in turn from the first id, so that they can be made together.
         """
-        asked: Block[Impression] = Block.of(Impression, impressions)
-        self.decided_elsewhere = False
+        block: Block[Impression] = Block.from_rows(Impression, impressions)
+        self.has_client_decisions = False
         if self.signals is not None:
-            offers = list(map(self.living.slots_asked, asked.column("arms")))
-            read = self.signals.read(self.learner, asked, offers, time)
-            asked = Block.of(Impression, read)
-        ids, pinned = asked.column("id"), self.pins.last is not None and self.pins.at(time) is not None
+            offers = list(map(self.lifecycle.get_offer_indices, block.column("arms")))
+            read = self.signals.read(self.learner, block, offers, time)
+            block = Block.from_rows(Impression, read)
+        ids, is_pinned = (
+            block.column("id"),
+            self.pins.last is not None and self.pins.get_pin(time) is not None,
+        )
         # With pins, other modes or a control policy, decisions may differ within a batch.
         at_once = (
-            not pinned and self.modes.now in (ONLINE, CONTROL) and not (self.second is not None and self.two)
+            not is_pinned
+            and self.modes.mode in (ONLINE, CONTROL)
+            and not (self.secondary is not None and self.has_control_policy)
         )
         # Client-side decisions always have ids.
         if at_once and ids.count(None) == len(ids):
-            rows = self._chosen_many(asked, seq, time)
+            rows = self._decide_batch(block, seq, time)
         else:
-            parts = list(self._in_parts(asked, seq, time, at_once=at_once))
-            rows = Block.joined(DecisionRow, parts)
+            parts = list(self._decide_runs(block, seq, time, at_once=at_once))
+            rows = Block.concatenate(DecisionRow, parts)
         if self.signals is not None:
-            self.signals.decided(self.learner, rows)
+            self.signals.record_epochs(self.learner, rows)
         return rows
 
-    def _in_parts(
-        self, asked: Block[Impression], seq: int, time: int, *, at_once: bool
+    def _decide_runs(
+        self, impressions: Block[Impression], seq: int, time: int, *, at_once: bool
     ) -> Iterator[Block[DecisionRow]]:
         """Yield decisions of consecutive impressions: client-side, in a batch, or one by one."""
-        ids, given = asked.column("id"), asked.column("given")
+        ids, sources = impressions.column("id"), impressions.column("details")
         start = 0
-        for (unnamed, elsewhere), run in groupby(zip(ids, given, strict=True), _made_how):
+        for (is_unnamed, is_client_side), run in groupby(zip(ids, sources, strict=True), _classify_source):
             stop = start + len(list(run))
-            if elsewhere:
-                yield taken_over(self.here, asked[start:stop], seq + start, time)
-            elif unnamed and at_once:
-                yield self._chosen_many(asked[start:stop], seq + start, time)
+            if is_client_side:
+                yield record_client_decisions(self.as_placement, impressions[start:stop], seq + start, time)
+            elif is_unnamed and at_once:
+                yield self._decide_batch(impressions[start:stop], seq + start, time)
             else:
                 for i in range(start, stop):
-                    yield self._chosen(asked[i], seq + i, time)
+                    yield self._decide_one(impressions[i], seq + i, time)
             start = stop
 
-    def asked_before(self, impression: Impression, row: DecisionRow) -> bool:
+    def is_same_request(self, impression: Impression, row: DecisionRow) -> bool:
         """True if a logged decision answers an equal impression, or is the same client-side decision."""
-        made = impression.given
-        if isinstance(made, Made) and made.arm != row.arm:
+        client_decision = impression.details
+        if isinstance(client_decision, ClientDecision) and client_decision.arm != row.arm:
             return False
-        if impression.arms is None and self._was_whole(row.offered):
+        if impression.arms is None and self._is_full_offer(row.offered):
             row = row._replace(offered=None)
         # The log holds the unit only as its bucket, under the current holdout.
-        coin = self.control.coin
-        known = None if coin is None or row.seq <= self.earnings.sums.seq else row.bucket
-        if coin is not None and known not in (None, coin.bucket(row.id, self.unit_of(impression))):
+        assigner = self.control.assigner
+        bucket = None if assigner is None or row.seq <= self.reward_sums.sums.seq else row.bucket
+        if assigner is not None and bucket not in (
+            None,
+            assigner.get_bucket(row.id, self.get_unit(impression)),
+        ):
             return False
-        return impression.asks_for(row, row.context if self.signals is None else self.signals.given(row))
+        return impression.matches_decision(
+            row, row.context if self.signals is None else self.signals.get_client_context(row)
+        )
 
-    def asks_the_same(self, impression: Impression, earlier: Impression) -> bool:
+    def is_same_impression(self, impression: Impression, earlier: Impression) -> bool:
         """True if two impressions without decisions are equal requests."""
-        plain = [each._replace(session=None, user=self.unit_of(each)) for each in (impression, earlier)]
-        return plain[0] == plain[1]
+        comparable = [item._replace(session=None, user=self.get_unit(item)) for item in (impression, earlier)]
+        return comparable[0] == comparable[1]
 
-    def unit_of(self, impression: Impression) -> str | None:
+    def get_unit(self, impression: Impression) -> str | None:
         """Return the user or session by which the holdout assigns an impression; None for decisions."""
         unit = DECISION if self.holdout is None else self.holdout.unit
         return None if unit == DECISION else getattr(impression, unit)
 
-    def _was_whole(self, offered: str | None) -> bool:
+    def _is_full_offer(self, offered: str | None) -> bool:
         """True if an offer, as text of the log, was the full offer at some time."""
-        return offered in self.living.wholes
+        return offered in self.lifecycle.full_offers
 
-    def _chosen_many(self, asked: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
-        keys = asked.column("key")
-        ids = decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
+    def _decide_batch(self, impressions: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        keys = impressions.column("key")
+        ids = create_decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
         # All draws of the batch follow from its first id, which a client's replica has, too.
         self.draws.begin(self.learner.rng, ids[0])
         decisions: Sequence[Decision]
-        if self.control.coin is None:
-            decisions, tossed = self.choose_many(self.learner, asked), None
+        if self.control.assigner is None:
+            decisions, assignment = self.choose_many(self.learner, impressions), None
         else:
-            decisions, tossed = self._held_out(asked, ids)
-        rows = self.rows_of(asked, seq, ids, time, decisions, tossed)
-        self.decided(rows, decisions)
+            decisions, assignment = self._decide_with_holdout(impressions, ids)
+        rows = self.make_rows(impressions, seq, ids, time, decisions, assignment)
+        self.record_decisions(rows, decisions)
         return rows
 
-    def _held_out(self, asked: Block[Impression], ids: Sequence[str]) -> tuple[Sequence[Decision], Tossed]:
+    def _decide_with_holdout(
+        self, impressions: Block[Impression], ids: Sequence[str]
+    ) -> tuple[Sequence[Decision], Assignment]:
         """Decide with a holdout; return the decisions of policy and control, and their assignment."""
-        offers = list(map(self.offer_of, asked))
-        every = self.modes.control_decides
-        unit = self._coin.config.unit
-        units = [None] * len(ids) if unit == DECISION else asked.column(unit)
-        tossed = self._coin.toss(ids, units, offers, every=every)
-        made = self.choose_many(self.learner, asked, tossed.imposed)
-        return self.control.with_chances(made, offers, alone=every), tossed
+        offers = list(map(self.get_offer, impressions))
+        all_control = self.modes.control_decides
+        unit = self._assigner.config.unit
+        units = [None] * len(ids) if unit == DECISION else impressions.column(unit)
+        assignment = self._assigner.assign(ids, units, offers, all_control=all_control)
+        decisions = self.choose_many(self.learner, impressions, assignment.forced_actions)
+        return self.control.with_propensities(decisions, offers, alone=all_control), assignment
 
-    def _chosen(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
+    def _decide_one(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
         id = impression.id
         if id is None:
-            id = decision_id(time) if self.new_ids is None else self.new_ids(time, [impression.key], seq)[0]
-        pinned = self.pins.shown(self.here, impression, time)
-        if pinned is not None:
-            return self._show_pinned(impression, seq, id, time, pinned)
-        if self.second is not None and self.two:
-            return self.second.by_two(self.here, impression, seq, id, time)
-        asked: Block[Impression] = Block.of(Impression, [impression])
-        tossed = None
-        if self.control.coin is not None:
+            id = (
+                create_decision_id(time)
+                if self.new_ids is None
+                else self.new_ids(time, [impression.key], seq)[0]
+            )
+        pinned_arms = self.pins.get_pinned_action(self.as_placement, impression, time)
+        if pinned_arms is not None:
+            return self._show_pinned(impression, seq, id, time, pinned_arms)
+        if self.secondary is not None and self.has_control_policy:
+            return self.secondary.decide_by_group(self.as_placement, impression, seq, id, time)
+        block: Block[Impression] = Block.from_rows(Impression, [impression])
+        assignment = None
+        if self.control.assigner is not None:
             self.draws.begin(self.learner.rng, id)
-            with self.standing(self.learner, impression.key):
-                (decision,), tossed = self._held_out(asked, [id])
+            with self.protect_state(self.learner, impression.key):
+                (decision,), assignment = self._decide_with_holdout(block, [id])
         else:
-            decision = self.drawn(self.learner, self.draws, impression, id)
+            decision = self.draw_decision(self.learner, self.draws, impression, id)
         # The secondary policy decides afterwards, with its own draws, so that it cannot affect the shown arm.
-        would = learned = None
-        if self.second is not None and self.modes.compares:
-            would = self.second.drawn(self.here, impression, id)
+        counterfactual = learned_decision = None
+        if self.secondary is not None and self.modes.has_counterfactuals:
+            counterfactual = self.secondary.draw_counterfactual(self.as_placement, impression, id)
             # The secondary policy learns from the shown arm.
-            learned = decision._replace(epoch=would.epoch, context=would.context)
-        row = self.rows_of(asked, seq, [id], time, [decision], tossed, would)
-        self.decided(row, [decision], learned)
+            learned_decision = decision._replace(epoch=counterfactual.epoch, context=counterfactual.context)
+        row = self.make_rows(block, seq, [id], time, [decision], assignment, counterfactual)
+        self.record_decisions(row, [decision], learned_decision)
         return row
 
     def _show_pinned(
-        self, impression: Impression, seq: int, id: str, time: int, pinned: tuple[Arm, ...]
+        self, impression: Impression, seq: int, id: str, time: int, pinned_arms: tuple[Arm, ...]
     ) -> Block[DecisionRow]:
         """Show pinned arms, with propensity 1; log the policy's decision as the counterfactual."""
-        would = self.drawn(self.learner, self.draws, impression, id)
-        sure = np.ones(len(would.prefix_propensities))
-        shown = would._replace(
-            shown=pinned,
-            slots=self._slots_shown(pinned, impression.arms),
+        counterfactual = self.draw_decision(self.learner, self.draws, impression, id)
+        sure = np.ones(len(counterfactual.prefix_propensities))
+        decision = counterfactual._replace(
+            shown=pinned_arms,
+            slots=self._get_shown_indices(pinned_arms, impression.arms),
             propensity=1.0,
             prefix_propensities=sure,
             position_propensities=sure,
         )
-        row = self.rows_of(Block.of(Impression, [impression]), seq, [id], time, [shown], None, would)
-        row = row.with_column("mode", [self.pins.mode(self.here)])
-        self.decided(row, [shown])
+        row = self.make_rows(
+            Block.from_rows(Impression, [impression]), seq, [id], time, [decision], None, counterfactual
+        )
+        row = row.with_column("mode", [self.pins.mode(self.as_placement)])
+        self.record_decisions(row, [decision])
         return row
 
-    def rows_of(
+    def make_rows(
         self,
-        asked: Block[Impression],
+        impressions: Block[Impression],
         seq: int,
         ids: list[str],
         time: int,
         decisions: Sequence[Decision],
-        tossed: Tossed | None = None,
-        would: Decision | None = None,
+        assignment: Assignment | None = None,
+        counterfactual: Decision | None = None,
     ) -> Block[DecisionRow]:
         """Return decisions as rows of the log, with the sequence numbers from ``seq`` on."""
-        keys, arms, contexts, _, deferred, requests, *_ = asked.columns
+        keys, arms, contexts, _, deferred, requests, *_ = impressions.columns
         count = len(keys)
         plain = arms.count(None) == count
         if isinstance(decisions, Decisions):
-            shown, epochs = decisions.arms, decisions.epochs.tolist()
-            propensities = none_for_nan(decisions.propensities)
+            shown_arms, epochs = decisions.arms, decisions.epochs.tolist()
+            propensities = nan_to_none(decisions.propensities)
         else:
             # The first arm of duels and lists, without the warning of ``Decision.arm``.
-            shown = [made.arm if isinstance(made, Made) else made.shown[0] for made in decisions]
+            shown_arms = [
+                item.arm if isinstance(item, ClientDecision) else item.shown[0] for item in decisions
+            ]
             epochs = [decision.epoch for decision in decisions]
             propensities = [decision.propensity for decision in decisions]
-        control = [None] * count if tossed is None else tossed.control
+        control = [None] * count if assignment is None else assignment.in_control
         columns = (
             list(range(seq, seq + count)),
             ids,
@@ -338,41 +358,41 @@ class Deciding(State):
             [time] * count,
             keys,
             # None stands for all arms only until arms first change; after that the log holds the offer.
-            arms if plain and not self.living.wholes else self.living.as_offered(arms),
-            shown,
+            arms if plain and not self.lifecycle.full_offers else self.lifecycle.as_offered(arms),
+            shown_arms,
             propensities,
             epochs,
-            contexts if contexts.count(None) == count else listed_as_json(contexts),
-            [self.modes.now] * count,
-            [would and self._would_show(would)] * count,
-            [would and would.propensity] * count,
+            contexts if contexts.count(None) == count else encode_lists(contexts),
+            [self.modes.mode] * count,
+            [counterfactual and self._format_counterfactual(counterfactual)] * count,
+            [counterfactual and counterfactual.propensity] * count,
             list(map(int, deferred)),
             requests,
-            self._all_shown(asked, decisions, ids, control),
+            self._format_shown(impressions, decisions, ids, control),
             control,
-            [None] * count if tossed is None else tossed.bucket,
+            [None] * count if assignment is None else assignment.buckets,
         )
         return Block(DecisionRow, columns)
 
-    def drawn(self, learner: Learner, draws: Draws, impression: Impression, id: str) -> Decision:
+    def draw_decision(self, learner: Learner, draws: Draws, impression: Impression, id: str) -> Decision:
         """Decide for an impression with a learner and the random draws of a decision's id."""
         draws.begin(learner.rng, id)
-        with self.standing(learner, impression.key):
+        with self.protect_state(learner, impression.key):
             decision = self._choose(learner, impression)
         # The learner reuses its array of contexts.
         return decision._replace(context=decision.context.copy())
 
 
-def _checked_key(key: str) -> str:
+def _check_key(key: str) -> str:
     if "\0" in key:
         raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
     return checks.name("key", key)
 
 
-def _made_how(asked: tuple[str | None, Any]) -> tuple[bool, bool]:
+def _classify_source(request: tuple[str | None, Any]) -> tuple[bool, bool]:
     """Return whether the service makes the decision's id, and whether a client made the decision."""
-    id, given = asked
-    return id is None, isinstance(given, Made)
+    id, source = request
+    return id is None, isinstance(source, ClientDecision)
 
 
 def _fits(context: Any, dim: int) -> bool:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels import DuelReport
-from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credited
+from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credit_clicks
 from tacit.interleaving.base import ranking
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision
@@ -25,13 +25,13 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log import requests
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
-from tacit.service.log.rows import FORGET, DecisionRow, MarkRow, text_of
-from tacit.service.log.search_records import AskedSearch, digest_of, unit_of, without_unit
+from tacit.service.log.rows import FORGET, ChangeRow, DecisionRow, encode_json
+from tacit.service.log.search_records import SearchFields, hash_rankings, hash_unit, remove_unit
 from tacit.service.placements.aspects.control_group import Control, PairControl
-from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, Lessons
-from tacit.service.placements.learning import Earned
+from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, TrainingBatch
+from tacit.service.placements.learning import ArmRewards
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.state import Asked, Held, Texts
+from tacit.service.placements.state import ControlFlags, ImpressionBlock, LogTexts
 
 KEY = "key"
 """The segment that is a search's key."""
@@ -64,12 +64,12 @@ class DuelOptions(msgspec.Struct, frozen=True):
     segments: tuple[str, ...] = ()
 
     @property
-    def given(self) -> list[str]:
+    def request_segments(self) -> list[str]:
         """Names of the segments that requests give: all but the key."""
         return [name for name in self.segments if name != KEY]
 
 
-class Tally:
+class DuelTally:
     """The duels of one key.
 
     Attributes
@@ -106,12 +106,12 @@ class Tally:
             both = np.pad(np.stack([self.plays, self.scores]), ((0, 0), (0, more), (0, more)))
             self.plays, self.scores = both
 
-    def saved(self) -> list[Any]:
+    def save_state(self) -> list[Any]:
         """Return the tally as JSON data."""
         return [self.plays.tolist(), self.scores.tolist(), self.ties, self.unclicked]
 
     @classmethod
-    def restored(cls, saved: Sequence[Any]) -> Tally:
+    def from_state(cls, saved: Sequence[Any]) -> DuelTally:
         """Return the tally that :meth:`save_state` wrote."""
         tally = cls(len(saved[0]))
         tally.plays[:], tally.scores[:], tally.ties, tally.unclicked = saved
@@ -141,23 +141,23 @@ class DuelPlacement(Placement):
 
     def _begin(self) -> None:
         super()._begin()
-        self._duels: DuelOptions = self.config.options
+        self._options: DuelOptions = self.config.options
         self._interleaving = Draws(self.seed, "interleaving")
         self._ties = Draws(self.seed, "ties")
         self._rng = np.random.Generator(np.random.PCG64(0))
-        self._take_counts({})
+        self._restore_counts({})
 
     @property
     def actions(self) -> Collection[str]:
         """Names of the actions on an item that feedback may contain."""
-        return self._duels.worth.keys()
+        return self._options.worth.keys()
 
-    def _own_fold_spec(self) -> dict[str, Any]:
-        return {"ties": self._duels.ties, "unclicked": self._duels.unclicked}
+    def _extra_fold_spec(self) -> dict[str, Any]:
+        return {"ties": self._options.ties, "unclicked": self._options.unclicked}
 
     # Decide ----------------------------------------------------------------------------------
 
-    def checked(self, request: requests.DecisionRequest) -> requests.Impression:
+    def check_request(self, request: requests.DecisionRequest) -> requests.Impression:
         """Check a request and return its impression.
 
         Raises
@@ -165,137 +165,147 @@ class DuelPlacement(Placement):
         InvalidValue
             If the request does not fit the placement.
         """
-        rankings, said = request.rankings, self._said(request)
+        rankings, search = request.rankings, self._check_search(request)
         if rankings is None:
-            if self.control.coin is not None:
+            if self.control.assigner is not None:
                 remedy = "give each ranker's list: the holdout compares clicks in what is shown"
                 raise InvalidValue("rankings", None, remedy)
-            return self._impression(request, None, said.text)
+            return self._make_impression(request, None, search.text)
         for name in rankings:
-            if name not in self.living.slots:
-                raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._named)}")
-        for name in self._named if not self.living.wholes else ():
+            if name not in self.lifecycle.arm_indices:
+                raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._ranker_names)}")
+        for name in self._ranker_names if not self.lifecycle.full_offers else ():
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
         arm = self.holdout and self.holdout.arm
         if arm is not None and str(arm) not in rankings:
             raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
-        given = [name for name in self._named if name in rankings]
-        lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in given}
-        said = replace(said, rankings=digest_of(lists))
-        impression = self._impression(request, None, said.text, lists)
-        return self._of_unit(impression, request.session, request.user)
+        names = [name for name in self._ranker_names if name in rankings]
+        lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in names}
+        search = replace(search, rankings=hash_rankings(lists))
+        impression = self._make_impression(request, None, search.text, lists)
+        return self._with_unit(impression, request.session, request.user)
 
-    def _said(self, request: requests.DecisionRequest) -> AskedSearch:
+    def _check_search(self, request: requests.DecisionRequest) -> SearchFields:
         """Check user, session and segments of a request and return its search record."""
         for field in ("session", "user"):
             if (id := getattr(request, field)) is not None:
-                requests.checked_id(field, id)
+                requests.check_id(field, id)
         segments = dict(request.segments or {})
         for name, value in segments.items():
-            if name not in self._duels.given:
-                known = ", ".join(self._duels.given) or "none"
-                remedy = f"the placement takes {known}; name others in its segments"
+            if name not in self._options.request_segments:
+                allowed = ", ".join(self._options.request_segments) or "none"
+                remedy = f"the placement takes {allowed}; name others in its segments"
                 raise InvalidValue(f"segments.{name}", value, remedy)
-            requests.checked_id(f"segments.{name}", value)
-        return AskedSearch(None, unit_of(self._salt, self.id, request.user, request.session), segments)
+            requests.check_id(f"segments.{name}", value)
+        return SearchFields(None, hash_unit(self._salt, self.id, request.user, request.session), segments)
 
-    def marked(self, mark: MarkRow) -> None:
+    def apply_change(self, change: ChangeRow) -> None:
         """Apply a change event; the erasure of a user also removes the users of open decisions."""
-        super().marked(mark)
-        if mark.kind == FORGET and mark.placement == self.id:
+        super().apply_change(change)
+        if change.kind == FORGET and change.placement == self.id:
             # The users of open decisions are not read any more, and snapshots must not hold them.
-            self.windows.change("asked", without_unit)
+            self.windows.apply_to_field("asked", remove_unit)
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
 
-    def check_offered(self, impressions: Sequence[requests.Impression]) -> None:
+    def check_offer(self, impressions: Sequence[requests.Impression]) -> None:
         """Check that each impression has a list of a ranker on offer; see the base class."""
-        for impression in impressions if self.living.wholes else ():
-            if impression.given is not None and not self._listed(impression):
+        for impression in impressions if self.lifecycle.full_offers else ():
+            if impression.details is not None and not self._list_rankers(impression):
                 raise InvalidValue(
-                    "rankings", list(impression.given), f"on offer are {', '.join(map(str, self.offer.arms))}"
+                    "rankings",
+                    list(impression.details),
+                    f"on offer are {', '.join(map(str, self.offer.arms))}",
                 )
 
-    def choose(self, impressions: Sequence[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
+    def decide(self, impressions: Sequence[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide among the rankers on offer whose lists the request has; see the base class."""
-        if self.living.wholes:
-            count = len(self.offer.slots)
-            listed = list(map(self._listed, impressions))
+        if self.lifecycle.full_offers:
+            count = len(self.offer.arm_indices)
+            listed = list(map(self._list_rankers, impressions))
             impressions = [
                 impression if len(arms) == count else impression._replace(arms=arms)
                 for impression, arms in zip(impressions, listed, strict=True)
             ]
-        return super().choose(impressions, seq, time)
+        return super().decide(impressions, seq, time)
 
-    def can_show(self, impression: requests.Impression) -> Sequence[Arm]:
-        return self._listed(impression)
+    def list_offer(self, impression: requests.Impression) -> Sequence[Arm]:
+        return self._list_rankers(impression)
 
-    def shown_fixed(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
         """Return the pair of a ranker with itself, which shows its list alone."""
         return (*arms, *arms)
 
-    def _listed(self, impression: requests.Impression) -> list[Arm]:
+    def _list_rankers(self, impression: requests.Impression) -> list[Arm]:
         """Return the rankers on offer whose lists the impression has."""
-        given = impression.given
-        return [arm for arm in self.offer.arms if given is None or str(arm) in given]
+        lists = impression.details
+        return [arm for arm in self.offer.arms if lists is None or str(arm) in lists]
 
-    def _was_whole(self, offered: str | None) -> bool:
+    def _is_full_offer(self, offered: str | None) -> bool:
         # The digest of the lists determines the rankers of a request.
         return True
 
     @property
-    def _named(self) -> list[str]:
+    def _ranker_names(self) -> list[str]:
         return [str(arm) for arm in self.arms]
 
-    def control_of(self, holdout: HoldoutConfig) -> Control:
-        slot = None if holdout.arm is None else self.living.slots[holdout.arm]
-        return PairControl(holdout.named, slot)
+    def make_control(self, holdout: HoldoutConfig) -> Control:
+        arm_index = None if holdout.arm is None else self.lifecycle.arm_indices[holdout.arm]
+        return PairControl(holdout.named, arm_index)
 
-    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
-        return list(map(self._shown_as, asked, made, ids, held))
+    def _format_shown(
+        self,
+        impressions: ImpressionBlock,
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: ControlFlags,
+    ) -> LogTexts:
+        return list(map(self._format_list, impressions, decisions, ids, control))
 
-    def _shown_as(
-        self, impression: requests.Impression, shown: Decision, id: str, control: int | None
+    def _format_list(
+        self, impression: requests.Impression, decision: Decision, id: str, control: int | None
     ) -> str:
-        content: dict[str, Any] = {"pair": shown.pair}
-        if impression.given is not None:
-            rankings = [impression.given[str(ranker)] for ranker in shown.pair]
+        content: dict[str, Any] = {"pair": decision.pair}
+        if impression.details is not None:
+            rankings = [impression.details[str(ranker)] for ranker in decision.pair]
             if control:
                 # The ranker's list itself: some methods would reorder even a list interleaved with itself.
-                items = tuple(rankings[0][: self._duels.method.length])
+                items = tuple(rankings[0][: self._options.method.length])
                 interleaved = Interleaved(items, 1, ALONE, {}, 1.0)
             else:
                 self._interleaving.begin(self._rng, id)
-                interleaved = self._duels.method.interleave(rankings, self._rng)
+                interleaved = self._options.method.interleave(rankings, self._rng)
             content["interleaved"] = interleaved.as_dict()
-            if _alike(rankings, self._duels.method.length) and len(set(shown.pair)) > 1:
+            if _is_same_list(rankings, self._options.method.length) and len(set(decision.pair)) > 1:
                 content["alike"] = True
-        return text_of(content)
+        return encode_json(content)
 
-    def _would_show(self, decision: Decision) -> Arm:
+    def _format_counterfactual(self, decision: Decision) -> Arm:
         return json.dumps(decision.pair)
 
-    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+    def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the left and the right ranker of a logged decision."""
-        left, right = json.loads(row.shown or "")["pair"]
-        return left, right
+        first, second = json.loads(row.shown or "")["pair"]
+        return first, second
 
-    def _actions(self, rows: Block[DecisionRow]) -> Ints:
-        return np.array([[self.living.slots[arm] for arm in self.shown(row)] for row in rows])
+    def _get_actions(self, rows: Block[DecisionRow]) -> Ints:
+        return np.array(
+            [[self.lifecycle.arm_indices[arm] for arm in self.get_shown_arms(row)] for row in rows]
+        )
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        slots = [self.living.slots[ranker] for row in rows for ranker in self.shown(row)]
-        unknown = [None] * len(slots)
-        offered = [len(self.living.slots)] * len(slots)
-        self.series.decided_many(rows[0].time, slots, unknown, offered, len(rows))
+        indices = [self.lifecycle.arm_indices[ranker] for row in rows for ranker in self.get_shown_arms(row)]
+        unknown = [None] * len(indices)
+        offered = [len(self.lifecycle.arm_indices)] * len(indices)
+        self.series.count_decisions(rows[0].time, indices, unknown, offered, len(rows))
 
     # Learn -----------------------------------------------------------------------------------
 
-    def positions(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
+    def format_clicks(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
         """Format the clicked positions of feedback for the log; see the base class."""
-        interleaved, clicks = shown_list(row), feedback.clicks
+        interleaved, clicks = parse_interleaved(row), feedback.clicks
         if interleaved is not None:
-            return requests.clicked_positions(feedback, interleaved["items"], self.actions)
+            return requests.encode_clicks(feedback, interleaved["items"], self.actions)
         if clicks is not None:
             raise InvalidValue(
                 "clicks", clicks.positions or clicks.items, "the decision showed no list; send the "
@@ -303,50 +313,52 @@ class DuelPlacement(Placement):
             )  # fmt: skip
         return None
 
-    def _policy_rewards(self, rewards: Lessons) -> list[Any]:
+    def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
         return list(map(self._policy_reward, self.windows.rows(rewards.entries), rewards.values))
 
-    def _policy_reward(self, row: DecisionRow, came: Any) -> float | None:
+    def _policy_reward(self, row: DecisionRow, feedback: Any) -> float | None:
         """Return the outcome of a duel for the policy; None if the policy does not learn from it."""
         if row.control:
             return None
-        credit = credit_of(row, came)
-        if credit.clicks == 0 and self._duels.unclicked == "nothing":
+        credit = compute_credit(row, feedback)
+        if credit.clicks == 0 and self._options.unclicked == "nothing":
             return None
         self._ties.begin(self._rng, row.id)
-        return credit.settled(self._rng, self._duels.ties)
+        return credit.draw_outcome(self._rng, self._options.ties)
 
-    def _name(self, rewards: Lessons, outcomes: list[str]) -> None:
+    def _refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
         rows = self.windows.rows(rewards.entries)
-        for place, row, came in zip(rewards.places, rows, rewards.values, strict=True):
-            if self._policy_reward(row, came) is None:
-                outcomes[place] = HELD_OUT if row.control else TIED
+        for row_index, row, feedback in zip(rewards.row_indices, rows, rewards.values, strict=True):
+            if self._policy_reward(row, feedback) is None:
+                outcomes[row_index] = HELD_OUT if row.control else TIED
 
-    def _count_rewards(self, rewards: Lessons) -> None:
-        for row, came in zip(self.windows.rows(rewards.entries), rewards.values, strict=True):
-            self._note_duel(row, came)
+    def _count_rewards(self, rewards: TrainingBatch) -> None:
+        for row, feedback in zip(self.windows.rows(rewards.entries), rewards.values, strict=True):
+            self._note_duel(row, feedback)
 
-    def _earned(self, rewards: Lessons) -> list[Earned]:
+    def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         rows = self.windows.rows(rewards.entries)
-        return [[(None, [1.0])] if _clicked(*pair) else [] for pair in zip(rows, rewards.values, strict=True)]
+        return [
+            [(None, [1.0])] if _has_click(*pair) else [] for pair in zip(rows, rewards.values, strict=True)
+        ]
 
-    def _note_duel(self, row: DecisionRow, came: Any) -> None:
-        clicked = _clicked(row, came)
+    def _note_duel(self, row: DecisionRow, feedback: Any) -> None:
+        clicked = _has_click(row, feedback)
         if clicked:
-            self.series.rewarded(row.time, None, len(self.living.slots), 1.0)
-        if row.control or (not clicked and self._duels.unclicked == "nothing"):
+            self.series.count_reward(row.time, None, len(self.lifecycle.arm_indices), 1.0)
+        if row.control or (not clicked and self._options.unclicked == "nothing"):
             return
-        credit = credit_of(row, came)
-        left, right = self.shown(row)
+        credit = compute_credit(row, feedback)
+        first, second = self.get_shown_arms(row)
         tally = self._tally(row.key)
         before = tally.duels
-        tally.add(self.living.slots[left], self.living.slots[right], credit)
+        tally.add(self.lifecycle.arm_indices[first], self.lifecycle.arm_indices[second], credit)
         self.duels += tally.duels - before
         if tally.duels > self._most:
             self._most, self.leading = tally.duels, row.key
 
-    def _tally(self, key: str) -> Tally:
-        tally = self.tallies.setdefault(key, Tally(len(self.arms)))
+    def _tally(self, key: str) -> DuelTally:
+        tally = self.tallies.setdefault(key, DuelTally(len(self.arms)))
         tally.reach(len(self.arms))
         return tally
 
@@ -371,73 +383,75 @@ class DuelPlacement(Placement):
             key = self.leading
         elif key not in self.tallies and key not in self.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
-        tally = self.tallies[key] if key in self.tallies else Tally(len(self.arms))
+        tally = self.tallies[key] if key in self.tallies else DuelTally(len(self.arms))
         tally.reach(len(self.arms))
         plays, scores = tally.plays.copy(), tally.scores.copy()
-        return key, DuelReport(self._named, plays, scores, confidence, tally.ties, tally.unclicked)
+        return key, DuelReport(self._ranker_names, plays, scores, confidence, tally.ties, tally.unclicked)
 
-    def counts(self) -> Any:
+    def export_counts(self) -> Any:
         """Return the duels of every key as JSON data."""
-        return {key: tally.saved() for key, tally in self.tallies.items()}
+        return {key: tally.save_state() for key, tally in self.tallies.items()}
 
-    def _take_counts(self, counts: Any) -> None:
-        self.tallies: dict[str, Tally] = {key: Tally.restored(saved) for key, saved in counts.items()}
+    def _restore_counts(self, counts: Any) -> None:
+        self.tallies: dict[str, DuelTally] = {
+            key: DuelTally.from_state(saved) for key, saved in counts.items()
+        }
         # Updated with each duel, so that views need no loop over all keys.
         self.duels = sum(tally.duels for tally in self.tallies.values())
         self.leading = max(self.tallies, key=lambda key: self.tallies[key].duels, default="")
         self._most = self.tallies[self.leading].duels if self.tallies else 0
 
-    def show_counts(self, parts: Sequence[Any]) -> None:
+    def merge_counts(self, parts: Sequence[Any]) -> None:
         # Each key is in one shard.
-        self._take_counts({key: tally for part in parts for key, tally in part.items()})
+        self._restore_counts({key: tally for part in parts for key, tally in part.items()})
 
 
-def shown_list(row: DecisionRow) -> dict[str, Any] | None:
+def parse_interleaved(row: DecisionRow) -> dict[str, Any] | None:
     """Return the interleaved list of a logged decision as JSON data; None if it showed no list."""
     interleaved: dict[str, Any] | None = json.loads(row.shown or "").get("interleaved")
     return interleaved
 
 
-def _alike(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
+def _is_same_list(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
     """True if two lists are equal down to the shown length, so that clicks cannot compare them."""
-    left, right = rankings
-    return left[:length] == right[:length]
+    first, second = rankings
+    return first[:length] == second[:length]
 
 
-def _clicked(row: DecisionRow, came: Any) -> bool:
+def _has_click(row: DecisionRow, feedback: Any) -> bool:
     """True if a decision has a click; for the control any click, for duels a click that gives credit."""
-    return bool(requests.clicks_in(came) if row.control else credit_of(row, came).clicks)
+    return bool(requests.select_clicks(feedback) if row.control else compute_credit(row, feedback).clicks)
 
 
-def credit_of(row: DecisionRow, came: float | list[Any]) -> Credit:
+def compute_credit(row: DecisionRow, feedback: float | list[Any]) -> Credit:
     """Return the credit of both rankers for feedback: an outcome, or clicks; other actions are ignored."""
-    if not isinstance(came, list):
-        return Credit((came, 1.0 - came), clicks=1, chance=came)
-    interleaved = shown_list(row)
+    if not isinstance(feedback, list):
+        return Credit((feedback, 1.0 - feedback), clicks=1, chance=feedback)
+    interleaved = parse_interleaved(row)
     if interleaved is None:
         # A pair without an outcome.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
-    return credited(Interleaved.from_dict(interleaved), requests.clicks_in(came))
+    return credit_clicks(Interleaved.from_dict(interleaved), requests.select_clicks(feedback))
 
 
-def duel_of(row: DecisionRow, came: float | list[Any]) -> dict[str, Any]:
+def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]:
     """Return a duel as a row of a log of searches for :mod:`tacit.evaluate.interleaved`.
 
     Each segment is a field with its name.
     """
-    shown, asked = json.loads(row.shown or ""), AskedSearch.read(row.asked)
-    (left, right), interleaved = shown["pair"], shown.get("interleaved")
+    content, search = json.loads(row.shown or ""), SearchFields.read(row.asked)
+    (first, second), interleaved = content["pair"], content.get("interleaved")
     # The log does not hold rankings; equal ones are known from the shown list.
-    alike = [interleaved["items"]] * 2 if "alike" in shown else None
+    rankings = [interleaved["items"]] * 2 if "alike" in content else None
     return {
-        **asked.segments,
+        **search.segments,
         "decision_id": row.id,
         "key": row.key,
-        "left": left,
-        "right": right,
-        "outcome": credit_of(row, came).chance,
+        "left": first,
+        "right": second,
+        "outcome": compute_credit(row, feedback).chance,
         "interleaved": interleaved,
-        "clicks": came if isinstance(came, list) else None,
-        "user": asked.unit,
-        "rankings": alike,
+        "clicks": feedback if isinstance(feedback, list) else None,
+        "user": search.unit,
+        "rankings": rankings,
     }

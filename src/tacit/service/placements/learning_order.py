@@ -19,29 +19,36 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core import dispatch
-from tacit.core.arrays import Booleans, Floats, Ints, copied_into
-from tacit.core.run_mode import compiled
+from tacit.core.arrays import Booleans, Floats, Ints, copy_to_larger
+from tacit.core.run_mode import compile_loop
 from tacit.learning.delayed_feedback import (
     EDGES,
     NO_CLICK,
     RELEASED,
     Delays,
-    OpenAnswers,
+    OpenFeedback,
     Queue,
     add_classes,
+    compute_learning_age,
+    enlarge_queue,
     enqueue,
     is_outgrown,
-    learning_age,
-    make_room,
-    note_answer,
     pass_edges,
+    record_feedback,
     refit_delays,
     release,
 )
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 from tacit.policies.stationary.chance import UniformRandom
-from tacit.service.placements.windows import AT_ONCE, TAUGHT, WAITING, RuleParams, Windows, reward_so_far
+from tacit.service.placements.windows import (
+    AT_ONCE,
+    LEARNED_IN_TURN,
+    WAITING,
+    RuleParams,
+    Windows,
+    compute_reward,
+)
 
 SPARE_ROWS = 256
 ENOUGH_CLICKS = 100
@@ -56,7 +63,7 @@ def enqueue_rows(
     state: Any,
     delays: Delays,
     queue: Queue,
-    answers: OpenAnswers,
+    answers: OpenFeedback,
     windows: Windows,
     entries: Ints,
     start: int,
@@ -67,7 +74,9 @@ def enqueue_rows(
         windows.turn[entry] = WAITING
 
 
-def pass_time(params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenAnswers, time: int) -> None:
+def pass_time(
+    params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenFeedback, time: int
+) -> None:
     """Advance the ages of the queued decisions to a time."""
     pass_edges(params, state, delays, queue, answers, time)
 
@@ -76,7 +85,7 @@ def note_rows(
     params: Any,
     state: Any,
     delays: Delays,
-    answers: OpenAnswers,
+    answers: OpenFeedback,
     windows: Windows,
     entries: Ints,
     clicked: Booleans,
@@ -92,7 +101,7 @@ def note_rows(
             reward = 0.0
         elif reward == 0.0:
             reward = 1.0
-        note_answer(params, state, answers, entry, delay, reward, windows.settled[entry])
+        record_feedback(params, state, answers, entry, delay, reward, windows.settled[entry])
 
 
 def release_rows(
@@ -100,7 +109,7 @@ def release_rows(
     state: Any,
     delays: Delays,
     queue: Queue,
-    answers: OpenAnswers,
+    answers: OpenFeedback,
     windows: Windows,
     rule: RuleParams,
     time: int,
@@ -108,12 +117,12 @@ def release_rows(
     rewards: Floats,
 ) -> int:
     """Remove decisions whose turn has come from the queue; fill in their rewards; return their end index."""
-    place = queue.cursor[RELEASED]
+    begin = queue.cursor[RELEASED]
     end = release(params, state, delays, queue, answers, time, age)
-    for i in range(end - place):
-        entry = queue.entry[place + i]
-        rewards[i] = reward_so_far(windows, rule, entry)
-        windows.turn[entry] = TAUGHT
+    for i in range(end - begin):
+        entry = queue.entry[begin + i]
+        rewards[i] = compute_reward(windows, rule, entry)
+        windows.turn[entry] = LEARNED_IN_TURN
     return end
 
 
@@ -121,7 +130,7 @@ def fit_delays(delays: Delays, time: int) -> int:
     """Estimate delays again if enough new clicks came; return the age at which decisions are learned."""
     if is_outgrown(delays):
         refit_delays(delays)
-    return learning_age(delays, time)
+    return compute_learning_age(delays, time)
 
 
 class OrderLoops(NamedTuple):
@@ -184,9 +193,9 @@ class LearningOrder:
         # All policies that count no open decisions share one compiled loop.
         self._idle = UniformRandom(2)
         self._idle_state = self._idle.init(1)
-        self.delays = Delays.within(rule.window, policy.arm_count if self._single else 1)
+        self.delays = Delays.create(rule.window, policy.arm_count if self._single else 1)
         self._queue = Queue.empty(SPARE_ROWS)
-        self._answers = OpenAnswers.empty(0)
+        self._answers = OpenFeedback.empty(0)
         self._loops: OrderLoops | None = None
         self._passed = 0
         """Time up to which ages are advanced."""
@@ -201,14 +210,14 @@ class LearningOrder:
         """Number of decisions that are not learned yet."""
         return int(self._queue.size[0] - self._queue.cursor[RELEASED])
 
-    def waits(self, time: int) -> int:
+    def waiting_time(self, time: int) -> int:
         """Return the waiting time of the first decision that is not learned yet; 0 without any."""
-        place = self._queue.cursor[RELEASED]
-        return time - int(self._queue.start[place]) if place < self._queue.size[0] else 0
+        first = self._queue.cursor[RELEASED]
+        return time - int(self._queue.start[first]) if first < self._queue.size[0] else 0
 
     def age(self, time: int) -> int:
         """Return the age at which decisions are learned."""
-        return self.rule.window if self._waits_whole else int(learning_age(self.delays, time))
+        return self.rule.window if self._waits_whole else int(compute_learning_age(self.delays, time))
 
     @property
     def click_delay(self) -> int | None:
@@ -237,19 +246,19 @@ class LearningOrder:
         """Append decisions whose windows begin at ``start``."""
         self._make_entries(entries)
         if self._queue.size[0] + len(entries) > len(self._queue.start):
-            self._queue = make_room(self._queue, len(entries))
-        loop, parts = self._compiled().enqueue, self._parts()
+            self._queue = enlarge_queue(self._queue, len(entries))
+        loop, parts = self._get_loops().enqueue, self._parts()
         loop(*parts, self.delays, self._queue, self._answers, windows, entries, start)
 
     def pass_time(self, time: int) -> None:
         """Advance the ages of the queued decisions to a time."""
         self._passed = time
         if self._queue.size[0]:
-            self._compiled().pass_time(*self._parts(), self.delays, self._queue, self._answers, time)
+            self._get_loops().pass_time(*self._parts(), self.delays, self._queue, self._answers, time)
 
-    def note(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
+    def note_feedback(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
         """Record feedback for queued decisions."""
-        loop, parts = self._compiled().note, self._parts()
+        loop, parts = self._get_loops().note, self._parts()
         loop(*parts, self.delays, self._answers, windows, entries, clicked, time)
 
     def release(self, windows: Windows, time: int, *, decides: bool = False) -> Turns:
@@ -260,7 +269,7 @@ class LearningOrder:
         count = self.waiting_count
         if not count:
             return NO_TURNS
-        loops, age = self._compiled(), self.rule.window
+        loops, age = self._get_loops(), self.rule.window
         if decides:
             fitted = loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
@@ -278,35 +287,37 @@ class LearningOrder:
         return self._learner.loops.params, self._learner.lanes.state
 
     def _make_entries(self, entries: Ints) -> None:
-        needed = int(entries.max(initial=-1)) + 1
-        if needed > len(self._answers.delay):
-            larger = OpenAnswers.empty(max(needed, 2 * len(self._answers.delay), SPARE_ROWS))
-            self._answers = copied_into(self._answers, larger)
+        size = int(entries.max(initial=-1)) + 1
+        if size > len(self._answers.delay):
+            larger = OpenFeedback.empty(max(size, 2 * len(self._answers.delay), SPARE_ROWS))
+            self._answers = copy_to_larger(self._answers, larger)
 
     def compile(self) -> None:
         """Compile the loops, or load them from the cache."""
-        self._compiled()
+        self._get_loops()
 
-    def _compiled(self) -> OrderLoops:
+    def _get_loops(self) -> OrderLoops:
         if self._loops is None:
             parts, params = self._parts(), self._parts()[0]
             fixed = self.delays, self._queue, self._answers
             windows, none = Windows.zeros(0), np.empty(0, np.int64)
             flags = np.empty(0, np.bool_)
             self._loops = OrderLoops(
-                compiled(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
-                compiled(pass_time, params).entry((*parts, *fixed, 0)),
-                compiled(note_rows, params).entry(
+                compile_loop(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
+                compile_loop(pass_time, params).entry((*parts, *fixed, 0)),
+                compile_loop(note_rows, params).entry(
                     (*parts, self.delays, self._answers, windows, none, flags, 0)
                 ),
-                compiled(release_rows, params).entry((*parts, *fixed, windows, self.rule, 0, 0, np.empty(0))),
-                compiled(fit_delays).entry((self.delays, 0)),
+                compile_loop(release_rows, params).entry(
+                    (*parts, *fixed, windows, self.rule, 0, 0, np.empty(0))
+                ),
+                compile_loop(fit_delays).entry((self.delays, 0)),
             )
         return self._loops
 
     # Snapshots -------------------------------------------------------------------------------
 
-    def saved(self) -> dict[str, list[float] | list[list[float]]]:
+    def save_state(self) -> dict[str, list[float] | list[list[float]]]:
         """Return the distribution of delays and its time as JSON data."""
         return {name: array.tolist() for name, array in self.delays._asdict().items()} | {
             PASSED: [self._passed]
@@ -321,7 +332,7 @@ class LearningOrder:
             values = np.array(saved[name], array.dtype)
             array[tuple(map(slice, values.shape))] = values
 
-    def columns(self, windows: Windows, entries: Ints) -> list[list[int]]:
+    def export_entries(self, windows: Windows, entries: Ints) -> list[list[int]]:
         """Return the turns and answers of open decisions as JSON data, one list for each."""
         self._make_entries(entries)
         columns = [windows.turn[entries].tolist()]
@@ -335,13 +346,13 @@ class LearningOrder:
         lanes: Ints,
         saved: Sequence[Sequence[int] | None],
         *,
-        anew: bool,
+        is_new_learner: bool,
     ) -> None:
         """Restore open decisions in the order of their windows; ``is_new_learner`` counts them again."""
-        kept = np.array([row is not None for row in saved], np.bool_)
-        if not kept.any():
+        has_turn = np.array([row is not None for row in saved], np.bool_)
+        if not has_turn.any():
             return
-        entries, lanes = entries[kept], lanes[kept]
+        entries, lanes = entries[has_turn], lanes[has_turn]
         turns, *columns = np.array([row for row in saved if row is not None], np.int64).T
         self._make_entries(entries)
         windows.turn[entries] = turns
@@ -352,14 +363,14 @@ class LearningOrder:
         # Another learner has other lanes.
         self._answers.lane[entries] = np.where(counted, lanes, -1)
         self._requeue(windows, entries[turns != AT_ONCE])
-        if anew and self.counts_open:
+        if is_new_learner and self.counts_open:
             self._count_again(entries[counted & (turns == WAITING)])
 
     def _requeue(self, windows: Windows, entries: Ints) -> None:
         """Fill the queue with restored decisions at their ages."""
         count = len(entries)
         if count > len(self._queue.start):
-            self._queue = make_room(self._queue, count)
+            self._queue = enlarge_queue(self._queue, count)
         queue, starts = self._queue, windows.deadline[entries] - self.rule.window
         queue.entry[:count], queue.start[:count], queue.size[0] = entries, starts, count
         for b, edge in enumerate(self.delays.edges.tolist()):

@@ -19,28 +19,34 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.catalogue import Located, Whole
-from tacit.learning.decisions import Arm, Decision, in_pieces
+from tacit.learning.catalogue import AllIds, Candidates
+from tacit.learning.decisions import Arm, Decision, split_by_size
 from tacit.learning.explanation import as_rows
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
-from tacit.service.config.file import checked_within
+from tacit.service.config.file import check_item
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log import requests
-from tacit.service.log.blocks import Block, values
-from tacit.service.log.rows import DecisionRow, slate_of, slate_text, text_of
+from tacit.service.log.blocks import Block, column_values
+from tacit.service.log.rows import DecisionRow, decode_list, encode_json, encode_list
 from tacit.service.placements.aspects.control_group import Control, ListControl
-from tacit.service.placements.aspects.items import Sought, as_array, shown_of, shown_text, sought_by
-from tacit.service.placements.attribution import ClickAttribution, Lessons
-from tacit.service.placements.learning import Earned
+from tacit.service.placements.aspects.items import (
+    CandidateQuery,
+    as_array,
+    format_shown_item,
+    make_candidate_query,
+    parse_shown_item,
+)
+from tacit.service.placements.attribution import ClickAttribution, TrainingBatch
+from tacit.service.placements.learning import ArmRewards
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.state import Asked, Held, Texts
+from tacit.service.placements.state import ControlFlags, ImpressionBlock, LogTexts
 
 # ---- Slate placements: ordered lists of arms, and clicks on positions
 
 # Rows of the tally by position: lists with an arm at the position, with a click there, and with their first
 # click there.
-SHOWN, CLICKED, FIRST = range(3)
+SHOWN_COUNTS, CLICKED_COUNTS, FIRST_COUNTS = range(3)
 
 
 class SlatePlacement(Placement):
@@ -59,51 +65,59 @@ class SlatePlacement(Placement):
     def _positions(self) -> int:
         return self.config.policy.action_width
 
-    def control_of(self, holdout: HoldoutConfig) -> Control:
+    def make_control(self, holdout: HoldoutConfig) -> Control:
         return ListControl(holdout.named, self._positions)
 
-    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
+    def _format_shown(
+        self,
+        impressions: ImpressionBlock,
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: ControlFlags,
+    ) -> LogTexts:
         return [
-            slate_text(self._listed(decision), decision.prefix_propensities, decision.position_propensities)
-            for decision in made
+            encode_list(
+                self._list_arms(decision), decision.prefix_propensities, decision.position_propensities
+            )
+            for decision in decisions
         ]
 
-    def _listed(self, decision: Decision) -> list[Arm | None]:
+    def _list_arms(self, decision: Decision) -> list[Arm | None]:
         """Return the arm at each position, without empty positions at the end; None for empty ones."""
-        slots = decision.slots.tolist()
-        while slots and slots[-1] < 0:
-            slots.pop()
-        return [None if slot < 0 else self.arms[slot] for slot in slots]
+        indices = decision.slots.tolist()
+        while indices and indices[-1] < 0:
+            indices.pop()
+        return [None if index < 0 else self.arms[index] for index in indices]
 
     @property
-    def most_fixed(self) -> int:
+    def max_pinned(self) -> int:
         return self._positions
 
-    def _would_show(self, decision: Decision) -> Arm:
-        return json.dumps(self._listed(decision))
+    def _format_counterfactual(self, decision: Decision) -> Arm:
+        return json.dumps(self._list_arms(decision))
 
-    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+    def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the arms that a decision listed, best first; None at an empty position."""
-        return tuple(slate_of(row.shown).arms)  # type: ignore[arg-type]
+        return tuple(decode_list(row.shown).arms)  # type: ignore[arg-type]
 
-    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        slots = np.full(self._positions, -1, np.int64)
-        slots[: len(shown)] = [self.living.slots.get(arm, -1) for arm in shown]
-        return slots
+    def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        indices = np.full(self._positions, -1, np.int64)
+        indices[: len(shown)] = [self.lifecycle.arm_indices.get(arm, -1) for arm in shown]
+        return indices
 
-    def _actions(self, rows: Block[DecisionRow]) -> Ints:
-        return np.array([self._slots_shown(self.shown(row), None) for row in rows])
+    def _get_actions(self, rows: Block[DecisionRow]) -> Ints:
+        return np.array([self._get_shown_indices(self.get_shown_arms(row), None) for row in rows])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        known = self.living.slots
-        slots = [known[arm] for row in rows for arm in self.shown(row) if arm in known]
-        unknown = [None] * len(slots)
-        self.series.decided_many(rows[0].time, slots, unknown, [1] * len(slots), len(rows))
+        arm_indices = self.lifecycle.arm_indices
+        indices = [arm_indices[arm] for row in rows for arm in self.get_shown_arms(row) if arm in arm_indices]
+        unknown = [None] * len(indices)
+        self.series.count_decisions(rows[0].time, indices, unknown, [1] * len(indices), len(rows))
 
-    def positions(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
+    def format_clicks(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
         """Format the clicked positions of feedback for the log; see the base class."""
-        listed = self.shown(row)
-        positions = requests.clicked_positions(feedback, listed)
+        listed = self.get_shown_arms(row)
+        positions = requests.encode_clicks(feedback, listed)
         if positions is None:
             return None
         for position in json.loads(positions):
@@ -111,53 +125,53 @@ class SlatePlacement(Placement):
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
-    def _policy_rewards(self, rewards: Lessons) -> list[Any]:
+    def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
         """Return for each decision 1 at clicked positions and 0 at others."""
-        return list(map(self._clicked, rewards.values))
+        return list(map(self._click_values, rewards.values))
 
-    def _clicked(self, clicks: Sequence[int]) -> float | list[float]:
+    def _click_values(self, clicks: Sequence[int]) -> float | list[float]:
         rewards = [0.0] * self._positions
         for position in clicks:
             rewards[position] = 1.0
         return rewards if self._positions > 1 else rewards[0]
 
-    def _count_rewards(self, rewards: Lessons) -> None:
+    def _count_rewards(self, rewards: TrainingBatch) -> None:
         times = self.windows.values(rewards.entries, "time")
         actions = self.open.actions(rewards.entries)
-        for time, slots, clicks in zip(times, actions, rewards.values, strict=True):
+        for time, indices, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:
-                self.series.rewarded(time, None, 1, 1.0, self._clicked_slot(slots[position]))
-            self.tally[SHOWN] += slots >= 0
-            self.tally[CLICKED, clicks] += 1
-            self.tally[FIRST, clicks[:1]] += 1
+                self.series.count_reward(time, None, 1, 1.0, self._get_click_arm(indices[position]))
+            self.tally[SHOWN_COUNTS] += indices >= 0
+            self.tally[CLICKED_COUNTS, clicks] += 1
+            self.tally[FIRST_COUNTS, clicks[:1]] += 1
 
-    def _earned(self, rewards: Lessons) -> list[Earned]:
+    def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         listed = self.open.actions(rewards.entries).tolist()
         return [
-            [(self._clicked_slot(slots[position]), [1.0]) for position in clicks]
-            for slots, clicks in zip(listed, rewards.values, strict=True)
+            [(self._get_click_arm(indices[position]), [1.0]) for position in clicks]
+            for indices, clicks in zip(listed, rewards.values, strict=True)
         ]
 
-    def _clicked_slot(self, slot: int) -> int | None:
+    def _get_click_arm(self, arm_index: int) -> int | None:
         """Return the arm index to which clicks on a listed arm are counted; None if arms are not counted."""
-        return int(slot)
+        return int(arm_index)
 
-    def counts(self) -> Any:
+    def export_counts(self) -> Any:
         """Return the tally of all positions as JSON data."""
         return self.tally.tolist()
 
-    def _take_counts(self, counts: Any) -> None:
+    def _restore_counts(self, counts: Any) -> None:
         # Old snapshots without a tally have None, which fails here, and the log is folded.
         self.tally[:] = np.array(counts, np.int64)
 
-    def show_counts(self, parts: Sequence[Any]) -> None:
+    def merge_counts(self, parts: Sequence[Any]) -> None:
         self.tally[:] = np.sum(np.array(parts, np.int64), axis=0)
 
 
 # ---- Feature placements: arms come with the request and are described by features
 
-MOST_ARMS = 10_000
-PLACES = np.arange(MOST_ARMS)
+MAX_ARMS = 10_000
+ARM_NUMBERS = np.arange(MAX_ARMS)
 """Indices of arms without names: one array, of which all open decisions hold views."""
 
 
@@ -173,12 +187,12 @@ class FeaturePlacement(Placement):
     @property
     def layers(self) -> int:
         # Arms that come and go have no share of the impressions.
-        return max(len(self.living.slots), 1)
+        return max(len(self.lifecycle.arm_indices), 1)
 
     @property
     def first_belief(self) -> tuple[str, Any] | None:
         """The first key, and its posterior over the features' weights; None if it has none."""
-        keys = self.learner.lanes.of
+        keys = self.learner.lanes.lane_of_key
         if not keys or not self.named_features:
             return None
         first = next(iter(keys))
@@ -189,7 +203,7 @@ class FeaturePlacement(Placement):
 
     # Decide ----------------------------------------------------------------------------------
 
-    def checked(self, request: requests.DecisionRequest) -> requests.Impression:
+    def check_request(self, request: requests.DecisionRequest) -> requests.Impression:
         """Check a request and return its impression.
 
         Raises
@@ -197,75 +211,83 @@ class FeaturePlacement(Placement):
         InvalidValue, UnknownName
             If the request does not fit the placement.
         """
-        self._session(request.session)
+        self._check_session(request.session)
         if request.relevance is None and self.items is not None:
-            return self._of_catalogue(request)
+            return self._check_catalogue_request(request)
         if request.segment is not None or request.unknown is not None:
             field, value = ("segment", request.segment) if request.segment else ("unknown", request.unknown)
             raise InvalidValue(field, value, "leave it out: the features come with the request")
-        given = []
+        features = []
         fields = ("relevance", request.relevance), ("examination", request.examination)
         for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
-            given.append(feature_rows(field, rows, dim))
-        sizes = {len(rows) for rows in given if rows is not None}
+            features.append(check_features(field, rows, dim))
+        sizes = {len(rows) for rows in features if rows is not None}
         if len(sizes) > 1:
-            raise InvalidValue("examination", len(given[1] or ()), "give as many rows as of relevance")
+            raise InvalidValue("examination", len(features[1] or ()), "give as many rows as of relevance")
         (size,), arms = sizes, request.arms
-        if self.living.slots and arms is None and size != len(self.living.slots):
-            raise InvalidValue("relevance", size, f"give a row for each of {len(self.living.slots)} arms")
+        if self.lifecycle.arm_indices and arms is None and size != len(self.lifecycle.arm_indices):
+            raise InvalidValue(
+                "relevance", size, f"give a row for each of {len(self.lifecycle.arm_indices)} arms"
+            )
         if arms is not None:
             arms = self._offer(arms, size)
-        asked = msgspec.json.encode(dict(zip(("relevance", "examination"), given, strict=True)))
-        impression = self._impression(request, arms, asked.decode(), given)
-        return self._of_unit(impression, request.session, request.user)
+        text = msgspec.json.encode(dict(zip(("relevance", "examination"), features, strict=True)))
+        impression = self._make_impression(request, arms, text.decode(), features)
+        return self._with_unit(impression, request.session, request.user)
 
-    def _of_catalogue(self, request: requests.DecisionRequest) -> requests.Impression:
-        sought = sought_by(request)
-        impression = self._impression(request, request.arms, sought.text, sought)
-        return self._of_unit(impression, request.session, request.user)
+    def _check_catalogue_request(self, request: requests.DecisionRequest) -> requests.Impression:
+        query = make_candidate_query(request)
+        impression = self._make_impression(request, request.arms, query.text, query)
+        return self._with_unit(impression, request.session, request.user)
 
-    def asked_before(self, impression: requests.Impression, row: DecisionRow) -> bool:
-        if isinstance(impression.given, Sought) and impression.given.skips and row.offered is not None:
+    def is_same_request(self, impression: requests.Impression, row: DecisionRow) -> bool:
+        if (
+            isinstance(impression.details, CandidateQuery)
+            and impression.details.skips
+            and row.offered is not None
+        ):
             # Missing items were skipped: compare with the items that existed.
-            there = set(json.loads(row.offered))
-            impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in there])
-        return super().asked_before(impression, row)
+            item_ids = set(json.loads(row.offered))
+            impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in item_ids])
+        return super().is_same_request(impression, row)
 
-    def looked_up(
+    def look_up_candidates(
         self, impressions: Sequence[requests.Impression], places: Sequence[int]
     ) -> Sequence[requests.Impression]:
-        if self.items is None or not any(isinstance(each, Sought) for each in values(impressions, "given")):
+        if self.items is None or not any(
+            isinstance(item, CandidateQuery) for item in column_values(impressions, "details")
+        ):
             return impressions
         if len(impressions) == 1:
-            return [self._looked_up(impressions[0])]
+            return [self._look_up(impressions[0])]
         pairs = zip(places, impressions, strict=True)
-        return [checked_within(f"decisions[{place}]", self._looked_up, (each,)) for place, each in pairs]
+        return [check_item(f"decisions[{place}]", self._look_up, (item,)) for place, item in pairs]
 
-    def _looked_up(self, impression: requests.Impression) -> requests.Impression:
-        if not isinstance(impression.given, Sought):
+    def _look_up(self, impression: requests.Impression) -> requests.Impression:
+        if not isinstance(impression.details, CandidateQuery):
             return impression
-        if self.learner.kept_items is None:
+        if self.learner.items_or_none is None:
             dim, _ = self.config.policy.feature_dims
             remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
             raise InvalidValue("relevance", None, remedy)
-        found = impression.given.candidates(self.learner.items, impression.arms)
-        return impression._replace(arms=found.ids, given=(found, None))
+        candidates = impression.details.find_candidates(self.learner.items, impression.arms)
+        return impression._replace(arms=candidates.ids, details=(candidates, None))
 
     def count_candidates(self, impressions: Sequence[requests.Impression]) -> Sequence[int]:
         return list(map(self._count_candidates, impressions))
 
     def _count_candidates(self, impression: requests.Impression) -> int:
         """Return the number of candidates of an impression; 0 for a client-side decision."""
-        given = impression.given
-        if isinstance(given, Sought):
-            return given.count_candidates(self.learner.items, impression.arms)
-        if isinstance(given, requests.Made):
+        source = impression.details
+        if isinstance(source, CandidateQuery):
+            return source.count_candidates(self.learner.items, impression.arms)
+        if isinstance(source, requests.ClientDecision):
             return 0
-        return max(len(rows) for rows in given if rows is not None)
+        return max(len(rows) for rows in source if rows is not None)
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
-        if self.living.slots:
-            offer = self.living.named(arms)
+        if self.lifecycle.arm_indices:
+            offer = self.lifecycle.check_arms(arms)
         else:
             offer = [checks.name("arms", a) if isinstance(a, str) else int(a) for a in arms]
         if len(offer) != size or len(set(offer)) < size:
@@ -274,73 +296,98 @@ class FeaturePlacement(Placement):
 
     def _choose(self, learner: Learner, impression: requests.Impression) -> Decision:
         context = impression.context if learner.policy.context_dim else None
-        relevance, examination = impression.given
-        if isinstance(relevance, Located):
+        relevance, examination = impression.details
+        if isinstance(relevance, Candidates):
             # ``choose`` refuses relevance for a policy with a catalogue, so rows are passed directly.
             rows = as_rows(context, impression.arms, relevance.vectors, examination)
             return learner.choose_rows([impression.key], rows)[0]
         key, arms = impression.key, impression.arms
         return learner.choose(key, context, arms, relevance=relevance, examination=examination)
 
-    def _chosen_many(self, asked: Block[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
-        pieces = in_pieces(self.count_candidates(asked), self.candidate_size)
-        chosen = super()._chosen_many
-        parts = [chosen(asked[part], seq + part.start, time) for part in pieces]
-        return Block.joined(DecisionRow, parts)
+    def _decide_batch(
+        self, impressions: Block[requests.Impression], seq: int, time: int
+    ) -> Block[DecisionRow]:
+        pieces = split_by_size(self.count_candidates(impressions), self.candidate_size)
+        decide_batch = super()._decide_batch
+        parts = [decide_batch(impressions[part], seq + part.start, time) for part in pieces]
+        return Block.concatenate(DecisionRow, parts)
 
-    def _given(self, learner: Learner, asked: Block[requests.Impression]) -> tuple[Any, Any, Any, Any]:
+    def _learner_inputs(
+        self, learner: Learner, impressions: Block[requests.Impression]
+    ) -> tuple[Any, Any, Any, Any]:
         dims = self.config.policy.feature_dims
         relevance, examination = (
-            [as_array(given[i]) for given in asked.column("given")] if dims[i] else None for i in range(2)
+            [as_array(features[i]) for features in impressions.column("details")] if dims[i] else None
+            for i in range(2)
         )
         contexts = None
         if learner.policy.context_dim:
-            contexts = [context or () for context in asked.column("context")]
-        return contexts, asked.column("arms"), relevance, examination
+            contexts = [context or () for context in impressions.column("context")]
+        return contexts, impressions.column("arms"), relevance, examination
 
-    def offer_of(self, impression: requests.Impression) -> Ints:
-        if self.living.slots or impression.arms is not None:
-            return self.offered_slots(impression.arms)
-        return np.arange(max(len(rows) for rows in impression.given if rows is not None))
+    def get_offer(self, impression: requests.Impression) -> Ints:
+        if self.lifecycle.arm_indices or impression.arms is not None:
+            return self.get_offered_indices(impression.arms)
+        return np.arange(max(len(rows) for rows in impression.details if rows is not None))
 
-    def can_show(self, impression: requests.Impression) -> Sequence[Arm]:
-        if impression.arms is not None or self.living.slots:
-            return super().can_show(impression)
-        return range(max(len(rows) for rows in impression.given if rows is not None))
+    def list_offer(self, impression: requests.Impression) -> Sequence[Arm]:
+        if impression.arms is not None or self.lifecycle.arm_indices:
+            return super().list_offer(impression)
+        return range(max(len(rows) for rows in impression.details if rows is not None))
 
     # The log ---------------------------------------------------------------------------------
 
-    def rows_of(self, asked: Block[requests.Impression], *given: Any, **more: Any) -> Block[DecisionRow]:
-        arms = [None if isinstance(each, Whole) else each for each in asked.column("arms")]
-        return super().rows_of(asked.with_column("arms", arms), *given, **more)
+    def make_rows(
+        self, impressions: Block[requests.Impression], *arguments: Any, **options: Any
+    ) -> Block[DecisionRow]:
+        arms = [
+            None if isinstance(candidates, AllIds) else candidates
+            for candidates in impressions.column("arms")
+        ]
+        return super().make_rows(impressions.with_column("arms", arms), *arguments, **options)
 
-    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
-        located = _located(asked)
+    def _format_shown(
+        self,
+        impressions: ImpressionBlock,
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: ControlFlags,
+    ) -> LogTexts:
+        located = _get_located(impressions)
         if located.count(None) == len(located):
             return [None] * len(ids)
-        pairs = zip(located, made, strict=True)
-        return [None if found is None else shown_text(found, decision) for found, decision in pairs]
+        pairs = zip(located, decisions, strict=True)
+        return [
+            None if candidates is None else format_shown_item(candidates, decision)
+            for candidates, decision in pairs
+        ]
 
-    def _keep(
-        self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
+    def _store_open(
+        self,
+        entries: Ints,
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        secondary_decision: Decision | None,
     ) -> None:
-        shown = rows.column("shown")
-        if any(shown):
-            pairs = zip(decisions, shown, strict=True)
-            decisions = [_lean(decision) if text else decision for decision, text in pairs]
-            second = second and _lean(second)
-        super()._keep(entries, rows, decisions, second)
+        shown_texts = rows.column("shown")
+        if any(shown_texts):
+            pairs = zip(decisions, shown_texts, strict=True)
+            decisions = [_strip_features(decision) if text else decision for decision, text in pairs]
+            secondary_decision = secondary_decision and _strip_features(secondary_decision)
+        super()._store_open(entries, rows, decisions, secondary_decision)
 
-    def _known_item(self, row: DecisionRow) -> Any:
+    def _parse_item(self, row: DecisionRow) -> Any:
         """Return the catalogue item that a logged decision showed; None if its candidates were others."""
-        return shown_of(row.shown)
+        return parse_shown_item(row.shown)
 
-    def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
-        item = self._known_item(row)
+    def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
+        item = self._parse_item(row)
         if item is not None:
-            at = super().decision_of(row._replace(arm=item.place, offered=None, shown=None), epoch)
-            return at._replace(shown=(row.arm,), offered=PLACES[: item.of], relevance=item.relevance)
-        decision = super().decision_of(row, epoch)
+            indexed = super().restore_decision(row._replace(arm=item.place, offered=None, shown=None), epoch)
+            return indexed._replace(
+                shown=(row.arm,), offered=ARM_NUMBERS[: item.of], relevance=item.relevance
+            )
+        decision = super().restore_decision(row, epoch)
         features = json.loads(row.asked or "")
         relevance, examination = (
             matrix(features.get(field), dim)
@@ -351,29 +398,29 @@ class FeaturePlacement(Placement):
             offered = np.arange(max(len(relevance), len(examination)))
         return decision._replace(offered=offered, relevance=relevance, examination=examination)
 
-    def offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
-        if self.living.slots or offered is None:
-            return super().offered_slots(offered)
+    def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
+        if self.lifecycle.arm_indices or offered is None:
+            return super().get_offered_indices(offered)
         return np.arange(len(offered))
 
-    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        if self.living.slots:
-            return super()._slots_shown(shown, offered)
+    def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        if self.lifecycle.arm_indices:
+            return super()._get_shown_indices(shown, offered)
         if offered is None:
             return np.array([int(arm) for arm in shown])
         return np.array([list(offered).index(arm) for arm in shown])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        slots = [self.living.slots.get(arm, 0) for arm in rows.column("arm")]
-        offered = list(map(self._offered, rows))
-        self.series.decided_many(rows[0].time, slots, self._weighable(rows), offered)
+        indices = [self.lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
+        offered = list(map(self._count_offered, rows))
+        self.series.count_decisions(rows[0].time, indices, self._weighable_propensities(rows), offered)
 
-    def _earning(self, entries: Ints) -> list[int | None]:
+    def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
         # Arms that come with requests have no permanent index.
-        return super()._earning(entries) if self.living.slots else [None] * len(entries)
+        return super()._get_rewarded_arms(entries) if self.lifecycle.arm_indices else [None] * len(entries)
 
-    def _offered(self, row: DecisionRow) -> int:
-        item = self._known_item(row)
+    def _count_offered(self, row: DecisionRow) -> int:
+        item = self._parse_item(row)
         if item is not None:
             count: int = item.of
             return count
@@ -383,17 +430,20 @@ class FeaturePlacement(Placement):
         return len(features["relevance"] or features["examination"])
 
 
-def _located(asked: Asked) -> list[Located | None]:
+def _get_located(impressions: ImpressionBlock) -> list[Candidates | None]:
     """Return the candidates that each impression has from the catalogue; None for others."""
-    return [given[0] if isinstance(given[0], Located) else None for given in asked.column("given")]
+    return [
+        features[0] if isinstance(features[0], Candidates) else None
+        for features in impressions.column("details")
+    ]
 
 
-def _lean(decision: Decision) -> Decision:
+def _strip_features(decision: Decision) -> Decision:
     """Return a decision with the features of its shown arms alone, and unnamed arms on offer."""
-    return decision.lean()._replace(offered=PLACES[: len(decision.offered)])
+    return decision.lean()._replace(offered=ARM_NUMBERS[: len(decision.offered)])
 
 
-def feature_rows(field: str, rows: Any, dim: int) -> list[list[float]] | None:
+def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
     """Check rows of features and convert them to floats; None if the policy reads none.
 
     Raises
@@ -405,15 +455,15 @@ def feature_rows(field: str, rows: Any, dim: int) -> list[list[float]] | None:
         if rows is not None:
             raise InvalidValue(field, rows, "leave it out: the policy reads none")
         return None
-    if not isinstance(rows, Sequence) or not 0 < len(rows) <= MOST_ARMS:
+    if not isinstance(rows, Sequence) or not 0 < len(rows) <= MAX_ARMS:
         raise InvalidValue(field, rows, f"give {dim} finite numbers for each arm on offer")
-    found = []
+    result = []
     for i, row in enumerate(rows):
         numbers = [float(x) for x in row]
         if len(numbers) != dim or not all(map(math.isfinite, numbers)):
             raise InvalidValue(f"{field}[{i}]", row, f"give {dim} finite numbers")
-        found.append(numbers)
-    return found
+        result.append(numbers)
+    return result
 
 
 def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
@@ -424,7 +474,7 @@ def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
 # ---- Lists of items with features, from requests or from a catalogue
 
 
-class ItemsShown(msgspec.Struct, frozen=True):
+class ShownItems(msgspec.Struct, frozen=True):
     """The catalogue items that a decision listed, as its row of the log holds them.
 
     Attributes
@@ -463,46 +513,68 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
 
     named_features = False
 
-    def _listed(self, decision: Decision) -> list[Arm | None]:
+    def _list_arms(self, decision: Decision) -> list[Arm | None]:
         return list(decision.shown)
 
-    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        slots = np.full(self._positions, -1, np.int64)
-        slots[: len(shown)] = shown if offered is None else [offered.index(arm) for arm in shown]
-        return slots
+    def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        indices = np.full(self._positions, -1, np.int64)
+        indices[: len(shown)] = shown if offered is None else [offered.index(arm) for arm in shown]
+        return indices
 
     # The log ---------------------------------------------------------------------------------
 
-    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
-        return [self._shown_text(*pair) for pair in zip(_located(asked), made, strict=True)]
+    def _format_shown(
+        self,
+        impressions: ImpressionBlock,
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: ControlFlags,
+    ) -> LogTexts:
+        return [self._format_items(*pair) for pair in zip(_get_located(impressions), decisions, strict=True)]
 
-    def _shown_text(self, found: Located | None, decision: Decision) -> str:
-        listed, given = self._listed(decision), (decision.prefix_propensities, decision.position_propensities)
-        if found is None:
-            return slate_text(listed, *given)
-        prefixes, places = (chances[: len(listed)].tolist() for chances in given)
-        at = decision.slots[: len(listed)].tolist()
-        vectors = found.halves[found.rows[at]].tobytes()
-        return text_of(ItemsShown(list(decision.shown), prefixes, places, vectors, at, len(found)))
+    def _format_items(self, candidates: Candidates | None, decision: Decision) -> str:
+        arms, propensities = (
+            self._list_arms(decision),
+            (decision.prefix_propensities, decision.position_propensities),
+        )
+        if candidates is None:
+            return encode_list(arms, *propensities)
+        prefix_propensities, position_propensities = (
+            chances[: len(arms)].tolist() for chances in propensities
+        )
+        indices = decision.slots[: len(arms)].tolist()
+        vectors = candidates.halves[candidates.rows[indices]].tobytes()
+        return encode_json(
+            ShownItems(
+                list(decision.shown),
+                prefix_propensities,
+                position_propensities,
+                vectors,
+                indices,
+                len(candidates),
+            )
+        )
 
-    def _known_item(self, row: DecisionRow) -> ItemsShown | None:
+    def _parse_item(self, row: DecisionRow) -> ShownItems | None:
         text = row.shown or ""
-        return msgspec.json.decode(text, type=ItemsShown) if '"vectors":' in text else None
+        return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
 
-    def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
-        items = self._known_item(row)
+    def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
+        items = self._parse_item(row)
         if items is None:
-            return super().decision_of(row, epoch).lean()
-        by_place = row._replace(offered=None, shown=text_of(items.at))
-        at = super().decision_of(by_place, epoch)
-        return at._replace(shown=tuple(items.slate), offered=PLACES[: items.of], relevance=items.relevance)
+            return super().restore_decision(row, epoch).lean()
+        by_place = row._replace(offered=None, shown=encode_json(items.at))
+        decision = super().restore_decision(by_place, epoch)
+        return decision._replace(
+            shown=tuple(items.slate), offered=ARM_NUMBERS[: items.of], relevance=items.relevance
+        )
 
     # Counts ----------------------------------------------------------------------------------
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         # Items that come and go have no share of the impressions.
-        count = sum(len(self.shown(row)) for row in rows)
-        self.series.decided_many(rows[0].time, [0] * count, [None] * count, [1] * count, len(rows))
+        count = sum(len(self.get_shown_arms(row)) for row in rows)
+        self.series.count_decisions(rows[0].time, [0] * count, [None] * count, [1] * count, len(rows))
 
-    def _clicked_slot(self, slot: int) -> None:
+    def _get_click_arm(self, arm_index: int) -> None:
         return None

@@ -18,19 +18,26 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats, Ints, copied_into
+from tacit.core.arrays import Booleans, Floats, Ints, copy_to_larger
 from tacit.learning.batch import Batch
-from tacit.learning.decisions import Decision, Decisions, described, in_pieces, laid_out, none_for_nan
+from tacit.learning.decisions import (
+    Decision,
+    Decisions,
+    count_features_per_arm,
+    find_featured_arms,
+    nan_to_none,
+    split_by_size,
+)
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import Content, DecisionRow
-from tacit.service.placements.windows import Windows, loops
+from tacit.service.placements.windows import Windows, compile_loops
 
 # ---- Rows of open decisions, in the blocks in which they came
 
 
-SMALL, JOINED = 256, 512
+SMALL_BLOCK, MAX_JOINED_ROWS = 256, 512
 """Blocks below the first size are joined up to the second: a small block costs more memory than its rows."""
 NUMBERS = "seq", "time"
 """Fields that a joined block stores as arrays of numbers, not as Python objects."""
@@ -44,29 +51,31 @@ class OpenRows:
     >>> import numpy as np
     >>> rows = OpenRows()
     >>> block = Block.of(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
-    >>> number, place = rows.join(block, np.array([40]))
-    >>> rows.entry_of(7), rows.entry_of(8), rows.block(number)[place].id
+    >>> number, place = rows.append_small(block, np.array([40]))
+    >>> rows.find_entry(7), rows.find_entry(8), rows.block(number)[place].id
     (40, None, 'a')
     >>> rows.release(np.array([number]))
-    >>> rows.entry_of(7) is None
+    >>> rows.find_entry(7) is None
     True
     """
 
     def __init__(self) -> None:
         self._blocks: dict[int, Block[DecisionRow]] = {}
         self._entries: dict[int, Sequence[int] | Ints] = {}
-        self._held: dict[int, int] = {}
+        self._open_counts: dict[int, int] = {}
         # Numbers and first sequence numbers of the blocks that came in the order of the log.
         self._numbers: list[int] = []
         self._firsts: list[int] = []
-        self._strays: dict[int, int] = {}
+        self._out_of_order_entries: dict[int, int] = {}
         self._last = 0
         # Number of the block to which small ones are joined (0 for none), its row count, and the functions
         # that extend its columns.
-        self._growing = self._grown = 0
+        self._growing_number = self._growing_size = 0
         self._extend: list[Callable[[Iterable[Any]], None]] = []
 
-    def put(self, block: Block[DecisionRow], entries: Ints, *, in_order: bool = True) -> tuple[int, int]:
+    def add_block(
+        self, block: Block[DecisionRow], entries: Ints, *, in_order: bool = True
+    ) -> tuple[int, int]:
         """Add a block of decisions; return its number and the index of its first row in the block.
 
         Parameters
@@ -77,63 +86,63 @@ class OpenRows:
         in_order : bool
             Whether the decisions follow all earlier ones in the log, in ascending order.
         """
-        number = self._begun(block, entries)
-        self._held[number] = len(block)
+        number = self._begin_block(block, entries)
+        self._open_counts[number] = len(block)
         seqs = block.column("seq")
         if in_order:
-            self._growing = 0
+            self._growing_number = 0
             self._numbers.append(number)
             self._firsts.append(seqs[0])
         else:
-            self._strays.update(zip(seqs, entries.tolist(), strict=True))
+            self._out_of_order_entries.update(zip(seqs, entries.tolist(), strict=True))
         return number, 0
 
-    def _begun(self, block: Block[DecisionRow], entries: Sequence[int] | Ints) -> int:
+    def _begin_block(self, block: Block[DecisionRow], entries: Sequence[int] | Ints) -> int:
         self._last += 1
         self._blocks[self._last], self._entries[self._last] = block, entries
         return self._last
 
-    def join(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
+    def append_small(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
         """Append a small block, which must be the latest, to a larger one; return as :meth:`add_block`."""
-        number, count = self._growing, len(block)
+        number, count = self._growing_number, len(block)
         # With one decision a request, each block would be a dozen lists of length one.
-        if not number or self._grown + count > JOINED:
+        if not number or self._growing_size + count > MAX_JOINED_ROWS:
             columns: Any = [array("q") if field in NUMBERS else [] for field in DecisionRow._fields]
-            number = self._growing = self._begun(Block(DecisionRow, columns), array("q"))
-            self._grown = self._held[number] = 0
+            number = self._growing_number = self._begin_block(Block(DecisionRow, columns), array("q"))
+            self._growing_size = self._open_counts[number] = 0
             self._numbers.append(number)
             self._firsts.append(block.column("seq")[0])
             self._extend = [column.extend for column in columns]
-        place = self._grown
+        row_index = self._growing_size
         # ``any`` runs the calls in C: each returns None.
         any(map(call, self._extend, block.columns))
         self._entries[number].extend(entries.tolist())  # type: ignore[union-attr]
-        self._held[number] += count
-        self._grown += count
-        return number, place
+        self._open_counts[number] += count
+        self._growing_size += count
+        return number, row_index
 
     def release(self, numbers: Ints) -> None:
         """Release one decision for each given block number; drop blocks without decisions."""
-        each = numbers.tolist()
+        block_numbers = numbers.tolist()
         # Most often all numbers are the same.
-        for number in set(each):
-            self._held[number] -= each.count(number)
-            if not self._held[number]:
+        for number in set(block_numbers):
+            self._open_counts[number] -= block_numbers.count(number)
+            if not self._open_counts[number]:
                 self._drop(number)
 
     def _drop(self, number: int) -> None:
         block = self._blocks.pop(number)
-        if number == self._growing:
-            self._growing = 0
-        del self._entries[number], self._held[number]
-        place = bisect_left(self._numbers, number)
-        if place < len(self._numbers) and self._numbers[place] == number:
-            del self._numbers[place], self._firsts[place]
+        if number == self._growing_number:
+            self._growing_number = 0
+        del self._entries[number], self._open_counts[number]
+        index = bisect_left(self._numbers, number)
+        if index < len(self._numbers) and self._numbers[index] == number:
+            del self._numbers[index], self._firsts[index]
         else:
             for seq in block.column("seq"):
-                del self._strays[seq]
+                del self._out_of_order_entries[seq]
 
-    def all(self) -> dict[int, Block[DecisionRow]]:
+    def copy_blocks(self) -> dict[int, Block[DecisionRow]]:
         """Return a copy of the current blocks by number."""
         return dict(self._blocks)
 
@@ -141,38 +150,38 @@ class OpenRows:
         """Return a block by its number."""
         return self._blocks[number]
 
-    def change(self, field: str, change: Callable[[Any], Any]) -> None:
+    def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
         """Apply a function to a field of every row."""
-        self._growing = 0
+        self._growing_number = 0
         for number, block in self._blocks.items():
-            self._blocks[number] = block.with_column(field, list(map(change, block.column(field))))
+            self._blocks[number] = block.with_column(field, list(map(function, block.column(field))))
 
-    def entry_of(self, seq: int) -> int | None:
+    def find_entry(self, seq: int) -> int | None:
         """Return the entry of a decision by its sequence number, or None.
 
         The entry may belong to a later decision if this one is closed and its block is still held.
         """
-        stray = self._strays.get(seq)
-        if stray is not None:
-            return stray
+        entry = self._out_of_order_entries.get(seq)
+        if entry is not None:
+            return entry
         # Blocks are in the order of the log, so two binary searches find a decision without an index.
-        place = bisect_right(self._firsts, seq) - 1
-        if place < 0:
+        index = bisect_right(self._firsts, seq) - 1
+        if index < 0:
             return None
-        number = self._numbers[place]
+        number = self._numbers[index]
         seqs = self._blocks[number].column("seq")
-        within = bisect_left(seqs, seq)
-        if within == len(seqs) or seqs[within] != seq:
+        row_index = bisect_left(seqs, seq)
+        if row_index == len(seqs) or seqs[row_index] != seq:
             return None
-        return int(self._entries[number][within])
+        return int(self._entries[number][row_index])
 
 
 # ---- Windows of open decisions as columns, one entry each: no Python object for a single decision
 
-Beside = Callable[[Ints], Iterable[Ints | list[Any]]]
+ExtraColumns = Callable[[Ints], Iterable[Ints | list[Any]]]
 """Returns additional columns of a snapshot for the decisions with these entries."""
 
-PIECE = 4096
+ROWS_PER_PIECE = 4096
 """Number of rows that are converted from columns at once."""
 SPARE_ENTRIES = 256
 ROW_BYTES = 430
@@ -187,10 +196,10 @@ class OpenEntries:
         self.find = self._open.get
         """Return the entry of an open decision by its id, or None."""
         self._windows = Windows.zeros(0)
-        self._loops = loops()
+        self._loops = compile_loops()
         self._free = np.empty(0, np.int32)
         self._free_count = 0
-        self._spent: list[Ints] = []
+        self._closed_entries: list[Ints] = []
         self._rows = OpenRows()
         self._ids: dict[int, dict[str, Content]] = {}
 
@@ -209,23 +218,23 @@ class OpenEntries:
         return len(self._windows.seq)
 
     @property
-    def oldest(self) -> int | None:
+    def first_learnable_seq(self) -> int | None:
         """Sequence number of the first decision that may still be learned; None without any."""
-        known = self._windows.open | self._windows.defaulted
-        return int(self._windows.seq[known].min()) if known.any() else None
+        is_learnable = self._windows.open | self._windows.defaulted
+        return int(self._windows.seq[is_learnable].min()) if is_learnable.any() else None
 
     def row(self, entry: int) -> DecisionRow:
         """Return the row of a decision by its entry."""
         block = self._rows.block(int(self._windows.block[entry]))
         return block[int(self._windows.place[entry])]
 
-    def of(self, seq: int) -> DecisionRow:
+    def find_row(self, seq: int) -> DecisionRow:
         """Return the row of an open decision by its sequence number."""
-        return self.row(self._located(seq))
+        return self.row(self._find_entry(seq))
 
-    def _located(self, seq: int) -> int:
+    def _find_entry(self, seq: int) -> int:
         """Return the entry of a decision by its sequence number; −1 if it is closed for good."""
-        entry, windows = self._rows.entry_of(seq), self._windows
+        entry, windows = self._rows.find_entry(seq), self._windows
         if entry is None or windows.seq[entry] != seq:
             return -1
         return entry if windows.open[entry] or windows.defaulted[entry] else -1
@@ -233,12 +242,12 @@ class OpenEntries:
     def rows(self, entries: Ints) -> list[DecisionRow]:
         """Return the rows of decisions by their entries."""
         blocks = map(self._rows.block, self._windows.block[entries].tolist())
-        places = self._windows.place[entries].tolist()
-        return [block[place] for block, place in zip(blocks, places, strict=True)]
+        row_indices = self._windows.place[entries].tolist()
+        return [block[row_index] for block, row_index in zip(blocks, row_indices, strict=True)]
 
-    def change(self, field: str, change: Callable[[Any], Any]) -> None:
+    def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
         """Apply a function to a field of every open decision's row."""
-        self._rows.change(field, change)
+        self._rows.apply_to_field(field, function)
 
     def values(self, entries: Ints, field: str) -> list[Any]:
         """Return one field of the rows of decisions."""
@@ -247,14 +256,14 @@ class OpenEntries:
     def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
         """Return several fields of the rows of decisions, one list per field."""
         numbers = self._windows.block[entries].tolist()
-        places = self._windows.place[entries].tolist()
+        row_indices = self._windows.place[entries].tolist()
         blocks = {number: self._rows.block(number) for number in set(numbers)}
-        found = []
+        lists = []
         for field in fields:
             columns = {number: block.column(field) for number, block in blocks.items()}
-            pairs = zip(numbers, places, strict=True)
-            found.append([columns[number][place] for number, place in pairs])
-        return found
+            pairs = zip(numbers, row_indices, strict=True)
+            lists.append([columns[number][row_index] for number, row_index in pairs])
+        return lists
 
     def seqs(self, entries: Ints) -> list[int]:
         """Return the sequence numbers of decisions."""
@@ -265,12 +274,12 @@ class OpenEntries:
         """Return the time at which a decision's window closes."""
         return int(self._windows.deadline[entry])
 
-    def clicked(self, entries: Ints) -> list[bool]:
+    def is_clicked(self, entries: Ints) -> list[bool]:
         """True for each decision whose reward so far is not 0."""
-        answers: list[bool] = (np.nan_to_num(self._windows.reward[entries]) != 0.0).tolist()
-        return answers
+        flags: list[bool] = (np.nan_to_num(self._windows.reward[entries]) != 0.0).tolist()
+        return flags
 
-    def times_answered(self, entry: int) -> int:
+    def count_feedback(self, entry: int) -> int:
         """Return the number of feedback rows for a decision."""
         return int(self._windows.answers[entry])
 
@@ -278,7 +287,7 @@ class OpenEntries:
         """Return the reward of a decision so far; NaN without feedback."""
         return float(self._windows.reward[entry])
 
-    def answered_less(self, entries: Ints, most: int) -> bool:
+    def has_less_feedback(self, entries: Ints, most: int) -> bool:
         """True if each decision has fewer than ``most`` feedback rows."""
         times: list[int] = self._windows.answers[entries].tolist()
         return max(times) < most
@@ -287,9 +296,9 @@ class OpenEntries:
         """Return the contents of a decision's feedback that has an id, by that id."""
         return self._ids.get(entry, {})
 
-    def _given(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
+    def _open_block(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
         """Assign entries to decisions, with windows that are open until a deadline; return the entries."""
-        if self._spent:
+        if self._closed_entries:
             self._release()
         count = len(block)
         if self._free_count < count:
@@ -297,19 +306,19 @@ class OpenEntries:
         self._free_count -= count
         # The entry that was freed last is used first: the same few entries stay in the processor's cache.
         entries = self._free[self._free_count : self._free_count + count].astype(np.int64)
-        if in_order and count < SMALL:
-            number, place = self._rows.join(block, entries)
+        if in_order and count < SMALL_BLOCK:
+            number, row_index = self._rows.append_small(block, entries)
         else:
-            number, place = self._rows.put(block, entries, in_order=in_order)
+            number, row_index = self._rows.add_block(block, entries, in_order=in_order)
         seqs = np.array(block.column("seq"), np.int64)
-        self._loops.open(self._windows, entries, seqs, number, place, deadline)
+        self._loops.open(self._windows, entries, seqs, number, row_index, deadline)
         self._open.update(zip(block.column("id"), entries.tolist(), strict=True))
         return entries
 
     def _grow(self, count: int) -> None:
         old = self.capacity
         new = max(SPARE_ENTRIES, 2 * old, old + count)
-        self._windows = copied_into(self._windows, Windows.zeros(new))
+        self._windows = copy_to_larger(self._windows, Windows.zeros(new))
         # Large enough for all entries, so that releasing them never allocates.
         free = np.empty(new, np.int32)
         free[: new - old] = np.arange(old, new)
@@ -318,73 +327,73 @@ class OpenEntries:
 
     def _release(self) -> None:
         """Free entries whose decisions are closed."""
-        for entries in self._spent:
+        for entries in self._closed_entries:
             self._free[self._free_count : self._free_count + len(entries)] = entries
             self._free_count += len(entries)
             self._rows.release(self._windows.block[entries])
-        self._spent.clear()
+        self._closed_entries.clear()
 
-    def _packed(self, entries: Ints, beside: Beside) -> Iterator[tuple[Any, ...]]:
-        windows, blocks = self._windows, self._rows.all()
+    def _export_entries(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
+        windows, blocks = self._windows, self._rows.copy_blocks()
         contents: Iterable[Any] = repeat(None)
         if self._ids:
-            found = map(self._ids.get, entries.tolist())
-            contents = [content and dict(content) for content in found]
+            saved_contents = map(self._ids.get, entries.tolist())
+            contents = [content and dict(content) for content in saved_contents]
         # Columns are copied now, which is fast; rows are built later, when they are written.
         columns: list[Any] = [
             windows.block[entries],
             windows.place[entries],
             windows.deadline[entries],
             windows.active[entries],
-            self._so_far(entries),
+            self._get_feedback(entries),
             windows.examined[entries],
             windows.settled[entries],
             windows.answers[entries],
         ]
-        rows = _rows_of([*columns, *beside(entries)], len(entries))
+        rows = _iterate_rows([*columns, *extra_columns(entries)], len(entries))
         return (
-            (blocks[number][place], *rest[:6], content, *rest[6:])
-            for (number, place, *rest), content in zip(rows, contents, strict=False)
+            (blocks[number][row_index], *fields[:6], content, *fields[6:])
+            for (number, row_index, *fields), content in zip(rows, contents, strict=False)
         )
 
-    def _so_far(self, entries: Ints) -> Floats | list[Any]:
+    def _get_feedback(self, entries: Ints) -> Floats | list[Any]:
         """Return the feedback of decisions so far; NaN, or None in a list, without any."""
         so_far: Floats = self._windows.reward[entries]
         return so_far
 
-    def _take_so_far(self, entry: int, reward: Any) -> None:
+    def _set_feedback(self, entry: int, reward: Any) -> None:
         self._windows.reward[entry] = reward
 
-    def _unpacked(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
+    def _restore_entries(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
         """Assign entries to the decisions of a snapshot; restore their feedback ids if ``named``."""
         parts = [columns[:8] for columns in saved]
         if not parts:
             return np.empty(0, np.int64)
         rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
-        block: Block[DecisionRow] = Block.of(DecisionRow, [DecisionRow._make(row) for row in rows])
-        entries, windows = self._given(block, 0, in_order=False), self._windows
+        block: Block[DecisionRow] = Block.from_rows(DecisionRow, [DecisionRow._make(row) for row in rows])
+        entries, windows = self._open_block(block, 0, in_order=False), self._windows
         windows.deadline[entries], windows.active[entries] = deadlines, active
         windows.examined[entries], windows.settled[entries] = examined, settled
         windows.answers[entries] = answers
         for entry, reward, contents in zip(entries.tolist(), rewards, ids, strict=True):
             if reward is not None:
-                self._take_so_far(entry, reward)
+                self._set_feedback(entry, reward)
             if contents and named:
                 self._ids[entry] = {id: tuple(content) for id, content in contents.items()}
         return entries
 
 
-def _rows_of(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
+def _iterate_rows(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of columns as tuples of Python values, converted a piece at a time."""
-    for first in range(0, count, PIECE):
-        piece = [_as_python(column[first : first + PIECE]) for column in columns]
+    for first in range(0, count, ROWS_PER_PIECE):
+        piece = [_as_python(column[first : first + ROWS_PER_PIECE]) for column in columns]
         yield from zip(*piece, strict=True)
 
 
 def _as_python(column: Any) -> list[Any]:
     if isinstance(column, list):
         return column
-    values: list[Any] = none_for_nan(column) if column.dtype.kind == "f" else column.tolist()
+    values: list[Any] = nan_to_none(column) if column.dtype.kind == "f" else column.tolist()
     return values
 
 
@@ -403,8 +412,8 @@ class OpenDecisions:
         Indices of the arms that the placement began with.
     """
 
-    def __init__(self, learner: Learner, whole: Ints) -> None:
-        self._learner, self._whole = learner, whole
+    def __init__(self, learner: Learner, initial_indices: Ints) -> None:
+        self._learner, self._initial_indices = learner, initial_indices
         # The watch does not see learning by entries; it would warn that nothing is ever learned.
         learner.watch.stop()
         policy = learner.policy
@@ -424,13 +433,13 @@ class OpenDecisions:
         plain : bool
             Whether exactly the initial arms were on offer, without features.
         """
-        wanted = max(entries.tolist(), default=-1) + 1
-        if wanted > len(self._lanes):
-            self._reach(wanted)
+        size = max(entries.tolist(), default=-1) + 1
+        if size > len(self._lanes):
+            self._grow(size)
         # An entry may still hold the offer of an earlier decision.
         for entry in entries.tolist() if self._offers else ():
             self._offers.pop(entry, None)
-        rows = _rows(entries)
+        rows = _row_index(entries)
         if isinstance(decisions, Decisions):
             self._lanes[rows] = decisions.batch.lanes
             self._actions[rows] = decisions.actions
@@ -449,12 +458,12 @@ class OpenDecisions:
             offers = [(d.offered, d.relevance, d.examination) for d in decisions]
             self._offers.update(zip(entries.tolist(), offers, strict=True))
 
-    def _reach(self, wanted: int) -> None:
+    def _grow(self, size: int) -> None:
         """Grow the columns to at least this number of entries."""
         old = len(self._lanes)
         for name in _COLUMNS:
             column = getattr(self, name)
-            larger = np.zeros((max(wanted, 2 * old), *column.shape[1:]), column.dtype)
+            larger = np.zeros((max(size, 2 * old), *column.shape[1:]), column.dtype)
             larger[:old] = column
             setattr(self, name, larger)
 
@@ -482,15 +491,19 @@ class OpenDecisions:
 
     def offers(self, entries: Ints) -> list[Ints]:
         """Return the indices of the arms that were on offer to each decision."""
-        whole = self._whole
+        initial_indices = self._initial_indices
         if not self._offers:
-            return [whole] * len(entries)
-        return [self._offers[entry][0] if entry in self._offers else whole for entry in entries.tolist()]
+            return [initial_indices] * len(entries)
+        return [
+            self._offers[entry][0] if entry in self._offers else initial_indices for entry in entries.tolist()
+        ]
 
     def decisions(self, entries: Ints) -> Decisions:
         """Return decisions for the learner, without their keys."""
         batch, actions = self._batch(entries)
-        return self._learner.decisions_of(batch, actions, self._epochs[entries], self._propensities[entries])
+        return self._learner.build_decisions(
+            batch, actions, self._epochs[entries], self._propensities[entries]
+        )
 
     def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:
         """Learn the rewards of decisions; return True for each that was learned (in its key's epoch).
@@ -504,31 +517,36 @@ class OpenDecisions:
         feedback = np.array(values, np.float64).reshape(len(entries), -1)
         if not self._offers:
             return self._learn(entries, feedback)
-        pieces = in_pieces(list(map(len, self.offers(entries))), laid_out(self._learner.policy))
+        pieces = split_by_size(
+            list(map(len, self.offers(entries))), count_features_per_arm(self._learner.policy)
+        )
         return np.concatenate([self._learn(entries[part], feedback[part]) for part in pieces])
 
     def _learn(self, entries: Ints, feedback: Floats) -> Booleans:
         batch, actions = self._batch(entries)
-        rows = _rows(entries)
+        rows = _row_index(entries)
         return self._learner.learn_rows(
             batch, actions, feedback, self._propensities[rows], self._epochs[rows]
         )
 
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
         """Return the impressions of decisions as a batch, and the shown arm indices of each."""
-        rows = _rows(entries)
-        plain = self._learner.loops.plain_batch(self._lanes[rows], self._contexts[rows])
+        rows = _row_index(entries)
+        plain = self._learner.loops.make_plain_batch(self._lanes[rows], self._contexts[rows])
         # Arms added or retired since must not change the offer of an older decision.
-        same = plain.arms is self._whole or np.array_equal(plain.arms, self._whole)
+        same = plain.arms is self._initial_indices or np.array_equal(plain.arms, self._initial_indices)
         if not self._offers and same:
             return plain, self._actions[rows]
-        whole = self._whole, NO_FEATURES, NO_FEATURES
-        offers = [self._offers.get(entry, whole) for entry in entries.tolist()]
+        initial_offer = self._initial_indices, NO_FEATURES, NO_FEATURES
+        offers = [self._offers.get(entry, initial_offer) for entry in entries.tolist()]
         policy = self._learner.policy
         named, listed = policy.arms is not None, policy.showing.listed
         pairs = zip(offers, self._actions[entries], strict=True)
-        found = [described(offer[0], shown, *offer[1:], named=named, listed=listed) for offer, shown in pairs]
-        arms, actions, relevance, examination = zip(*found, strict=True)
+        described_actions = [
+            find_featured_arms(offer[0], action, *offer[1:], named=named, listed=listed)
+            for offer, action in pairs
+        ]
+        arms, actions, relevance, examination = zip(*described_actions, strict=True)
         sizes = np.array(list(map(len, arms)), np.int64)
         stops = np.cumsum(sizes)
         batch = plain._replace(
@@ -541,7 +559,7 @@ class OpenDecisions:
         return batch, np.array(actions)
 
 
-def _rows(entries: Ints) -> Ints | slice:
+def _row_index(entries: Ints) -> Ints | slice:
     """Return an index for rows of a column; a slice for a single row, which takes a fifth of the time."""
     if len(entries) != 1:
         return entries

@@ -12,19 +12,19 @@ from copy import copy
 from typing import Any, Self
 
 from tacit.learning.decisions import Arm
-from tacit.policies.spec import name_in
+from tacit.policies.spec import format_policy_name
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.log.change_events import LoggedChange, Regime, regime_of, start_of
+from tacit.service.log.change_events import LoggedChange, PolicyVersion, read_plan_start, read_policy_version
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, START, MarkRow
+from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, START, ChangeRow
 from tacit.service.log.store import Snapshot, StoredPlacement
 from tacit.service.placements.aspects.aspect import Effect, Note
-from tacit.service.placements.decisions import Deciding
-from tacit.service.placements.snapshots import Saving
+from tacit.service.placements.decisions import PlacementDecisions
+from tacit.service.placements.snapshots import PlacementSnapshots
 from tacit.service.placements.state import ASPECTS
 
 
-class Placement(Deciding, Saving):
+class Placement(PlacementDecisions, PlacementSnapshots):
     """A placement that shows one of several arms; subclasses show lists, duels or arms with features.
 
     Parameters
@@ -55,20 +55,20 @@ class Placement(Deciding, Saving):
         stored: StoredPlacement,
         snapshot: Snapshot | None = None,
         base: Snapshot | None = None,
-        regime: Regime | None = None,
+        policy_version: PolicyVersion | None = None,
         origin: Snapshot | None = None,
     ) -> None:
-        super().__init__(name, config, stored, regime)
-        self.start = None if base is None else start_of(base.plan)
+        super().__init__(name, config, stored, policy_version)
+        self.start = None if base is None else read_plan_start(base.plan)
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
             snapshot = None
-        if snapshot is None or not self._restored(snapshot):
-            self._rest_on(base, origin)
+        if snapshot is None or not self._restore_snapshot(snapshot):
+            self._begin_from_base(base, origin)
         # No request should wait for the compiler.
         for learner in self.learners:
             learner.compile()
-            if self.control.coin is not None:
-                _ = learner.loops.impose
+            if self.control.assigner is not None:
+                _ = learner.loops.force
         if self.windows.order is not None:
             self.windows.order.compile()
 
@@ -79,15 +79,15 @@ class Placement(Deciding, Saving):
 
     def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
         """Return the number of candidates of each impression."""
-        return [len(self.offer.slots)] * len(impressions)
+        return [len(self.offer.arm_indices)] * len(impressions)
 
-    def still(self) -> Self:
+    def read_copy(self) -> Self:
         """Return a copy for reader threads."""
-        seen = copy(self)
-        seen.series, seen.outcomes = self.series.still(), self.outcomes.copy()
+        reader_copy = copy(self)
+        reader_copy.series, reader_copy.outcomes = self.series.read_copy(), self.outcomes.copy()
         for name, aspect in self.aspects.items():
-            setattr(seen, name, aspect.still())
-        return seen
+            setattr(reader_copy, name, aspect.read_copy())
+        return reader_copy
 
     @property
     def key_count(self) -> int:
@@ -105,49 +105,53 @@ class Placement(Deciding, Saving):
         return len(self.windows)
 
     @property
-    def closes(self) -> int | None:
+    def last_deadline(self) -> int | None:
         """Time at which the last open window closes; None without any."""
-        return self.windows.closes
+        return self.windows.last_deadline
 
-    def current_mark(self, kind: str) -> str | None:
+    def current_change(self, kind: str) -> str | None:
         """Return the current value of a kind of change event; None for an unknown kind."""
         if kind == START:
-            return self.start.text if self.start is not None and self.start_marked else None
-        return next((each.current(self) for each in self.aspects.values() if each.mark == kind), None)
+            return self.start.text if self.start is not None and self.start_logged else None
+        return next(
+            (aspect.current(self) for aspect in self.aspects.values() if aspect.change_kind == kind), None
+        )
 
-    def is_news(self, kind: str, value: str) -> bool:
+    def is_change(self, kind: str, value: str) -> bool:
         """True if a change event would change anything."""
-        aspect = next((each for each in self.aspects.values() if each.mark == kind), None)
-        return self.current_mark(kind) != value if aspect is None else aspect.is_news(self, value)
+        aspect = next(
+            (candidate for candidate in self.aspects.values() if candidate.change_kind == kind), None
+        )
+        return self.current_change(kind) != value if aspect is None else aspect.is_change(self, value)
 
-    def marked(self, mark: MarkRow) -> None:
+    def apply_change(self, change: ChangeRow) -> None:
         """Apply a change event of the log."""
-        if mark.placement != self.id:
+        if change.placement != self.id:
             return
         for aspect in self.aspects.values():
-            if aspect.mark == mark.kind:
-                aspect.marked(self, mark)
-        if mark.kind == START:
-            self.start_marked = True
-        elif mark.kind == POLICY:
+            if aspect.change_kind == change.kind:
+                aspect.apply_change(self, change)
+        if change.kind == START:
+            self.start_logged = True
+        elif change.kind == POLICY:
             # A snapshot soon, so that the next start does not fold the whole log again.
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
-            self.earnings.sums.begin_part(regime_of(mark).what, mark.seq, mark.time)
+            self.reward_sums.sums.begin_subperiod(read_policy_version(change).what, change.seq, change.time)
 
 
 # ---- Requests that change a placement, and change events in words
 
 
-CHANGES: dict[type, Effect] = {
-    **{asked: effect for aspect in ASPECTS.values() for asked, effect in aspect.changes.items()}
+EFFECTS: dict[type, Effect] = {
+    **{request_type: effect for aspect in ASPECTS.values() for request_type, effect in aspect.effects.items()}
 }
 """The effect of each type of request that changes a placement."""
-OF_MARK = {aspect.mark: aspect for aspect in ASPECTS.values() if aspect.mark is not None}
-AS_IT_IS = CONFIGURATION, START, FORGET
+ASPECT_BY_KIND = {aspect.change_kind: aspect for aspect in ASPECTS.values() if aspect.change_kind is not None}
+JSON_KINDS = CONFIGURATION, START, FORGET
 """Kinds of change events whose value is the details as JSON."""
 
 
-def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChange]:
+def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list[LoggedChange]:
     """Return the changes of a placement in words and details, from its change events, in order.
 
     Parameters
@@ -159,45 +163,45 @@ def changes_of(marks: Iterable[MarkRow], arms: Sequence[Arm]) -> list[LoggedChan
 
     Examples
     --------
-    >>> marks = [MarkRow(9, 1, 5, "mode", "frozen", "shop")]
-    >>> changes_of(marks, ["a"])
+    >>> rows = [MarkRow(9, 1, 5, "mode", "frozen", "shop")]
+    >>> list_changes(rows, ["a"])
     [LoggedChange(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
     """
     changes: list[LoggedChange] = []
-    before: dict[str, MarkRow] = {}
-    for mark in marks:
-        if mark.kind in OF_MARK:
-            change = OF_MARK[mark.kind].change(mark, before.get(mark.kind), arms)
-            before[mark.kind] = mark
-        elif mark.kind == POLICY:
-            change = _regime(mark)
-        elif mark.kind in AS_IT_IS:
-            change = mark.kind, json.loads(mark.value)
+    before: dict[str, ChangeRow] = {}
+    for row in rows:
+        if row.kind in ASPECT_BY_KIND:
+            change = ASPECT_BY_KIND[row.kind].parse_change(row, before.get(row.kind), initial_arms)
+            before[row.kind] = row
+        elif row.kind == POLICY:
+            change = _describe_policy_version(row)
+        elif row.kind in JSON_KINDS:
+            change = row.kind, json.loads(row.value)
         else:
             change = None
         # Changes that follow from the configuration have a change event of their own.
         if change is not None:
-            changes.append(LoggedChange(mark.time, mark.who, *change))
+            changes.append(LoggedChange(row.time, row.who, *change))
     return changes
 
 
-def _regime(mark: MarkRow) -> Note:
-    regime = regime_of(mark)
-    detail: dict[str, Any] = {"policy": name_in(regime.policy), "left": regime.left}
-    if regime.state is not None:
-        detail["to"] = regime.state
-    if regime.approximate:
-        detail["approximate"] = regime.approximate
-    return regime.what, detail
+def _describe_policy_version(change: ChangeRow) -> Note:
+    version = read_policy_version(change)
+    detail: dict[str, Any] = {"policy": format_policy_name(version.policy), "left": version.left}
+    if version.state is not None:
+        detail["to"] = version.state
+    if version.approximate:
+        detail["approximate"] = version.approximate
+    return version.what, detail
 
 
-def words_of(change: LoggedChange, clock: Callable[[str], str]) -> str | None:
+def format_change(change: LoggedChange, clock: Callable[[str], str]) -> str | None:
     """Return a change in words, with times formatted by ``clock``; None if its details are enough.
 
     Examples
     --------
-    >>> words_of(LoggedChange(0, None, "mode", {"mode": "frozen"}), str)
+    >>> format_change(LoggedChange(0, None, "mode", {"mode": "frozen"}), str)
     'mode: frozen'
     """
-    aspect = OF_MARK.get(change.what)
-    return None if aspect is None else aspect.words(change.detail, clock)
+    aspect = ASPECT_BY_KIND.get(change.what)
+    return None if aspect is None else aspect.format_change(change.detail, clock)

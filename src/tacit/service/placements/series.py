@@ -17,21 +17,21 @@ import msgspec
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.core.run_mode import compiled
-from tacit.service.placements.arm_results import FIRST_ARM, REWARDED, WR, WW, WWR, WWRR, R, Results, W
+from tacit.core.run_mode import compile_loop
+from tacit.service.placements.arm_results import FIRST_ARM, REWARDED, WR, WW, WWR, WWRR, ArmResults, R, W
 
 BUCKETS = 200
 FIRST_WIDTH = 1_000_000
-SHIFTS_KEPT = 20
-LEAST_EFFECTIVE = 30.0
-LEAST_CHANCE = 1e-9
+MAX_SHIFTS = 20
+MIN_EFFECTIVE = 30.0
+MIN_PROPENSITY = 1e-9
 """Least propensity of a chosen arm: one that is integrated to 1e-8 may be computed as 0."""
 
 ARMS = 6
 """First column of the arms' impressions, after those of :mod:`tacit.service.placements.arm_results`."""
 
 
-class SeenRestart(NamedTuple):
+class KeyRestart(NamedTuple):
     """A restart of a key: time, epoch and context of the first decision after it."""
 
     time: int
@@ -52,7 +52,7 @@ class _Saved(msgspec.Struct):
     width: int
     rows: list[list[float]]
     epochs: dict[str, int]
-    shifts: list[SeenRestart]
+    shifts: list[KeyRestart]
 
 
 class Series:
@@ -77,8 +77,8 @@ class Series:
     --------
     >>> series = Series(arms=2)
     >>> for second in range(500):
-    ...     series.decided(second * 1_000_000, slot=second % 2, propensity=0.5, offered=2)
-    >>> series.rewarded(0, propensity=0.5, offered=2, reward=1.0)
+    ...     series.count_decision(second * 1_000_000, slot=second % 2, propensity=0.5, offered=2)
+    >>> series.count_reward(0, propensity=0.5, offered=2, reward=1.0)
     >>> series.width // 1_000_000, series.impressions, series.rewards
     (4, 500, 1.0)
     """
@@ -89,8 +89,8 @@ class Series:
         self.table = np.zeros((BUCKETS, ARMS + arms))
         self.epochs: dict[str, int] = {}
         self.restarts = 0
-        self.shifts: deque[SeenRestart] = deque(maxlen=SHIFTS_KEPT)
-        self.results = Results(arms)
+        self.shifts: deque[KeyRestart] = deque(maxlen=MAX_SHIFTS)
+        self.results = ArmResults(arms)
 
     def reach(self, arms: int) -> None:
         """Make room for more arms."""
@@ -109,11 +109,11 @@ class Series:
         """Sum of all rewards."""
         return float(self.table[:, R].sum())
 
-    def decided(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
+    def count_decision(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
         """Count a decision for ``slot`` out of ``offered`` arms."""
-        self.decided_many(time, [slot], [propensity], [offered])
+        self.count_decisions(time, [slot], [propensity], [offered])
 
-    def decided_many(
+    def count_decisions(
         self,
         time: int,
         slots: Sequence[int],
@@ -123,19 +123,19 @@ class Series:
     ) -> None:
         """Count impressions of the same time, of ``count`` decisions, or of one decision each."""
         # NumPy converts None to NaN.
-        chances = np.array(propensities, np.float64)
-        sizes, shown = np.array(offered, np.int64), np.array(slots, np.int64)
-        made = len(shown) if count is None else count
-        fine = self.results.decided(time, made)
-        counting()(self._row(time), fine, shown, chances, sizes)
+        chosen_propensities = np.array(propensities, np.float64)
+        sizes, indices = np.array(offered, np.int64), np.array(slots, np.int64)
+        decision_count = len(indices) if count is None else count
+        fine = self.results.count_decisions(time, decision_count)
+        compile_counting()(self._row(time), fine, indices, chosen_propensities, sizes)
 
-    def rewarded(
+    def count_reward(
         self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
     ) -> None:
         """Count the reward of a decision made at ``time``, for its arm if ``slot`` is given."""
-        self.rewarded_many([time], [propensity], [offered], [reward], [0.0], [slot])
+        self.count_rewards([time], [propensity], [offered], [reward], [0.0], [slot])
 
-    def rewarded_many(
+    def count_rewards(
         self,
         times: Sequence[int],
         propensities: Sequence[float | None],
@@ -155,20 +155,20 @@ class Series:
         ):
             bucket = self._bucket(time)
             row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
-            amounts = weighed(propensity, count, reward, default)
+            amounts = weigh_reward(propensity, count, reward, default)
             for column, amount in zip(REWARDED, amounts, strict=False):
                 row[column] += amount
-            self.results.rewarded(time, slot, amounts)
+            self.results.count_reward(time, slot, amounts)
         for bucket, row in sums.items():
             self.table[bucket, :ARMS] = row
 
-    def at_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
+    def note_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
         """Record the epoch of a key's decision; a new epoch is an intent shift."""
         before = self.epochs.get(key, 0)
         if epoch != before:
             self.epochs[key] = epoch
             self.restarts += epoch - before
-            self.shifts.append(SeenRestart(time, key, epoch, context))
+            self.shifts.append(KeyRestart(time, key, epoch, context))
 
     def _row(self, time: int) -> Floats:
         if self.start < 0:
@@ -185,21 +185,21 @@ class Series:
         # A clock that was set back counts into the first bucket.
         return max(time - self.start, 0) // self.width
 
-    def still(self) -> Series:
+    def read_copy(self) -> Series:
         """Return a copy for reader threads.
 
         The sums are shared: a reader may see some of the decisions that are made meanwhile.
         """
-        seen = copy(self)
-        seen.shifts, seen.results = self.shifts.copy(), self.results.still()
-        return seen
+        reader_copy = copy(self)
+        reader_copy.shifts, reader_copy.results = self.shifts.copy(), self.results.read_copy()
+        return reader_copy
 
-    def add(self, table: Floats, start: int, width: int) -> None:
+    def add_table(self, table: Floats, start: int, width: int) -> None:
         """Add the table of another series, of the same or fewer arms, that began no earlier."""
         for bucket in np.flatnonzero(table.any(axis=1)).tolist():
             self._row(start + bucket * width)[: table.shape[1]] += table[bucket]
 
-    def points(self, most: int) -> tuple[list[int], Floats]:
+    def resample(self, most: int) -> tuple[list[int], Floats]:
         """Return the sums of at most ``most`` periods of equal width, up to the last with an impression.
 
         Returns
@@ -208,8 +208,8 @@ class Series:
             End of each period in microseconds since 1970.
         sums : array of float64, shape (periods, columns)
         """
-        used = np.flatnonzero(self.table[:, ARMS:].sum(axis=1))
-        count = int(used[-1]) + 1 if len(used) else 0
+        filled = np.flatnonzero(self.table[:, ARMS:].sum(axis=1))
+        count = int(filled[-1]) + 1 if len(filled) else 0
         step = math.ceil(count / most) or 1
         firsts = np.arange(0, count, step)
         sums = np.add.reduceat(self.table, firsts)[: len(firsts)] if count else self.table[:0]
@@ -232,30 +232,30 @@ class Series:
         return series
 
 
-def count_rows(row: Floats, fine: Floats, slots: Ints, chances: Floats, offered: Ints) -> None:
+def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Floats, offered: Ints) -> None:
     """Count impressions in a row of the series and in a row of the arms' results.
 
     They are added one after the other, so that the sums do not depend on how decisions are grouped.
     """
-    for slot in slots:
-        row[ARMS + slot] += 1.0
-        fine[FIRST_ARM + 2 * slot] += 1.0
-    for i in range(len(chances)):
-        if chances[i] == chances[i]:
-            weight = 1.0 / (offered[i] * max(chances[i], LEAST_CHANCE))
+    for arm_index in arm_indices:
+        row[ARMS + arm_index] += 1.0
+        fine[FIRST_ARM + 2 * arm_index] += 1.0
+    for i in range(len(propensities)):
+        if propensities[i] == propensities[i]:
+            weight = 1.0 / (offered[i] * max(propensities[i], MIN_PROPENSITY))
             for sums in (row, fine):
                 sums[W] += weight
                 sums[WW] += weight * weight
 
 
 @cache
-def counting() -> Any:
+def compile_counting() -> Any:
     """Return :func:`count_rows`, compiled."""
     none, sums = np.empty(0, np.int64), np.empty(0)
-    return compiled(count_rows).entry((sums, sums, none, sums, none))
+    return compile_loop(count_rows).entry((sums, sums, none, sums, none))
 
 
-def weighed(propensity: float | None, offered: int, reward: float, before: float = 0.0) -> list[float]:
+def weigh_reward(propensity: float | None, offered: int, reward: float, before: float = 0.0) -> list[float]:
     """Return the amounts that a reward adds to the sums when it replaces ``before``.
 
     They are the changes of r, wr, w²r and w²r²; of r alone if the propensity is unknown.
@@ -264,7 +264,7 @@ def weighed(propensity: float | None, offered: int, reward: float, before: float
     if propensity is None:
         return [gain]
     # Importance weight of uniform exploration.
-    weight = 1.0 / (offered * max(propensity, LEAST_CHANCE))
+    weight = 1.0 / (offered * max(propensity, MIN_PROPENSITY))
     more = (weight * reward) ** 2 - (weight * before) ** 2
     return [gain, weight * gain, weight * weight * gain, more]
 
@@ -285,7 +285,7 @@ def uniform_estimate(sums: Floats) -> UniformEstimate | None:
         None if propensities are unknown, or the effective sample size is below 30 impressions.
     """
     weight, squared = float(sums[W]), float(sums[WW])
-    if squared == 0.0 or weight * weight / squared < LEAST_EFFECTIVE:
+    if squared == 0.0 or weight * weight / squared < MIN_EFFECTIVE:
         return None
     value = float(sums[WR]) / weight
     spread = sums[WWRR] - 2 * value * sums[WWR] + value**2 * squared

@@ -18,24 +18,24 @@ import msgspec
 
 from tacit.core.arrays import Ints, byte_count
 from tacit.errors import InvalidValue, TacitError
-from tacit.learning.learner import Learner, arrays_of, restored, snapshot_of
-from tacit.learning.snapshot import CopyRoom, LearnerSnapshot, from_bytes, pieces
+from tacit.learning.learner import Learner, get_arrays, make_snapshot, restore_learner
+from tacit.learning.snapshot import CopyBuffer, LearnerSnapshot, from_bytes, iter_pieces
 from tacit.policies import policy_to_spec
-from tacit.policies.spec import goes_on
-from tacit.service.config.file import by_key, changed
+from tacit.policies.spec import is_compatible
+from tacit.service.config.file import list_differences, to_config_keys
 from tacit.service.errors import StoreError
 from tacit.service.log.blocks import Block
-from tacit.service.log.change_events import Start
+from tacit.service.log.change_events import StartFile
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.store import Draft, Snapshot
-from tacit.service.placements.aspects.arm_lifecycle import fit
-from tacit.service.placements.aspects.aspect import Saved
-from tacit.service.placements.learning import Teaching
+from tacit.service.placements.aspects.arm_lifecycle import match_arms
+from tacit.service.placements.aspects.aspect import SavedState
+from tacit.service.placements.learning import PlacementLearning
 from tacit.service.placements.series import Series
 
-OPEN_AT_ONCE = 500
-LEAST_ROOM = 2**22
+OPEN_BATCH = 500
+MIN_WORKSPACE = 2**22
 """Size in bytes from which memory for a copy of the state is allocated ahead."""
 WINDOW_FIELDS = 8
 """Number of fields of an open decision that describe its window; additional columns follow."""
@@ -44,7 +44,7 @@ NOTHING_OPEN = b'"defaults":[],"open":[]}'
 logger = logging.getLogger(__name__)
 
 
-class Saving(Teaching):
+class PlacementSnapshots(PlacementLearning):
     """Writes and restores snapshots.
 
     Attributes
@@ -55,8 +55,8 @@ class Saving(Teaching):
         Whether the log has its change event.
     """
 
-    start: Start | None = None
-    start_marked = False
+    start: StartFile | None = None
+    start_logged = False
 
     @property
     def fold_spec(self) -> str:
@@ -69,10 +69,10 @@ class Saving(Teaching):
             "shadow": self.config.shadow and policy_to_spec(self.config.shadow),
             "propensities": self.config.propensities,
             **({"spread": True} if self.config.spread else {}),
-            **self._own_fold_spec(),
+            **self._extra_fold_spec(),
         }
-        if self.regime is not None:
-            spec["regime"] = self.regime.seq
+        if self.policy_version is not None:
+            spec["regime"] = self.policy_version.seq
         if self.start is not None:
             spec["start"] = msgspec.to_builtins(self.start)
         if self.config.signals is not None:
@@ -86,59 +86,65 @@ class Saving(Teaching):
         It grows with the size of the last snapshot, so that the total time of all snapshots is linear in the
         number of events.
         """
-        return max(self.config.snapshot_every, self._held)
+        return max(self.config.snapshot_every, self._snapshot_size)
 
     @property
     def _size(self) -> int:
         """Size of a snapshot: number of keys, open windows and items."""
-        items = self.learner.kept_items
+        items = self.learner.items_or_none
         return len(self.learner) + len(self.windows) + (0 if items is None else len(items))
 
-    def rooms(self) -> dict[str, CopyRoom] | None:
+    def make_workspaces(self) -> dict[str, CopyBuffer] | None:
         """Return memory for the copies of the next draft, by field; None if the state is small."""
-        states = {name: arrays_of(learner) for name, learner in self._by_field.items()}
-        if sum(map(byte_count, states.values())) < LEAST_ROOM:
+        states = {name: get_arrays(learner) for name, learner in self._learners_by_field.items()}
+        if sum(map(byte_count, states.values())) < MIN_WORKSPACE:
             return None
-        return {name: CopyRoom(state) for name, state in states.items()}
+        return {name: CopyBuffer(state) for name, state in states.items()}
 
-    def room(self) -> CopyRoom:
+    def make_workspace(self) -> CopyBuffer:
         """Return memory for a copy of the learner."""
-        return CopyRoom(arrays_of(self.learner))
+        return CopyBuffer(get_arrays(self.learner))
 
-    def copied(self, room: CopyRoom) -> LearnerSnapshot:
+    def copy_learner(self, workspace: CopyBuffer) -> LearnerSnapshot:
         """Return a copy of the learner, in memory of :meth:`make_workspace`, for replicas and readers."""
-        return self._frozen(self.learner, room)
+        return self._snapshot_learner(self.learner, workspace)
 
-    def draft(self, seq: int, time: int, rooms: Mapping[str, CopyRoom] | None = None) -> Draft:
+    def draft(self, seq: int, time: int, workspaces: Mapping[str, CopyBuffer] | None = None) -> Draft:
         """Return a draft of a snapshot, after the log up to ``seq``, its last row.
 
         It is a copy, so that it can be encoded while the placement continues.
         """
-        rooms = rooms or {}
+        workspaces = workspaces or {}
         # The next snapshot is due after as many events as this one is large.
-        self._held = self._size
+        self._snapshot_size = self._size
         fields: dict[str, Any] = {}
         for aspect in self.aspects.values():
-            fields |= aspect.saved(self.here)
-        saved = Saved(
+            fields |= aspect.save_state(self.as_placement)
+        saved = SavedState(
             time=self.windows.time,
             decisions=self.decisions,
             feedback=self.feedback,
             outcomes=dict(self.outcomes),
-            counts=self.counts(),
-            results=self.series.results.saved(),
+            counts=self.export_counts(),
+            results=self.series.results.save_state(),
             **fields,
         )
         # Columns are copied now; rows are built later, when no request waits.
-        known = self.windows.saved_defaults(self._columns_beside), self.windows.saved(self._columns_beside)
-        learners = {name: self._frozen(each, rooms.get(name)) for name, each in self._by_field.items()}
+        open_rows = (
+            self.windows.export_defaults(self._extra_columns),
+            self.windows.export_open(self._extra_columns),
+        )
+        learners = {
+            name: self._snapshot_learner(learner, workspaces.get(name))
+            for name, learner in self._learners_by_field.items()
+        }
         series = self.series.to_bytes()
-        return Draft(self.id, seq, time, self.fold_spec, _pieces(learners, series, saved, known))
+        return Draft(self.id, seq, time, self.fold_spec, _encode_pieces(learners, series, saved, open_rows))
 
-    def started(self, start: Start, learner: Learner) -> Draft:
+    def draft_start(self, start: StartFile, learner: Learner) -> Draft:
         """Start a new placement with a learner from a file; return the draft of its base."""
         self.start, self.learner = start, learner
-        self.windows.order = self.feedback_rule.order(self.here)
+        self.windows.order = self.feedback_rule.order(self.as_placement)
         if self.restarts:
             # Earlier restarts must not count as restarts of this placement.
             epochs = {key: learner.epoch(key) for key in learner.keys}
@@ -146,73 +152,73 @@ class Saving(Teaching):
             self.series.restarts = sum(epochs.values())
         return self.draft(0, 0)
 
-    def open_windows(self) -> list[Any]:
+    def export_open_windows(self) -> list[Any]:
         """Return the open decisions as JSON data, in the order of their windows."""
-        return list(self.windows.saved(self._columns_beside))
+        return list(self.windows.export_open(self._extra_columns))
 
-    def _columns_beside(self, entries: Ints) -> tuple[Ints | list[Any], ...]:
+    def _extra_columns(self, entries: Ints) -> tuple[Ints | list[Any], ...]:
         """Return additional columns of open decisions: the epochs of both policies, and the turns."""
-        of_second: list[int | None] = [None] * len(entries)
-        if self.second is not None:
-            of_second = list(self.second.epochs(entries))
-        turns = self.windows.saved_turns(entries)
-        return self.open.epochs(entries), of_second, *([] if turns is None else [turns])
+        secondary_epochs: list[int | None] = [None] * len(entries)
+        if self.secondary is not None:
+            secondary_epochs = list(self.secondary.epochs(entries))
+        turns = self.windows.export_turns(entries)
+        return self.open.epochs(entries), secondary_epochs, *([] if turns is None else [turns])
 
     @property
-    def _by_field(self) -> dict[str, Learner]:
+    def _learners_by_field(self) -> dict[str, Learner]:
         """The learners by their field of a snapshot."""
         return dict(zip(("learner", "shadow"), self.learners, strict=False))
 
-    def _frozen(self, learner: Learner, room: CopyRoom | None = None) -> LearnerSnapshot:
+    def _snapshot_learner(self, learner: Learner, workspace: CopyBuffer | None = None) -> LearnerSnapshot:
         # Reset the generator: its state is not part of a snapshot.
         self.draws.begin(learner.rng, "")
-        return snapshot_of(learner).copied(room)
+        return make_snapshot(learner).copy(workspace)
 
-    def _rest_on(self, base: Snapshot | None, origin: Snapshot | None) -> None:
+    def _begin_from_base(self, base: Snapshot | None, origin: Snapshot | None) -> None:
         """Restore the state at the log's beginning, or the state to which the placement was rolled back."""
         learner = None
         if base is None or (origin is not None and base.seq <= origin.seq):
             base = origin
-        elif self._regime_of(base) != self._regime:
+        elif self._read_policy_version(base) != self._policy_version_seq:
             # The dropped rows were learned by another policy version; this one cannot use them.
-            learner = self._without_base(base, origin)
+            learner = self._make_initial_learner(base, origin)
         if base is None:
             return
         try:
-            self._take(base, learner)
+            self._load_snapshot(base, learner)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
-            raise damaged_base(self.name, error) from error
+            raise make_base_error(self.name, error) from error
         if json.loads(base.plan)["shadow"] != json.loads(self.fold_spec)["shadow"]:
-            self.second = self._second_anew()
-            if self.second is not None:
-                fit(self.second.learner, self.living.now)
+            self.secondary = self._new_secondary()
+            if self.secondary is not None:
+                match_arms(self.secondary.learner, self.lifecycle.logged_arms)
 
     @property
-    def _regime(self) -> int | None:
-        return None if self.regime is None else self.regime.seq
+    def _policy_version_seq(self) -> int | None:
+        return None if self.policy_version is None else self.policy_version.seq
 
     @staticmethod
-    def _regime_of(snapshot: Snapshot) -> int | None:
-        regime: int | None = json.loads(snapshot.plan).get("regime")
-        return regime
+    def _read_policy_version(snapshot: Snapshot) -> int | None:
+        seq: int | None = json.loads(snapshot.plan).get("regime")
+        return seq
 
-    def _without_base(self, base: Snapshot, origin: Snapshot | None) -> Learner:
+    def _make_initial_learner(self, base: Snapshot, origin: Snapshot | None) -> Learner:
         """Return the initial learner if the base of the log is of another policy version."""
-        if not base.seq and (self.regime is None or self.regime.origin is None):
-            return self._started_otherwise(base)
+        if not base.seq and (self.policy_version is None or self.policy_version.origin is None):
+            return self._make_start_learner(base)
         if self.signals is not None:
             raise InvalidValue(
                 "placement", self.name, "its signals rest on rows that were dropped, and cannot be "
                 "worked out for another policy; begin a placement of another name",
             )  # fmt: skip
         if origin is not None:
-            return from_bytes(origin.learner, f"state of placement {self.name}", restored)
-        if self.regime is not None and self.regime.origin is not None:
+            return from_bytes(origin.learner, f"state of placement {self.name}", restore_learner)
+        if self.policy_version is not None and self.policy_version.origin is not None:
             raise StoreError(
                 f"store: placement {self.name}: the state that it has gone back to is missing; "
                 "restore a backup"
             )
-        saved = msgspec.json.decode(base.windows, type=Saved)
+        saved = msgspec.json.decode(base.windows, type=SavedState)
         count = saved.decisions - len(saved.open)
         self.approximate.append(
             f"what {count} decisions up to {as_text(base.time)} taught was folded away by "
@@ -221,11 +227,11 @@ class Saving(Teaching):
         config = self.config
         return Learner(config.policy, self.seed, propensities=config.propensities)
 
-    def _started_otherwise(self, base: Snapshot) -> Learner:
+    def _make_start_learner(self, base: Snapshot) -> Learner:
         """Return the initial learner of a rebuilt policy: from the start file if it is compatible."""
-        learner = from_bytes(base.learner, f"start of placement {self.name}", restored)
+        learner = from_bytes(base.learner, f"start of placement {self.name}", restore_learner)
         policy = self.config.policy
-        if goes_on(policy, learner.policy):
+        if is_compatible(policy, learner.policy):
             return learner
         self.approximate.append(
             f"what {self.start.file if self.start else 'the start'} taught was for "
@@ -233,78 +239,82 @@ class Saving(Teaching):
         )
         return Learner(policy, self.seed, propensities=self.config.propensities)
 
-    def _restored(self, snapshot: Snapshot) -> bool:
+    def _restore_snapshot(self, snapshot: Snapshot) -> bool:
         """Restore a snapshot; return False if it is unusable."""
         if snapshot.plan != self.fold_spec:
-            then, now = (by_key(json.loads(plan)) for plan in (snapshot.plan, self.fold_spec))
-            what = "; ".join(changed(f"placements.{self.name}", then, now))
+            then, now = (to_config_keys(json.loads(plan)) for plan in (snapshot.plan, self.fold_spec))
+            what = "; ".join(list_differences(f"placements.{self.name}", then, now))
             logger.warning("%s; folding anew what the log holds", what)
             return False
         try:
-            self._take(snapshot)
+            self._load_snapshot(snapshot)
         except (TacitError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
             logger.warning("snapshot of placement %s: %s; replaying the whole log instead", self.name, error)
             self._begin()
             return False
         return True
 
-    def _take(self, snapshot: Snapshot, learner: Learner | None = None) -> None:
+    def _load_snapshot(self, snapshot: Snapshot, learner: Learner | None = None) -> None:
         """Load the state of a snapshot, with another learner if one is given."""
-        saved = msgspec.json.decode(snapshot.windows, type=Saved)
-        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restored)
+        saved = msgspec.json.decode(snapshot.windows, type=SavedState)
+        self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restore_learner)
         # Arms first: everything else uses their indices.
-        self.living.restore(self.here, saved, snapshot)
+        self.lifecycle.restore(self.as_placement, saved, snapshot)
         if learner is not None:
-            fit(learner, self.living.now)
+            match_arms(learner, self.lifecycle.logged_arms)
             # The catalogue does not depend on the policy.
-            learner.kept_items = self.learner.kept_items
+            learner.items_or_none = self.learner.items_or_none
             self.learner = learner
-        self.name_arms()
-        self._open_none()
-        if self.second is not None and snapshot.shadow is not None:
-            second = from_bytes(snapshot.shadow, f"snapshot of the shadow of {self.name}", restored)
-            self.second.go_on(second, self.living.first)
+        self.update_arms()
+        self._reset_open()
+        if self.secondary is not None and snapshot.shadow is not None:
+            secondary_learner = from_bytes(
+                snapshot.shadow, f"snapshot of the shadow of {self.name}", restore_learner
+            )
+            self.secondary.set_learner(secondary_learner, self.lifecycle.initial_indices)
         self.series = Series.from_bytes(snapshot.series)
         self.decisions, self.feedback = saved.decisions, saved.feedback
         self.outcomes = Counter(saved.outcomes)
         # No window is open yet, so this only sets the time.
         self.windows.advance(saved.time)
-        self._take_counts(saved.counts)
+        self._restore_counts(saved.counts)
         self.series.results.restore(saved.results)
         for aspect in self.aspects.values():
-            aspect.restore(self.here, saved, snapshot)
+            aspect.restore(self.as_placement, saved, snapshot)
         if learner is not None:
             self.series.epochs = {}
-        anew = learner is not None
+        is_new_learner = learner is not None
         # Last, because open decisions are stored with data of the learner and the aspects.
-        self._reopen(saved.open, defaulted=False, anew=anew)
-        self._reopen(saved.defaults, defaulted=True, anew=anew)
+        self._reopen(saved.open, defaulted=False, is_new_learner=is_new_learner)
+        self._reopen(saved.defaults, defaulted=True, is_new_learner=is_new_learner)
         # The base of a start file has time 0.
-        self.covered, self.snapshot_time = snapshot.seq, snapshot.time or None
-        self._held = self._size
+        self.snapshot_seq, self.snapshot_time = snapshot.seq, snapshot.time or None
+        self._snapshot_size = self._size
 
-    def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, anew: bool) -> None:
+    def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, is_new_learner: bool) -> None:
         """Restore open decisions of a snapshot; with ``is_new_learner``, in the epochs of a new learner."""
         if not saved:
             return
         entries = self.windows.restore(saved, defaulted=defaulted)
-        rows: Block[DecisionRow] = Block.of(DecisionRow, self.windows.rows(entries))
+        rows: Block[DecisionRow] = Block.from_rows(DecisionRow, self.windows.rows(entries))
         epochs, second_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
-        if anew:
-            known, epoch = self.learner.__contains__, self.learner.epoch
+        if is_new_learner:
+            has_key, epoch = self.learner.__contains__, self.learner.epoch
             # Another learner restarts at other times: open decisions get its current epochs.
-            epochs = tuple(epoch(key) if known(key) else 0 for key in rows.column("key"))
-        self._keep(entries, rows, self._recalled_many(rows, epochs), None)
+            epochs = tuple(epoch(key) if has_key(key) else 0 for key in rows.column("key"))
+        self._store_open(entries, rows, self._restore_decisions(rows, epochs), None)
         if turns and not defaulted:
-            self.windows.reopen_turns(entries, self.open.lanes(entries), turns[0], anew=anew)
+            self.windows.reopen_turns(
+                entries, self.open.lanes(entries), turns[0], is_new_learner=is_new_learner
+            )
         for i, epoch in enumerate(second_epochs):
-            if epoch is not None and self.second is not None:
+            if epoch is not None and self.secondary is not None:
                 row = rows[i : i + 1]
-                decision = self.second.reopened(self.here, rows[i], epoch)
-                self.second.keep(entries[i : i + 1], decision, plain=self._offers_all(row))
+                decision = self.secondary.restore_open(self.as_placement, rows[i], epoch)
+                self.secondary.keep(entries[i : i + 1], decision, plain=self._has_plain_offers(row))
 
 
-def damaged_base(name: str, error: Exception) -> StoreError:
+def make_base_error(name: str, error: Exception) -> StoreError:
     """Return the error for a damaged base of a placement's log."""
     return StoreError(
         f"store: placement {name}: what it had learned where its log begins is damaged: {error}; "
@@ -312,23 +322,23 @@ def damaged_base(name: str, error: Exception) -> StoreError:
     )
 
 
-def _pieces(
+def _encode_pieces(
     learners: dict[str, LearnerSnapshot],
     series: bytes,
-    saved: Saved,
-    known: tuple[Iterator[tuple[Any, ...]], ...],
+    saved: SavedState,
+    open_rows: tuple[Iterator[tuple[Any, ...]], ...],
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the fields of a snapshot in pieces, because encoding a whole field would block requests."""
     for field, learner in learners.items():
-        for piece in pieces(learner):
+        for piece in iter_pieces(learner):
             yield field, piece
     yield "series", series
     head = msgspec.json.encode(saved)
     assert head.endswith(NOTHING_OPEN)
     yield "windows", head.removesuffix(NOTHING_OPEN)
-    for name, opens in zip((b'"defaults":[', b'],"open":['), known, strict=True):
+    for name, opens in zip((b'"defaults":[', b'],"open":['), open_rows, strict=True):
         between = name
-        while batch := list(islice(opens, OPEN_AT_ONCE)):
+        while batch := list(islice(opens, OPEN_BATCH)):
             yield "windows", between + msgspec.json.encode(batch)[1:-1]
             between = b","
         if between is name:

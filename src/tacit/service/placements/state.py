@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
-from tacit.learning.decisions import NOTHING, Arm, Decision, Decisions
+from tacit.learning.decisions import NO_VALUES, Arm, Decision, Decisions
 from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
 from tacit.policies import Policy
@@ -27,53 +27,53 @@ from tacit.policies.context import Encoder
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
-from tacit.service.log.change_events import Regime
+from tacit.service.log.change_events import PolicyVersion
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import FeedbackRequest, Impression
-from tacit.service.log.rows import CLICKS, CONTROL, FIXED, DecisionRow, learned_propensities, parsed
+from tacit.service.log.rows import CLICKS, CONTROL, FIXED_MODES, DecisionRow, decode_json, select_propensities
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.arm_lifecycle import Living
+from tacit.service.placements.aspects.arm_lifecycle import ArmLifecycle
 from tacit.service.placements.aspects.aspect import Aspect
-from tacit.service.placements.aspects.client_decisions import Fed
-from tacit.service.placements.aspects.control_group import Coin, Control, ControlGroup
+from tacit.service.placements.aspects.client_decisions import FeedOffsets
+from tacit.service.placements.aspects.control_group import Control, ControlGroup, HoldoutAssigner
 from tacit.service.placements.aspects.feedback_rule import FeedbackRule
 from tacit.service.placements.aspects.guardrail import Guardrail
-from tacit.service.placements.aspects.items import Items, items_for
-from tacit.service.placements.aspects.modes import Modes, Second, untouched
+from tacit.service.placements.aspects.items import Items, make_items_aspect
+from tacit.service.placements.aspects.modes import Modes, SecondaryPolicy, restore_on_exit
 from tacit.service.placements.aspects.pins import Pins
-from tacit.service.placements.aspects.reward_sums import Earnings, LiftSums
-from tacit.service.placements.aspects.shared_learning import Sharing, shared_of
+from tacit.service.placements.aspects.reward_sums import LiftSums, RewardSums
+from tacit.service.placements.aspects.shared_learning import SharedLearning, make_shared_states
 from tacit.service.placements.aspects.signals import PlacementSignals
-from tacit.service.placements.attribution import Attribution, Lessons
+from tacit.service.placements.attribution import Attribution, TrainingBatch
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.service.placements.series import Series
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
-Asked = Block[Impression]
-Held = Sequence[int | None]
+ImpressionBlock = Block[Impression]
+ControlFlags = Sequence[int | None]
 """For each decision 1 for the control, 0 for the policy, None without a holdout, as in the log."""
-Texts = list[str | None]
+LogTexts = list[str | None]
 
 ASPECTS: dict[str, type[Aspect]] = {
     "feedback_rule": FeedbackRule,
-    "living": Living,
+    "lifecycle": ArmLifecycle,
     "modes": Modes,
     "pins": Pins,
-    "second": Second,
-    "earnings": Earnings,
+    "secondary": SecondaryPolicy,
+    "reward_sums": RewardSums,
     "control": ControlGroup,
     "guardrail": Guardrail,
-    "shared": Sharing,
+    "shared": SharedLearning,
     "signals": PlacementSignals,
     "items": Items,
-    "fed": Fed,
+    "feed_offsets": FeedOffsets,
 }
 """Aspects by the attribute of the placement that holds them, in the order in which they are restored."""
 
 
-class State:
+class PlacementState:
     """The learner of a placement, its open decisions, its counts, and its aspects.
 
     Kinds of placements override the hooks for requests, shown arms and rewards.
@@ -91,78 +91,86 @@ class State:
     attribution: ClassVar[type[Attribution]] = Attribution
 
     def __init__(
-        self, name: str, config: PlacementConfig, stored: StoredPlacement, regime: Regime | None = None
+        self,
+        name: str,
+        config: PlacementConfig,
+        stored: StoredPlacement,
+        policy_version: PolicyVersion | None = None,
     ) -> None:
         self.name = name
         self.config = config
-        self.kind = config.served_as
+        self.kind = config.policy_kind
         self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
         self._salt = stored.salt
         self._first_rule = stored.feedback_rule
         # Set in shards, whose ids contain the shard; other ids contain the time alone.
         self.new_ids: Callable[[int, Sequence[str], int], list[str]] | None = None
-        self.regime = regime
+        self.policy_version = policy_version
         self.approximate: list[str] = []
         # Whether feedback is recorded without being learned.
-        self.sets_aside = False
+        self.learns_nothing = False
         self.snapshot_time: int | None = None
         self.since_snapshot = 0
         self.draws = Draws(stored.seed)
         # Warnings already given since the start.
-        self.doubted: set[str] = set()
+        self.warned: set[str] = set()
         # Whether the last decisions were made by clients; not in the log.
-        self.decided_elsewhere = False
-        self._plain = config.policy.arms is not None and not any(config.policy.feature_dims)
+        self.has_client_decisions = False
+        self._has_plain_arms = config.policy.arms is not None and not any(config.policy.feature_dims)
         schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
         self.encoder = Encoder(schema) if schema else None
         self.key_limit = config.key_limit
-        self._told_dim = config.context_dim if config.signals is None else config.signals.client
+        self._request_dim = config.context_dim if config.signals is None else config.signals.client
         # Whether a request with a key alone needs no check but that of the key.
-        self.asks_just_keys = self.kind.showing.single and self._plain and not self._told_dim
+        self.reads_only_keys = self.kind.showing.single and self._has_plain_arms and not self._request_dim
         self._begin()
-        policies = [config.policy, config.shadow if self.two else None]
+        policies = [config.policy, config.shadow if self.has_control_policy else None]
         self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
 
     def _begin(self) -> None:
         """Set the state before the first decision."""
         config = self.config
         self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
-        self.living = Living(self.learner)
-        self.modes, self.pins, self.fed = Modes(), Pins(), Fed()
-        self.second = self._second_anew()
-        self.earnings = Earnings(len(self.living.slots), config.metrics)
+        self.lifecycle = ArmLifecycle(self.learner)
+        self.modes, self.pins, self.feed_offsets = Modes(), Pins(), FeedOffsets()
+        self.secondary = self._new_secondary()
+        self.reward_sums = RewardSums(len(self.lifecycle.arm_indices), config.metrics)
         self.control = ControlGroup(config.holdout)
         self.guardrail = None if config.guardrail is None else Guardrail(config)
         # Before the arms are set: shared sums have a row for each arm.
-        parts = shared_of(config.policy, config.spread)
-        self.shared = Sharing(parts) if parts else None
+        parts = make_shared_states(config.policy, config.spread)
+        self.shared = SharedLearning(parts) if parts else None
         self.signals: PlacementSignals | None = None
         if config.signals is not None:
             self.signals = PlacementSignals(config.signals, config.policy.arm_count)
-        self.items = items_for(config.policy)
+        self.items = make_items_aspect(config.policy)
         # The holdout's assigner needs the index of the control's arm, which exists from here on.
-        self.control.arms_named(self.here)
+        self.control.update_arms(self.as_placement)
         self.series = Series(self.layers)
         self.windows = self.attribution(config.rule)
         self.feedback_rule = FeedbackRule(self._first_rule)
-        self.windows.order = self.feedback_rule.order(self.here)
-        self._open_none()
+        self.windows.order = self.feedback_rule.order(self.as_placement)
+        self._reset_open()
         self.decisions = self.feedback = 0
         self.outcomes: Counter[str] = Counter()
-        self.covered = self._held = 0
+        self.snapshot_seq = self._snapshot_size = 0
 
-    def _second_anew(self) -> Second | None:
+    def _new_secondary(self) -> SecondaryPolicy | None:
         """Return the secondary policy as before its first decision; None without one."""
         config = self.config
-        return None if config.shadow is None else Second(config, self.seed, self.living.first)
+        return (
+            None
+            if config.shadow is None
+            else SecondaryPolicy(config, self.seed, self.lifecycle.initial_indices)
+        )
 
-    def _open_none(self) -> None:
-        self.open = OpenDecisions(self.learner, self.living.first)
+    def _reset_open(self) -> None:
+        self.open = OpenDecisions(self.learner, self.lifecycle.initial_indices)
 
     # Aspects ---------------------------------------------------------------------------------
 
     @property
-    def here(self) -> Placement:
+    def as_placement(self) -> Placement:
         """This object, typed as the complete placement."""
         return cast("Placement", self)
 
@@ -171,15 +179,15 @@ class State:
         """Aspects of the placement by name; without those that its configuration does not need."""
         return {name: aspect for name in ASPECTS if (aspect := getattr(self, name)) is not None}
 
-    def name_arms(self) -> None:
+    def update_arms(self) -> None:
         """Update all aspects after the learner's arms changed."""
         for aspect in self.aspects.values():
-            aspect.arms_named(self.here)
+            aspect.update_arms(self.as_placement)
 
     @property
     def arms(self) -> list[Arm]:
         """All arms in the order of their indices, with retired ones."""
-        return self.living.names
+        return self.lifecycle.names
 
     @property
     def offer(self) -> Offer:
@@ -189,7 +197,7 @@ class State:
     @property
     def mode(self) -> str:
         """Mode of the placement: ``online``, ``frozen``, ``shadow`` or ``control``."""
-        return self.modes.now
+        return self.modes.mode
 
     @property
     def holdout(self) -> HoldoutConfig | None:
@@ -197,34 +205,34 @@ class State:
         return self.control.holdout
 
     @property
-    def two(self) -> bool:
+    def has_control_policy(self) -> bool:
         """True if the control of the holdout has a policy of its own."""
-        return self.second is not None and self.second.of_control
+        return self.secondary is not None and self.secondary.is_control
 
     @property
     def learners(self) -> list[Learner]:
         """The placement's learner, and the learner of the secondary policy if there is one."""
-        return [self.learner] if self.second is None else [self.learner, self.second.learner]
+        return [self.learner] if self.secondary is None else [self.learner, self.secondary.learner]
 
     @property
     def lift(self) -> LiftSums:
         """The reward sums behind the lift, with all closed decisions."""
         self.settle()
-        return self.earnings.sums
+        return self.reward_sums.sums
 
     def settle(self) -> None:
         """Add pending decisions to the reward sums, so that reading the sums changes nothing."""
-        self.earnings.sums.settle()
+        self.reward_sums.sums.settle()
 
     @property
     def lift_terms(self) -> str:
         """The terms that the reward sums should have, as JSON; other terms begin a new period."""
-        return self.control.terms(self.here)
+        return self.control.terms(self.as_placement)
 
     @property
-    def control_shows(self) -> list[int] | None:
+    def control_action(self) -> list[int] | None:
         """Arm indices that the control always shows of a full offer; None if it draws or learns."""
-        return None if self.two else self.control.shows(self.offer.slots)
+        return None if self.has_control_policy else self.control.get_constant_action(self.offer.arm_indices)
 
     # Hooks of the kind -----------------------------------------------------------------------
 
@@ -233,34 +241,36 @@ class State:
         """Number of arms whose impressions the series counts."""
         return self.learner.policy.arm_count
 
-    def _own_fold_spec(self) -> dict[str, Any]:
+    def _extra_fold_spec(self) -> dict[str, Any]:
         return {}
 
-    def control_of(self, holdout: HoldoutConfig) -> Control:
+    def make_control(self, holdout: HoldoutConfig) -> Control:
         """Return the control of a holdout, which chooses its actions."""
         # An arm that is about to be added has no index yet.
-        slot = None if holdout.arm is None else self.living.slots.get(holdout.arm, -1)
-        return Control(holdout.named, slot)
+        arm_index = None if holdout.arm is None else self.lifecycle.arm_indices.get(holdout.arm, -1)
+        return Control(holdout.named, arm_index)
 
-    def control_chances(self, entries: Ints) -> Floats:
+    def control_propensities(self, entries: Ints) -> Floats:
         """Return the probabilities with which the control shows the actions of open decisions."""
-        return self._coin.control.chances(self.open.actions(entries), self.open.offers(entries))
+        return self._assigner.control.compute_probabilities(
+            self.open.actions(entries), self.open.offers(entries)
+        )
 
     @property
-    def _coin(self) -> Coin:
-        assert self.control.coin is not None
-        return self.control.coin
+    def _assigner(self) -> HoldoutAssigner:
+        assert self.control.assigner is not None
+        return self.control.assigner
 
     @property
-    def most_fixed(self) -> int:
+    def max_pinned(self) -> int:
         """Maximum number of arms in a pin."""
         return 1
 
-    def can_show(self, impression: Impression) -> Sequence[Arm]:
+    def list_offer(self, impression: Impression) -> Sequence[Arm]:
         """Return the arms on offer to an impression."""
         return self.offer.arms if impression.arms is None else impression.arms
 
-    def check_offered(self, impressions: Sequence[Impression]) -> None:
+    def check_offer(self, impressions: Sequence[Impression]) -> None:
         """Check that the arms named by impressions are still on offer.
 
         Raises
@@ -268,9 +278,11 @@ class State:
         InvalidValue, UnknownName
             If one was retired after the request came.
         """
-        self.living.check_offered(impressions)
+        self.lifecycle.check_offer(impressions)
 
-    def looked_up(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
+    def look_up_candidates(
+        self, impressions: Sequence[Impression], places: Sequence[int]
+    ) -> Sequence[Impression]:
         """Return impressions with their candidates from the catalogue, if the kind has one.
 
         With several impressions, errors name the position of the impression in its request (``places``).
@@ -282,7 +294,7 @@ class State:
         """
         return impressions
 
-    def shown_fixed(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
         """Return the action that shows pinned arms."""
         return tuple(arms)
 
@@ -291,60 +303,70 @@ class State:
         return learner.choose(impression.key, context, impression.arms)
 
     def choose_many(
-        self, learner: Learner, asked: Block[Impression], imposed: Ints | None = None
+        self, learner: Learner, impressions: Block[Impression], forced_actions: Ints | None = None
     ) -> Decisions:
         """Decide for impressions; show the forced actions (rows that do not begin with −1)."""
-        return learner.choose_rows(asked.column("key"), self._given(learner, asked), imposed)
+        return learner.choose_rows(
+            impressions.column("key"), self._learner_inputs(learner, impressions), forced_actions
+        )
 
-    def _given(self, learner: Learner, asked: Block[Impression]) -> tuple[Any, Any, Any, Any]:
+    def _learner_inputs(self, learner: Learner, impressions: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
-        arms = asked.column("arms")
-        contexts = asked.column("context") if learner.reads_contexts else None
+        arms = impressions.column("arms")
+        contexts = impressions.column("context") if learner.reads_contexts else None
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
 
-    def offer_of(self, impression: Impression) -> Ints:
+    def get_offer(self, impression: Impression) -> Ints:
         """Return the indices of the arms on offer, the baseline first."""
-        return self.offer.slots if impression.arms is None else self.offered_slots(impression.arms)
+        return (
+            self.offer.arm_indices if impression.arms is None else self.get_offered_indices(impression.arms)
+        )
 
-    def _would_show(self, decision: Decision) -> Arm:
+    def _format_counterfactual(self, decision: Decision) -> Arm:
         """Format a counterfactual action for the log."""
         return decision.arm
 
-    def shown(self, row: DecisionRow) -> tuple[Arm, ...]:
+    def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the arms that a logged decision showed."""
         return (row.arm,)
 
-    def _all_shown(self, asked: Asked, made: Sequence[Decision], ids: Sequence[str], held: Held) -> Texts:
+    def _format_shown(
+        self,
+        impressions: ImpressionBlock,
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: ControlFlags,
+    ) -> LogTexts:
         """Format shown actions for the log; None if the log's field ``arm`` is enough."""
         return [None] * len(ids)
 
-    def _slots_shown(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+    def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
         if len(shown) == 1:
-            return self.living.slot_of(shown[0])
-        return np.array([self.living.slots[arm] for arm in shown])
+            return self.lifecycle.get_index_array(shown[0])
+        return np.array([self.lifecycle.arm_indices[arm] for arm in shown])
 
-    def offered_slots(self, offered: Sequence[Arm] | None) -> Ints:
+    def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
         """Return the indices of the arms on offer to a logged decision."""
-        return self.living.slots_of(offered)
+        return self.lifecycle.get_indices(offered)
 
-    def _offered(self, row: DecisionRow) -> int:
-        return len(self.living.first) if row.offered is None else len(json.loads(row.offered))
+    def _count_offered(self, row: DecisionRow) -> int:
+        return len(self.lifecycle.initial_indices) if row.offered is None else len(json.loads(row.offered))
 
-    def _policy_rewards(self, rewards: Lessons) -> list[Any]:
+    def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
         """Convert rewards to values for the learner; None for rewards that it does not learn."""
-        return self.scaled(rewards.values)
+        return self.scale_rewards(rewards.values)
 
-    def scaled(self, rewards: list[float]) -> list[float]:
+    def scale_rewards(self, rewards: list[float]) -> list[float]:
         """Scale rewards to [0, 1], the range of policies."""
-        lowest = self.config.rule.lowest
-        if not lowest:
+        least = self.config.rule.lowest
+        if not least:
             return rewards
-        return [(reward - lowest) / (1.0 - lowest) for reward in rewards]
+        return [(reward - least) / (1.0 - least) for reward in rewards]
 
-    def _name(self, rewards: Lessons, outcomes: list[str]) -> None:
+    def _refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
         """Replace outcomes of learned feedback by more specific ones of the kind."""
 
-    def positions(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
+    def format_clicks(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
         """Format the clicked positions of feedback for the log; None without any.
 
         Raises
@@ -358,44 +380,47 @@ class State:
             )
         return None
 
-    def counts(self) -> Any:
+    def export_counts(self) -> Any:
         """Return additional counts of the kind as JSON data; None without any."""
         return None
 
-    def _take_counts(self, counts: Any) -> None:
+    def _restore_counts(self, counts: Any) -> None:
         """Restore the output of :meth:`export_counts`."""
 
-    def show_counts(self, parts: Sequence[Any]) -> None:
+    def merge_counts(self, parts: Sequence[Any]) -> None:
         """Set the counts to the sum of :meth:`export_counts` over all shards."""
 
-    def decision_of(self, row: DecisionRow, epoch: int) -> Decision:
+    def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a logged decision, equal to that of the live decision."""
-        names = parsed(row.offered)
-        context = NOTHING
+        names = decode_json(row.offered)
+        context = NO_VALUES
         if self.config.context_dim and row.context is not None:
             context = np.array(json.loads(row.context), np.float64)
-        shown = self.shown(row)
-        offered, slots = self.offered_slots(names), self._slots_shown(shown, names)
-        (propensity,) = learned_propensities(Block.of(DecisionRow, [row]))
-        return Decision(row.seq, row.key, shown, propensity, epoch, offered, slots, context)
+        arms = self.get_shown_arms(row)
+        offered, indices = self.get_offered_indices(names), self._get_shown_indices(arms, names)
+        (propensity,) = select_propensities(Block.from_rows(DecisionRow, [row]))
+        return Decision(row.seq, row.key, arms, propensity, epoch, offered, indices, context)
 
     # Decisions, new or from the log: open their windows, and count them -------------------------
 
-    def decided(
-        self, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None = None
+    def record_decisions(
+        self,
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        secondary_decision: Decision | None = None,
     ) -> None:
         """Open the windows of decisions of the same time, and count them.
 
         With ``second``, the secondary policy's form of the decision, there is one decision.
         """
         # Windows come first: they assign the entries by which everything else is stored.
-        entries = self.windows.decided(rows)
-        self._keep(entries, rows, decisions, second)
-        self.feedback_rule.begin_turns(self.here, entries)
+        entries = self.windows.open_windows(rows)
+        self._store_open(entries, rows, decisions, secondary_decision)
+        self.feedback_rule.begin_turns(self.as_placement, entries)
         count, deferred = len(rows), rows.column("deferred")
         control = rows.column("control")
-        if control.count(None) < count or CONTROL in rows.column("mode") or not self.earnings.sums.time:
-            self.earnings.made(rows)
+        if control.count(None) < count or CONTROL in rows.column("mode") or not self.reward_sums.sums.time:
+            self.reward_sums.count_decisions(rows)
         self.decisions += count
         self.since_snapshot += count
         if not any(deferred):
@@ -403,21 +428,25 @@ class State:
         elif not all(deferred):
             self._count(rows.take([i for i, waits in enumerate(deferred) if not waits]))
 
-    def _keep(
-        self, entries: Ints, rows: Block[DecisionRow], decisions: Sequence[Decision], second: Decision | None
+    def _store_open(
+        self,
+        entries: Ints,
+        rows: Block[DecisionRow],
+        decisions: Sequence[Decision],
+        secondary_decision: Decision | None,
     ) -> None:
-        plain = self._offers_all(rows)
+        plain = self._has_plain_offers(rows)
         self.open.keep(entries, decisions, plain=plain)
         self.modes.keep(entries, rows.column("mode"))
-        if self.control.not_own or rows.column("would_propensity").count(None) < len(rows):
+        if self.control.control_entries or rows.column("would_propensity").count(None) < len(rows):
             # Entries are reused, so data of an earlier decision must be dropped even if none is stored now.
             self.control.keep(entries, rows)
-        if self.second is not None:
-            self.second.keep(entries, second, plain=plain)
+        if self.secondary is not None:
+            self.secondary.keep(entries, secondary_decision, plain=plain)
 
-    def _offers_all(self, rows: Block[DecisionRow]) -> bool:
+    def _has_plain_offers(self, rows: Block[DecisionRow]) -> bool:
         """True if each decision had the initial arms on offer, without features."""
-        return self._plain and not any(rows.column("offered"))
+        return self._has_plain_arms and not any(rows.column("offered"))
 
     def _count(self, rows: Block[DecisionRow]) -> None:
         """Count impressions of the same time, and the restarts that their epochs show."""
@@ -427,40 +456,42 @@ class State:
             for row in rows:
                 # Epochs of another policy do not count for this one.
                 if row.policy == self.policy_id:
-                    self.series.at_epoch(row.time, row.key, row.epoch, row.context)
+                    self.series.note_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         """Count impressions of decisions of the same time."""
         plain = not any(rows.column("offered"))
-        self.series.decided_many(
+        self.series.count_decisions(
             rows.column("time")[0],
-            list(map(self.living.slots.__getitem__, rows.column("arm"))),
-            self._weighable(rows),
-            [len(self.living.first)] * len(rows) if plain else list(map(self._offered, rows)),
+            list(map(self.lifecycle.arm_indices.__getitem__, rows.column("arm"))),
+            self._weighable_propensities(rows),
+            [len(self.lifecycle.initial_indices)] * len(rows)
+            if plain
+            else list(map(self._count_offered, rows)),
         )
 
     @staticmethod
-    def _weighable(rows: Block[DecisionRow]) -> list[float | None]:
+    def _weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
         """Return the propensities of decisions of one mode; None if they must not be used as weights."""
         # An action that is always shown has no information about uniform exploration.
-        if rows.column("mode")[0] in FIXED:
+        if rows.column("mode")[0] in FIXED_MODES:
             return [None] * len(rows)
         return rows.column("propensity")
 
     def _propensities(self, entries: Ints) -> list[float | None]:
         """Return the propensities of open decisions; None if they must not be used as weights."""
         propensities, modes = self.windows.columns(entries, "propensity", "mode")
-        if set(modes).isdisjoint(FIXED):
+        if set(modes).isdisjoint(FIXED_MODES):
             return propensities
         pairs = zip(propensities, modes, strict=True)
-        return [None if mode in FIXED else value for value, mode in pairs]
+        return [None if mode in FIXED_MODES else value for value, mode in pairs]
 
-    def sizes(self, entries: Ints) -> list[int]:
+    def offer_sizes(self, entries: Ints) -> list[int]:
         """Return the number of arms on offer to each open decision."""
-        if self._plain and not any(self.windows.values(entries, "offered")):
-            return [len(self.living.first)] * len(entries)
-        return list(map(self._offered, self.windows.rows(entries)))
+        if self._has_plain_arms and not any(self.windows.values(entries, "offered")):
+            return [len(self.lifecycle.initial_indices)] * len(entries)
+        return list(map(self._count_offered, self.windows.rows(entries)))
 
-    def standing(self, learner: Learner, key: str) -> Any:
+    def protect_state(self, learner: Learner, key: str) -> Any:
         """Return a context manager that restores the key's state if nothing is to be learned."""
-        return untouched(learner, key) if self.modes.frozen or self.sets_aside else nullcontext()
+        return restore_on_exit(learner, key) if self.modes.frozen or self.learns_nothing else nullcontext()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.run_mode import compiled
+from tacit.core.run_mode import compile_loop
 from tacit.learning.delayed_feedback import Counts
 
 # ---- Decisions by deadline, as columns: no Python object for a single decision
@@ -26,7 +26,7 @@ from tacit.learning.delayed_feedback import Counts
 SPARE = 64
 
 
-class Ending(NamedTuple):
+class DueDecisions(NamedTuple):
     """Decisions in the order of a deadline, such as the end of their window.
 
     Attributes
@@ -41,12 +41,12 @@ class Ending(NamedTuple):
     entries: Ints
     seqs: Ints
 
-    def where(self, wanted: Booleans) -> Ending:
+    def select(self, mask: Booleans) -> DueDecisions:
         """Return the decisions that a mask selects."""
-        return Ending(self.deadlines[wanted], self.entries[wanted], self.seqs[wanted])
+        return DueDecisions(self.deadlines[mask], self.entries[mask], self.seqs[mask])
 
 
-class Deadlines:
+class DeadlineQueue:
     """A queue of decisions, sorted by deadline.
 
     Attributes
@@ -56,10 +56,10 @@ class Deadlines:
 
     Examples
     --------
-    >>> queue = Deadlines()
-    >>> queue.put(20, np.array([3, 4]), np.array([30, 40]))
-    >>> queue.put(10, np.array([5]), np.array([50]))
-    >>> queue.first, queue.last, queue.take(15).entries, queue.all().entries
+    >>> queue = DeadlineQueue()
+    >>> queue.insert(20, np.array([3, 4]), np.array([30, 40]))
+    >>> queue.insert(10, np.array([5]), np.array([50]))
+    >>> queue.first, queue.last, queue.pop_due(15).entries, queue.all().entries
     (10, 20, array([5]), array([3, 4]))
     """
 
@@ -69,7 +69,7 @@ class Deadlines:
         self.first: int | None = None
         self.last: int | None = None
 
-    def put(self, deadlines: int | Ints, entries: Ints, seqs: Ints) -> None:
+    def insert(self, deadlines: int | Ints, entries: Ints, seqs: Ints) -> None:
         """Insert decisions by deadline, after equal ones; the deadlines must ascend or be one number."""
         count = len(entries)
         if self._end + count > self._rows.shape[1]:
@@ -82,17 +82,17 @@ class Deadlines:
         # Deadlines ascend while the rule is constant. Only a shorter window, from a changed configuration,
         # needs sorting, which must be stable: ties are in the order of the log.
         if self.last is not None and rows[0, begin] < self.last:
-            known = rows[:, self._begin : end]
-            known[:] = known[:, np.argsort(known[0], kind="stable")]
+            queued = rows[:, self._begin : end]
+            queued[:] = queued[:, np.argsort(queued[0], kind="stable")]
         self.first, self.last = int(rows[0, self._begin]), int(rows[0, end - 1])
 
-    def take(self, until: int) -> Ending:
+    def pop_due(self, until: int) -> DueDecisions:
         """Remove and return the decisions whose deadline is at or before a time."""
-        found = self._rows[:, self._begin : self._end]
-        count = int(np.searchsorted(found[0], until, "right"))
+        queued = self._rows[:, self._begin : self._end]
+        count = int(np.searchsorted(queued[0], until, "right"))
         self._begin += count
         self._note_ends()
-        return Ending(*found[:, :count].copy())
+        return DueDecisions(*queued[:, :count].copy())
 
     def find_latest(self, until: int) -> int | None:
         """Return the latest deadline up to a time; None if there is none."""
@@ -101,9 +101,9 @@ class Deadlines:
         deadlines = self._rows[0, self._begin : self._end]
         return int(deadlines[np.searchsorted(deadlines, until, "right") - 1])
 
-    def all(self) -> Ending:
+    def all(self) -> DueDecisions:
         """Return all decisions of the queue, without removing them."""
-        return Ending(*self._rows[:, self._begin : self._end])
+        return DueDecisions(*self._rows[:, self._begin : self._end])
 
     @property
     def bytes(self) -> int:
@@ -119,13 +119,13 @@ class Deadlines:
 
     def _make_room(self, count: int) -> None:
         """Move all decisions to the front, into larger columns if more than half would be full."""
-        known = self._rows[:, self._begin : self._end]
+        queued = self._rows[:, self._begin : self._end]
         self._end -= self._begin
         self._begin = 0
-        needed = self._end + count
-        if 2 * needed > self._rows.shape[1]:
-            self._rows = np.empty((3, 2 * needed), np.int64)
-        self._rows[:, : self._end] = known
+        size = self._end + count
+        if 2 * size > self._rows.shape[1]:
+            self._rows = np.empty((3, 2 * size), np.int64)
+        self._rows[:, : self._end] = queued
 
 
 # ---- Windows
@@ -139,7 +139,7 @@ FIRST, LAST, SUM, MAX, LISTED = range(5)
 LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED, OPEN = range(8)
 """Outcomes of feedback; ``OPEN`` is left to the caller, which aggregates clicks on lists."""
 
-AT_ONCE, WAITING, TAUGHT = range(3)
+AT_ONCE, WAITING, LEARNED_IN_TURN = range(3)
 """Turns: learned when the reward is final, waiting for its turn in the order, or learned in its turn."""
 
 
@@ -242,10 +242,10 @@ class FeedbackColumns(NamedTuple):
     kinds: Ints
     rewards: Floats
     outcomes: Ints
-    teaches: Booleans
+    is_final: Booleans
 
     @classmethod
-    def of(cls, entries: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
+    def from_feedback(cls, entries: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
         """Return feedback with empty output columns."""
         return cls(entries, kinds, rewards, np.empty(len(kinds), np.int64), np.empty(len(kinds), np.bool_))
 
@@ -265,22 +265,22 @@ class Closing(NamedTuple):
     """
 
     entries: Ints
-    taught: Floats
-    earned: Floats
-    answered: Booleans
+    rewards_to_learn: Floats
+    rewards: Floats
+    is_answered: Booleans
 
     @classmethod
-    def of(cls, entries: Ints) -> Closing:
+    def from_entries(cls, entries: Ints) -> Closing:
         """Return windows with empty output columns."""
-        taught, earned = np.empty((2, len(entries)))
-        return cls(entries, taught, earned, np.empty(len(entries), np.bool_))
+        rewards_to_learn, rewards = np.empty((2, len(entries)))
+        return cls(entries, rewards_to_learn, rewards, np.empty(len(entries), np.bool_))
 
 
 class WindowLoops(NamedTuple):
     """The compiled loops of this file."""
 
     open: Any
-    tell: Any
+    apply: Any
     close: Any
 
 
@@ -299,12 +299,12 @@ def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: in
         windows.block[entry], windows.place[entry] = block, place + i
 
 
-def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackColumns) -> None:
+def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackColumns) -> None:
     """Apply feedback to windows, row by row; fill in the output columns."""
     for i in range(len(feedback.entries)):
         entry, kind = feedback.entries[i], feedback.kinds[i]
-        outcomes, teaches = feedback.outcomes, feedback.teaches
-        outcomes[i], teaches[i] = LATE, False
+        outcomes, is_final = feedback.outcomes, feedback.is_final
+        outcomes[i], is_final[i] = LATE, False
         # The decision is closed for good.
         if entry < 0:
             continue
@@ -312,7 +312,7 @@ def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackC
         if not windows.open[entry]:
             if kind == REWARD and rule.corrects and windows.defaulted[entry]:
                 windows.defaulted[entry] = False
-                outcomes[i], teaches[i] = CORRECTED, True
+                outcomes[i], is_final[i] = CORRECTED, True
             continue
         # All feedback for an open decision is counted, so that the log's growth can be limited.
         windows.answers[entry] += 1
@@ -334,26 +334,26 @@ def tell_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackC
         elif rule.aggregation == LISTED:
             outcomes[i] = OPEN
         else:
-            reward, before = feedback.rewards[i], windows.reward[entry]
+            reward, previous = feedback.rewards[i], windows.reward[entry]
             # Not NaN: there is an earlier reward.
-            if before == before:
+            if previous == previous:
                 if rule.aggregation == SUM:
-                    reward = before + reward
+                    reward = previous + reward
                 elif rule.aggregation == MAX:
-                    reward = max(before, reward)
+                    reward = max(previous, reward)
             windows.reward[entry] = reward
             # A reward below 0 may still lower a sum.
             tops = rule.aggregation == MAX or (rule.aggregation == SUM and rule.lowest >= 0.0)
             if rule.aggregation == FIRST or (tops and reward >= 1.0):
                 windows.settled[entry] = True
-                outcomes[i], teaches[i] = LEARNED, True
+                outcomes[i], is_final[i] = LEARNED, True
                 feedback.rewards[i] = min(max(reward, rule.lowest), 1.0)
             else:
                 outcomes[i] = PENDING
 
 
 @kernel
-def reward_so_far(windows: Windows, rule: RuleParams, entry: int) -> float:
+def compute_reward(windows: Windows, rule: RuleParams, entry: int) -> float:
     """Return the reward of a decision without further feedback; NaN if it has none."""
     reward = windows.reward[entry]
     if reward == reward:
@@ -368,24 +368,24 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
     for i in range(len(closing.entries)):
         entry = closing.entries[i]
         reward = windows.reward[entry]
-        came = reward == reward
+        is_answered = reward == reward
         windows.open[entry] = False
-        earned = reward_so_far(windows, rule, entry)
-        closing.earned[i], closing.answered[i] = earned, came
+        final_reward = compute_reward(windows, rule, entry)
+        closing.rewards[i], closing.is_answered[i] = final_reward, is_answered
         # A settled reward was learned when it came; it still counts for the lift.
-        closing.taught[i] = np.nan if windows.settled[entry] else earned
-        if earned == earned and not came and not windows.settled[entry]:
+        closing.rewards_to_learn[i] = np.nan if windows.settled[entry] else final_reward
+        if final_reward == final_reward and not is_answered and not windows.settled[entry]:
             windows.defaulted[entry] = rule.corrects
 
 
 @cache
-def loops() -> WindowLoops:
+def compile_loops() -> WindowLoops:
     """Return the loops :func:`open_rows`, :func:`apply_feedback_rows` and :func:`close_rows`, compiled."""
     windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False)
     none = np.empty(0, np.int64)
-    feedback = FeedbackColumns.of(none, none, np.empty(0))
+    feedback = FeedbackColumns.from_feedback(none, none, np.empty(0))
     return WindowLoops(
-        compiled(open_rows).entry((windows, none, none, 0, 0, 0)),
-        compiled(tell_rows).entry((windows, rule, 0, feedback)),
-        compiled(close_rows).entry((windows, rule, Closing.of(none))),
+        compile_loop(open_rows).entry((windows, none, none, 0, 0, 0)),
+        compile_loop(apply_feedback_rows).entry((windows, rule, 0, feedback)),
+        compile_loop(close_rows).entry((windows, rule, Closing.from_entries(none))),
     )

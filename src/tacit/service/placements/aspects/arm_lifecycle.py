@@ -18,19 +18,19 @@ from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.decisions import Arm
 from tacit.learning.lanes import Offer
 from tacit.learning.learner import Learner
-from tacit.service.config.file import checked_as
-from tacit.service.config.holdout import whose_draws
-from tacit.service.log.requests import Impression, Made, as_json
-from tacit.service.log.rows import ARMS, MarkRow, text_of
+from tacit.service.config.file import check_field
+from tacit.service.config.holdout import get_drawing_policy
+from tacit.service.log.requests import ClientDecision, Impression, as_json
+from tacit.service.log.rows import ARMS, ChangeRow, encode_json
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
-from tacit.service.placements.aspects.lift_periods import holdout_in
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, SavedState
+from tacit.service.placements.aspects.lift_periods import parse_holdout
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
 
-DONE = {"add": "added", "retire": "retired", "restore": "restored"}
+PAST_TENSES = {"add": "added", "retire": "retired", "restore": "restored"}
 
 # ---- Arms as change events hold them
 
@@ -70,7 +70,7 @@ class ConfiguredArms(wire.ArmsOf, frozen=True):
     configured: int | Sequence[str] | None = None
 
 
-class Living(Aspect):
+class ArmLifecycle(Aspect):
     """The arms of a placement, their indices, and the current offer.
 
     Until the arms change, decisions in the log hold no offer, which means all initial arms. After a change,
@@ -97,71 +97,76 @@ class Living(Aspect):
         Arms after the last change.
     """
 
-    mark = ARMS
+    change_kind = ARMS
 
     def __init__(self, learner: Learner) -> None:
-        self._name(learner)
-        self.first = learner.offer.slots
-        self.wholes: list[str] = []
-        self.now = _known(learner)
+        self._load_offer(learner)
+        self.initial_indices = learner.offer.arm_indices
+        self.full_offers: list[str] = []
+        self.logged_arms = _get_logged_arms(learner)
 
-    def _name(self, learner: Learner) -> None:
+    def _load_offer(self, learner: Learner) -> None:
         self.offer = learner.offer
         self.names: list[Arm] = list(learner.offer.names)
-        self.slots = {arm: slot for slot, arm in enumerate(self.names)}
-        self._alone = {arm: np.array([slot]) for arm, slot in self.slots.items()}
+        self.arm_indices = {arm: index for index, arm in enumerate(self.names)}
+        self._index_arrays = {arm: np.array([index]) for arm, index in self.arm_indices.items()}
 
-    def arms_named(self, placement: Placement) -> None:
+    def update_arms(self, placement: Placement) -> None:
         """Load the learner's current arms."""
-        self._name(placement.learner)
+        self._load_offer(placement.learner)
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: ChangeRow) -> None:
         """Apply the arms of a change event."""
         placement.since_snapshot += 1
-        self._become(placement, mark.value, mark.seq, mark.time)
+        self._apply_arms(placement, change.value, change.seq, change.time)
 
     def current(self, placement: Placement) -> str:
         """Return the arms as the value of a change event."""
-        return text_of(self.now)
+        return encode_json(self.logged_arms)
 
-    def is_news(self, placement: Placement, value: str) -> bool:
+    def is_change(self, placement: Placement, value: str) -> bool:
         """True if the change event has a change of arms that is unknown here."""
-        return decoded(value).changes > self.now.changes
+        return parse_arms(value).changes > self.logged_arms.changes
 
     @staticmethod
-    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
+    def parse_change(change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]) -> Note:
         """Return the arms that a change event added, retired and restored, by the names of its request."""
-        now = decoded(mark.value)
-        then = LoggedArms(_listed(arms), []) if before is None else decoded(before.value)
-        known, was_gone = len(_each(then.arms)), set(then.retired)
-        names, gone = _each(now.arms), set(now.retired)
+        now = parse_arms(change.value)
+        then = LoggedArms(_to_logged(initial_arms), []) if previous is None else parse_arms(previous.value)
+        old_count, was_retired = len(_iterate_arms(then.arms)), set(then.retired)
+        names, retired = _iterate_arms(now.arms), set(now.retired)
         suspended = {arm: share for arm, share in now.suspended.items() if arm not in then.suspended}
         return ARMS, {
-            "add": list(names[known:]),
-            "retire": [arm for arm in names if arm in gone - was_gone],
-            "restore": [arm for arm in names if arm in was_gone - gone],
+            "add": list(names[old_count:]),
+            "retire": [arm for arm in names if arm in retired - was_retired],
+            "restore": [arm for arm in names if arm in was_retired - retired],
         } | ({"suspended": suspended} if suspended else {})
 
     @staticmethod
-    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+    def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
         """Format added, retired and restored arms as text."""
-        said = [
+        texts = [
             f"arm{'s' if len(detail[key]) > 1 else ''} {done}: {', '.join(map(str, detail[key]))}"
-            for key, done in DONE.items()
+            for key, done in PAST_TENSES.items()
             if detail.get(key)
         ]
         shares = [f"{arm} {share:.3g}" for arm, share in detail.get("suspended", {}).items()]
-        return "; ".join(said + ["promised shares suspended: " + ", ".join(shares)] * bool(shares))
+        return "; ".join(texts + ["promised shares suspended: " + ", ".join(shares)] * bool(shares))
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's fields of a snapshot."""
-        return {"offers": list(self.wholes), "arms": self.now if self.now.changes else None}
+        return {
+            "offers": list(self.full_offers),
+            "arms": self.logged_arms if self.logged_arms.changes else None,
+        }
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the arms from a snapshot, after the placement's learner."""
         arms = saved.arms
-        self.now = _known(placement.learner) if arms is None else msgspec.convert(arms, LoggedArms)
-        self.wholes = saved.offers
+        self.logged_arms = (
+            _get_logged_arms(placement.learner) if arms is None else msgspec.convert(arms, LoggedArms)
+        )
+        self.full_offers = saved.offers
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
         """Return the arms on offer and the retired arms."""
@@ -169,28 +174,28 @@ class Living(Aspect):
 
     # Arm indices -----------------------------------------------------------------------------
 
-    def slots_of(self, offered: Sequence[Arm] | None) -> Ints:
+    def get_indices(self, offered: Sequence[Arm] | None) -> Ints:
         """Return the indices of arms; None stands for the initial arms, as in the log."""
         if offered is None:
-            return self.first
-        return np.array([self.slots[arm] for arm in offered], np.int64)
+            return self.initial_indices
+        return np.array([self.arm_indices[arm] for arm in offered], np.int64)
 
-    def slots_asked(self, offered: Sequence[Arm] | None) -> Ints:
+    def get_offer_indices(self, offered: Sequence[Arm] | None) -> Ints:
         """Return the indices of the arms on offer to a request, as the log will hold them."""
-        return self.offer.slots if offered is None and self.wholes else self.slots_of(offered)
+        return self.offer.arm_indices if offered is None and self.full_offers else self.get_indices(offered)
 
-    def slot_of(self, arm: Arm) -> Ints:
+    def get_index_array(self, arm: Arm) -> Ints:
         """Return the index of an arm, as an array of length one."""
-        return self._alone[arm]
+        return self._index_arrays[arm]
 
     def as_offered(self, arms: list[Any]) -> list[str | None]:
         """Format the offers of requests for the log."""
-        offers = listed_as_json(arms)
-        if not self.wholes:
+        offers = encode_lists(arms)
+        if not self.full_offers:
             return offers
-        return [self.wholes[-1] if offer is None else offer for offer in offers]
+        return [self.full_offers[-1] if offer is None else offer for offer in offers]
 
-    def named(self, arms: Sequence[Arm]) -> list[Arm]:
+    def check_arms(self, arms: Sequence[Arm]) -> list[Arm]:
         """Check arms of a request, which may have been retired since it first came.
 
         Raises
@@ -198,17 +203,19 @@ class Living(Aspect):
         InvalidValue, UnknownName
             If one never existed or is named twice.
         """
-        known = Offer(self.offer.all) if self.offer.retired and self.slots.keys() >= {*arms} else self.offer
-        return [self.names[slot] for slot in known.slots_of(arms).tolist()]
+        offer = (
+            Offer(self.offer.all) if self.offer.retired and self.arm_indices.keys() >= {*arms} else self.offer
+        )
+        return [self.names[index] for index in offer.find_arm_indices(arms).tolist()]
 
     @property
-    def began_with(self) -> list[Arm]:
+    def initial_arms(self) -> list[Arm]:
         """The arms that the placement began with."""
-        return self.names[: len(self.first)]
+        return self.names[: len(self.initial_indices)]
 
     # Changes ---------------------------------------------------------------------------------
 
-    def after(self, placement: Placement, change: wire.ArmsOf) -> LoggedArms:
+    def plan_arms(self, placement: Placement, change: wire.ArmsOf) -> LoggedArms:
         """Return :attr:`logged_arms` after a change; changes nothing.
 
         Raises
@@ -217,27 +224,27 @@ class Living(Aspect):
             If an added arm exists, another arm does not, one is named twice, or no arm would be on
             offer; or arms of this placement cannot change.
         """
-        check_living(placement)
-        offer = _after(self.offer, change)
+        check_changeable(placement)
+        offer = _change_offer(self.offer, change)
         # The configuration may change the holdout at the same time.
         configured: Any = change.configured if isinstance(change, ConfiguredArms) else None
-        holdout = placement.holdout if configured is None else holdout_in(placement.lift_terms)
+        holdout = placement.holdout if configured is None else parse_holdout(placement.lift_terms)
         if holdout is not None and holdout.arm is not None and holdout.arm in change.retire:
             raise InvalidValue("retire", holdout.arm, "the control of the holdout shows it")
         if placement.guardrail is not None and placement.guardrail.against in change.retire:
             remedy = "the guardrail holds the others against it; configure another one first (against)"
             raise InvalidValue("retire", placement.guardrail.against, remedy)
         for learner in placement.learners:
-            checked_as("add", learner.policy.with_arms, offer.all)
+            check_field("add", learner.policy.with_arms, offer.all)
         if configured is None:
             # The configuration has already been checked.
             self._check_weighed(placement, change.add, offer)
-            configured = self.now.configured
-        now = self.now
-        kept = now.changes, now.suspended
-        after = LoggedArms(_listed(offer.all), offer.retired, _listed(configured), *kept)
+            configured = self.logged_arms.configured
+        now = self.logged_arms
+        counters = now.changes, now.suspended
+        after = LoggedArms(_to_logged(offer.all), offer.retired, _to_logged(configured), *counters)
         # Without a difference there is no change event.
-        suspended, changes = _suspended(placement, offer.retired), now.changes + 1
+        suspended, changes = _find_suspended_shares(placement, offer.retired), now.changes + 1
         return now if after == now else replace(after, changes=changes, suspended=suspended)
 
     @staticmethod
@@ -245,31 +252,31 @@ class Living(Aspect):
         """Check that the guardrail can compare arms that are added."""
         if not add or placement.guardrail is None or placement.holdout is not None:
             return
-        if not whose_draws(placement.learner.policy.with_arms(offer.all)).randomized:
+        if not get_drawing_policy(placement.learner.policy.with_arms(offer.all)).randomized:
             remedy = "the guardrail cannot weigh what is promised no share; configure them, with at_least"
             raise InvalidValue("add", add, remedy)
 
-    def configured_change(self, placement: Placement) -> ConfiguredArms | None:
+    def get_config_change(self, placement: Placement) -> ConfiguredArms | None:
         """Return the change of arms in the configuration, or None.
 
         Arms that the configuration no longer names are retired; arms that it newly names are added or
         restored. Requests' changes of other arms stay, unless no arm would be on offer.
         """
         config = placement.config
-        configured, before = config.configured_arms, self.now.configured
+        configured, before = config.config_arms, self.logged_arms.configured
         if before is None:
-            before = _listed(config.policy.arms)
-        named, known = set(_each(configured)), set(_each(before))
-        if named == known:
+            before = _to_logged(config.policy.arms)
+        new_arms, old_arms = set(_iterate_arms(configured)), set(_iterate_arms(before))
+        if new_arms == old_arms:
             return None
-        add: Any = [arm for arm in _each(configured) if arm not in self.slots]
-        gone = [arm for arm in self.offer.arms if arm in known - named]
+        add: Any = [arm for arm in _iterate_arms(configured) if arm not in self.arm_indices]
+        retired = [arm for arm in self.offer.arms if arm in old_arms - new_arms]
         # If no arm would be on offer, all configured arms are restored.
-        empty = not add and len(gone) == len(self.offer.arms)
-        back = [arm for arm in self.offer.retired if arm in (named if empty else named - known)]
+        empty = not add and len(retired) == len(self.offer.arms)
+        restored = [arm for arm in self.offer.retired if arm in (new_arms if empty else new_arms - old_arms)]
         if isinstance(configured, int):
             add = len(add)
-        return ConfiguredArms(add, gone, back, configured)
+        return ConfiguredArms(add, retired, restored, configured)
 
     def check_configured(self, placement: Placement) -> None:
         """Check that the arms can become the configured ones.
@@ -279,43 +286,43 @@ class Living(Aspect):
         ConfigError
             If the change is impossible.
         """
-        change = self.configured_change(placement)
+        change = self.get_config_change(placement)
         try:
             if change is not None:
-                self.after(placement, change)
+                self.plan_arms(placement, change)
         except TacitError as error:
             raise ConfigError(
                 f"placements.{placement.name}: its arms cannot become those that are configured: "
                 f"{error}; set them back to what they were"
             ) from error
 
-    def have(self, placement: Placement, now: str, time: int) -> None:
+    def adopt_arms(self, placement: Placement, value: str, time: int) -> None:
         """Adopt the arms of another log's change event, unless they are known."""
-        if self.is_news(placement, now):
-            self._become(placement, now, 0, time)
+        if self.is_change(placement, value):
+            self._apply_arms(placement, value, 0, time)
 
-    def _become(self, placement: Placement, now: str, seq: int, time: int) -> None:
+    def _apply_arms(self, placement: Placement, value: str, seq: int, time: int) -> None:
         """Apply the arms of a change event."""
         try:
-            check_living(placement)
+            check_changeable(placement)
         except InvalidValue as error:
             raise ConfigError(
                 f"placements.{placement.name}: its arms have changed, but {error.allowed}; set its "
                 "configuration back"
             ) from error
-        before, self.now = self.now, decoded(now)
-        if (before.arms, before.retired) == (self.now.arms, self.now.retired):
+        before, self.logged_arms = self.logged_arms, parse_arms(value)
+        if (before.arms, before.retired) == (self.logged_arms.arms, self.logged_arms.retired):
             return
-        shown = placement.control_shows
+        control_action = placement.control_action
         for learner in placement.learners:
-            fit(learner, self.now)
-        self.wholes.append(as_json(placement.learner.arms) or "")
-        placement.name_arms()
+            match_arms(learner, self.logged_arms)
+        self.full_offers.append(as_json(placement.learner.arms) or "")
+        placement.update_arms()
         placement.series.reach(placement.layers)
-        counts = len(self.slots), len(placement.learner.arms)
-        placement.lift.arms_changed(*counts, seq, time, control=shown != placement.control_shows)
+        counts = len(self.arm_indices), len(placement.learner.arms)
+        placement.lift.change_arms(*counts, seq, time, control=control_action != placement.control_action)
 
-    def check_offered(self, impressions: Sequence[Impression]) -> None:
+    def check_offer(self, impressions: Sequence[Impression]) -> None:
         """Check that the arms named by impressions are still on offer.
 
         Raises
@@ -323,13 +330,13 @@ class Living(Aspect):
         InvalidValue, UnknownName
             If one was retired after the request came.
         """
-        if self.wholes:
+        if self.full_offers:
             for impression in impressions:
-                if impression.arms is not None and not isinstance(impression.given, Made):
-                    self.offer.slots_of(impression.arms)
+                if impression.arms is not None and not isinstance(impression.details, ClientDecision):
+                    self.offer.find_arm_indices(impression.arms)
 
 
-def check_living(placement: Placement) -> None:
+def check_changeable(placement: Placement) -> None:
     """Check that arms of a placement can change.
 
     Raises
@@ -337,63 +344,65 @@ def check_living(placement: Placement) -> None:
     InvalidValue
         If they cannot.
     """
-    if not placement.kind.living:
+    if not placement.kind.has_arm_lifecycle:
         why = f"its arms cannot change: arms of kind {placement.kind.name!r} come with each request"
         raise InvalidValue("placement", placement.name, why)
 
 
-def _after(offer: Offer, change: wire.ArmsOf) -> Offer:
+def _change_offer(offer: Offer, change: wire.ArmsOf) -> Offer:
     """Return the offer after a change."""
-    gone = [*change.retire, *change.restore]
-    for field, arms in (("retire", change.retire), ("restore", gone)):
+    changed_arms = [*change.retire, *change.restore]
+    for field, arms in (("retire", change.retire), ("restore", changed_arms)):
         if len(set(arms)) < len(arms):
             raise InvalidValue(field, arms, "name each arm once")
     if change.add:
-        _, offer = checked_as("add", offer.with_new, change.add)
-    offer = checked_as("restore", offer.restored, change.restore)
-    after: Offer = checked_as("retire", offer.without, change.retire)
+        _, offer = check_field("add", offer.with_new_arms, change.add)
+    offer = check_field("restore", offer.with_restored_arms, change.restore)
+    after: Offer = check_field("retire", offer.exclude_arms, change.retire)
     return after
 
 
-def _suspended(placement: Placement, retired: Sequence[Arm]) -> dict[str, float]:
+def _find_suspended_shares(placement: Placement, retired: Sequence[Arm]) -> dict[str, float]:
     """Return the promised shares of retired arms."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
     return {str(arm): shares[arm] for arm in retired if arm in shares}
 
 
-def _known(learner: Learner) -> LoggedArms:
+def _get_logged_arms(learner: Learner) -> LoggedArms:
     """Return the arms of a learner."""
-    return LoggedArms(_listed(learner.offer.all), learner.offer.retired)
+    return LoggedArms(_to_logged(learner.offer.all), learner.offer.retired)
 
 
-def decoded(mark: str) -> LoggedArms:
+def parse_arms(value: str) -> LoggedArms:
     """Parse the value of a change event."""
-    return msgspec.json.decode(mark, type=LoggedArms)
+    return msgspec.json.decode(value, type=LoggedArms)
 
 
-def fit(learner: Learner, now: LoggedArms) -> None:
+def match_arms(learner: Learner, logged_arms: LoggedArms) -> None:
     """Add, restore and retire arms of a learner until they match the logged arms."""
-    if now.arms is None:  # they come with requests
+    if logged_arms.arms is None:  # they come with requests
         return
-    known = len(learner.offer.names)
-    new: Any = now.arms - known if isinstance(now.arms, int) else now.arms[known:]
+    old_count = len(learner.offer.names)
+    new: Any = (
+        logged_arms.arms - old_count if isinstance(logged_arms.arms, int) else logged_arms.arms[old_count:]
+    )
     if new:
         learner.add_arms(new)
     before = set(learner.retired)
-    learner.restore_arms([arm for arm in before if arm not in now.retired])
-    learner.retire_arms([arm for arm in now.retired if arm not in before])
+    learner.restore_arms([arm for arm in before if arm not in logged_arms.retired])
+    learner.retire_arms([arm for arm in logged_arms.retired if arm not in before])
 
 
-def _listed(arms: Any) -> Any:
+def _to_logged(arms: Any) -> Any:
     """Convert arms to a number, a list or None, as change events hold them."""
     return arms if arms is None or isinstance(arms, int) else list(arms)
 
 
-def _each(arms: Any) -> Sequence[Arm]:
+def _iterate_arms(arms: Any) -> Sequence[Arm]:
     return range(arms) if isinstance(arms, int) else arms or ()
 
 
-def listed_as_json(values: list[Any]) -> list[str | None]:
+def encode_lists(values: list[Any]) -> list[str | None]:
     """Convert lists to JSON text for the log; fast if all are None."""
     return values if values.count(None) == len(values) else list(map(as_json, values))
 
@@ -401,16 +410,16 @@ def listed_as_json(values: list[Any]) -> list[str | None]:
 # ---- The verbs that change them
 
 
-def _change(placement: Placement, asked: wire.ArmsOf, time: int) -> str:
-    return text_of(placement.living.after(placement, asked))
+def _change(placement: Placement, request: wire.ArmsOf, time: int) -> str:
+    return encode_json(placement.lifecycle.plan_arms(placement, request))
 
 
-def _now(placement: Placement, time: int) -> wire.ArmsNow:
-    offer = placement.living.offer
-    return wire.ArmsNow(offer.arms, offer.retired, _suspended(placement, offer.retired))
+def _get_status(placement: Placement, time: int) -> wire.ArmsNow:
+    offer = placement.lifecycle.offer
+    return wire.ArmsNow(offer.arms, offer.retired, _find_suspended_shares(placement, offer.retired))
 
 
-Living.changes = {
-    wire.ArmsOf: Effect(ARMS, _change, _now, leads=True),
-    ConfiguredArms: Effect(ARMS, _change, _now),
+ArmLifecycle.effects = {
+    wire.ArmsOf: Effect(ARMS, _change, _get_status, leads=True),
+    ConfiguredArms: Effect(ARMS, _change, _get_status),
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import msgspec
 
 from tacit.learning.decisions import Arm
-from tacit.service.log.rows import MarkRow
+from tacit.service.log.rows import ChangeRow
 from tacit.service.log.store import Snapshot
 
 if TYPE_CHECKING:
@@ -34,24 +34,26 @@ class Aspect:
         Effect of each type of request that changes the aspect.
     """
 
-    mark: ClassVar[str | None] = None
-    changes: ClassVar[Mapping[type, Effect]] = {}
+    change_kind: ClassVar[str | None] = None
+    effects: ClassVar[Mapping[type, Effect]] = {}
 
     # The log
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: ChangeRow) -> None:
         """Apply a change event of the aspect's kind."""
 
     def current(self, placement: Placement) -> str | None:
         """Return the value of the last change event of the aspect's kind; None if no event is needed."""
         return None
 
-    def is_news(self, placement: Placement, value: str) -> bool:
+    def is_change(self, placement: Placement, value: str) -> bool:
         """True if the change event changes anything."""
         return self.current(placement) != value
 
     @staticmethod
-    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
+    def parse_change(
+        change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]
+    ) -> Note | None:
         """Return the kind and details of a change event; None if it is not worth a note.
 
         Parameters
@@ -64,26 +66,26 @@ class Aspect:
         return None
 
     @staticmethod
-    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str | None:
+    def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str | None:
         """Format the details of a change as text; None if the details speak for themselves."""
         return None
 
-    def arms_named(self, placement: Placement) -> None:
+    def update_arms(self, placement: Placement) -> None:
         """Update the aspect after the placement's arms changed."""
 
     # Decisions
 
-    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+    def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
         """Return why decisions cannot be made at the client at a time (None: at any time), or None."""
         return None
 
     # Snapshots
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's fields of a snapshot (:class:`SavedState`)."""
         return {}
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the aspect from a snapshot, after the aspects before it."""
 
     # Views
@@ -96,19 +98,19 @@ class Aspect:
         """Return the page's text next to the placement's mode; None for none."""
         return None
 
-    def part(self, placement: Placement) -> Any:
+    def export_part(self, placement: Placement) -> Any:
         """Return a copy of one shard's visible state."""
         return None
 
-    def show(self, placement: Placement, parts: Sequence[Any]) -> None:
+    def merge_parts(self, placement: Placement, parts: Sequence[Any]) -> None:
         """Merge the visible states of all shards into this aspect, after the aspects before it."""
 
-    def still(self) -> Self:
+    def read_copy(self) -> Self:
         """Return a copy for reader threads."""
         return copy(self)
 
 
-class Saved(msgspec.Struct):
+class SavedState(msgspec.Struct):
     """The state in a snapshot besides the learners and the series.
 
     Fields with a default may be missing.
@@ -159,7 +161,7 @@ class Effect(NamedTuple):
     """
 
     kind: str
-    mark: Callable[[Placement, Any, int], str | None]
+    change_value: Callable[[Placement, Any, int], str | None]
     answer: Callable[[Placement, int], Any]
     leads: bool = False
     in_shards: bool = False

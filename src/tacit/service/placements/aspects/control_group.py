@@ -26,10 +26,21 @@ from tacit.service.config.holdout import BASELINE, DECISION, UNIFORM, ControlTab
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import CONFIGURATION, HOLDOUT, DecisionRow, MarkRow, by_two, some_by_two
+from tacit.service.log.rows import (
+    CONFIGURATION,
+    HOLDOUT,
+    ChangeRow,
+    DecisionRow,
+    any_control_policy,
+    has_control_policy,
+)
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
-from tacit.service.placements.aspects.lift_periods import configured_in, holdout_in, terms_of
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, SavedState
+from tacit.service.placements.aspects.lift_periods import (
+    encode_terms,
+    parse_configured_holdout,
+    parse_holdout,
+)
 from tacit.uplift.boundary import BUCKETS
 from tacit.wire import control as wire
 
@@ -52,18 +63,18 @@ class Control:
 
     Examples
     --------
-    >>> Control("baseline").shown(np.array([2, 0, 1]), draw=7)
+    >>> Control("baseline").choose_action(np.array([2, 0, 1]), draw=7)
     array([2])
-    >>> Control("uniform").chances(np.array([[2], [0]]), [np.arange(4), np.arange(2)])
+    >>> Control("uniform").compute_probabilities(np.array([[2], [0]]), [np.arange(4), np.arange(2)])
     array([0.25, 0.5 ])
     """
 
     width = 1
 
-    def __init__(self, named: str, slot: int | None = None) -> None:
-        self._first, self._slot = named == BASELINE, slot
+    def __init__(self, rule: str, arm_index: int | None = None) -> None:
+        self._is_baseline, self._arm_index = rule == BASELINE, arm_index
 
-    def shown(self, offer: Ints, draw: int) -> Ints:
+    def choose_action(self, offer: Ints, draw: int) -> Ints:
         """Return the arm indices of the action, from an unpredictable number.
 
         Parameters
@@ -76,12 +87,12 @@ class Control:
         return np.full(self.width, self._arm(offer, draw), np.int64)
 
     def _arm(self, offer: Ints, draw: int) -> int:
-        if self._slot is not None:
+        if self._arm_index is not None:
             # A request that was checked before the holdout changed may lack the arm.
-            return self._slot if self._slot < 0 or self._slot in offer else int(offer[0])
-        return int(offer[0 if self._first else draw % len(offer)])
+            return self._arm_index if self._arm_index < 0 or self._arm_index in offer else int(offer[0])
+        return int(offer[0 if self._is_baseline else draw % len(offer)])
 
-    def chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+    def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probabilities with which the control shows the same actions.
 
         Parameters
@@ -89,14 +100,14 @@ class Control:
         actions : array of int64, shape (rows, width)
         offers : sequence of array of int64
         """
-        first = shown[:, 0]
-        if self._slot is not None:
-            found = first == [self._arm(offer, 0) for offer in offers]
-        elif self._first:
-            found = first == [offer[0] for offer in offers]
+        first = actions[:, 0]
+        if self._arm_index is not None:
+            probabilities = first == [self._arm(offer, 0) for offer in offers]
+        elif self._is_baseline:
+            probabilities = first == [offer[0] for offer in offers]
         else:
-            found = 1.0 / np.array(list(map(len, offers)), np.float64)
-        return np.asarray((shown == first[:, None]).all(axis=1) * found, np.float64)
+            probabilities = 1.0 / np.array(list(map(len, offers)), np.float64)
+        return np.asarray((actions == first[:, None]).all(axis=1) * probabilities, np.float64)
 
 
 class PairControl(Control):
@@ -116,61 +127,63 @@ class ListControl(Control):
     Examples
     --------
     >>> control = ListControl("baseline", positions=2)
-    >>> control.shown(np.array([2, 0, 1]), draw=7)
+    >>> control.choose_action(np.array([2, 0, 1]), draw=7)
     array([2, 0])
-    >>> ListControl("uniform", positions=2).chances(np.array([[2, 0]]), [np.arange(3)]).round(3)
+    >>> ListControl("uniform", positions=2).compute_probabilities(np.array([[2, 0]]), [np.arange(3)]).round(3)
     array([0.167])
     """
 
-    def __init__(self, named: str, positions: int) -> None:
-        super().__init__(named)
+    def __init__(self, rule: str, positions: int) -> None:
+        super().__init__(rule)
         self.width = positions
 
-    def shown(self, offer: Ints, draw: int) -> Ints:
+    def choose_action(self, offer: Ints, draw: int) -> Ints:
         """Return the arm indices of a list; −1 where too few arms are on offer."""
         listed = np.full(self.width, -1, np.int64)
-        if not self._first:
+        if not self._is_baseline:
             offer = np.random.Generator(np.random.PCG64(draw)).permutation(offer)
         count = min(self.width, len(offer))
         listed[:count] = offer[:count]
         return listed
 
-    def chances(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+    def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probabilities with which the control shows the same lists."""
-        return self.prefixes(shown, offers)[:, -1]
+        return self.prefix_probabilities(actions, offers)[:, -1]
 
-    def prefixes(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+    def prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probability that the control's list begins the same, down to each position."""
-        return np.asarray(np.cumprod(self._given_above(shown, offers), axis=1), np.float64)
+        return np.asarray(np.cumprod(self._conditional_probabilities(actions, offers), axis=1), np.float64)
 
-    def places(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+    def position_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probability that the control shows each arm at its position."""
-        if self._first:
-            return self._given_above(shown, offers)
+        if self._is_baseline:
+            return self._conditional_probabilities(actions, offers)
         sizes = np.array(list(map(len, offers)), np.float64)[:, None]
-        return np.where(shown >= 0, 1.0 / sizes, self._given_above(shown, offers))
+        return np.where(actions >= 0, 1.0 / sizes, self._conditional_probabilities(actions, offers))
 
-    def _given_above(self, shown: Ints, offers: Sequence[Ints]) -> Floats:
+    def _conditional_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probability of each arm at its position, conditional on the arms above."""
-        found = np.empty(shown.shape)
-        for row, slots, offer in zip(found, shown, offers, strict=True):
-            if self._first:
-                row[:] = slots == self.shown(offer, 0)
+        probabilities = np.empty(actions.shape)
+        for row, indices, offer in zip(probabilities, actions, offers, strict=True):
+            if self._is_baseline:
+                row[:] = indices == self.choose_action(offer, 0)
             else:
-                left = len(offer) - np.arange(self.width)
+                remaining = len(offer) - np.arange(self.width)
                 # A position is empty if and only if no arm remains.
-                row[:] = np.where(left > 0, (slots >= 0) / np.maximum(left, 1), slots < 0)
-        return found
+                row[:] = np.where(remaining > 0, (indices >= 0) / np.maximum(remaining, 1), indices < 0)
+        return probabilities
 
 
 # ---- Assignment to the holdout
 
 KEY_BYTES = 16
-COIN = "the coin of its holdout is tossed here; where something else decides, take the holdout away"
+REASON_NOT_LOCAL = (
+    "the coin of its holdout is tossed here; where something else decides, take the holdout away"
+)
 WHOLE = 2**64
 
 
-class Tossed(NamedTuple):
+class Assignment(NamedTuple):
     """Assignment of decisions to the control or the policy.
 
     Attributes
@@ -183,12 +196,12 @@ class Tossed(NamedTuple):
         Arm indices of the control's actions; −1 for decisions of the policy.
     """
 
-    control: list[int]
-    bucket: list[int | None]
-    imposed: Ints
+    in_control: list[int]
+    buckets: list[int | None]
+    forced_actions: Ints
 
 
-class Coin:
+class HoldoutAssigner:
     """Assigns units to the control or the policy, by a hash of the unit's id and the placement's seed.
 
     A unit always gets the same group.
@@ -203,9 +216,9 @@ class Coin:
 
     Examples
     --------
-    >>> coin = Coin(HoldoutConfig(share=0.5, unit="user"), seed=7, control=Control("uniform"))
-    >>> tossed = coin.toss(["1", "2", "3"], ["ann", "ann", "bob"], 3 * [np.arange(4)])
-    >>> tossed.control[0] == tossed.control[1], tossed.bucket[0] == tossed.bucket[1]
+    >>> assigner = HoldoutAssigner(HoldoutConfig(share=0.5, unit="user"), seed=7, control=Control("uniform"))
+    >>> assignment = assigner.assign(["1", "2", "3"], ["ann", "ann", "bob"], 3 * [np.arange(4)])
+    >>> assignment.in_control[0] == assignment.in_control[1], assignment.buckets[0] == assignment.buckets[1]
     (True, True)
     """
 
@@ -220,12 +233,17 @@ class Coin:
         """Return three numbers below 2**64 that are unpredictable without the seed."""
         hashed = self._hash.copy()
         hashed.update(id.encode())
-        whole = int.from_bytes(hashed.digest(), "little")
-        return whole % WHOLE, (whole >> 64) % WHOLE, whole >> 128
+        digest = int.from_bytes(hashed.digest(), "little")
+        return digest % WHOLE, (digest >> 64) % WHOLE, digest >> 128
 
-    def toss(
-        self, ids: Sequence[str], units: Sequence[str | None], offers: Sequence[Ints], *, every: bool = False
-    ) -> Tossed:
+    def assign(
+        self,
+        ids: Sequence[str],
+        units: Sequence[str | None],
+        offers: Sequence[Ints],
+        *,
+        all_control: bool = False,
+    ) -> Assignment:
         """Assign decisions to the control or the policy, and choose the control's actions.
 
         Parameters
@@ -239,28 +257,28 @@ class Coin:
         all_control : bool, default False
             Whether to assign every decision to the control.
         """
-        sticky, limit = self.config.unit != DECISION, WHOLE if every else int(self.config.share * WHOLE)
+        sticky, limit = self.config.unit != DECISION, WHOLE if all_control else int(self.config.share * WHOLE)
         if sticky and None in units:
-            warnings.warn(drawn_alone(self.config.unit), AssumptionWarning, stacklevel=2)
-        control: list[int] = []
-        bucket: list[int | None] = []
-        imposed = np.full((len(ids), self.control.width), -1, np.int64)
+            warnings.warn(format_unit_warning(self.config.unit), AssumptionWarning, stacklevel=2)
+        in_control: list[int] = []
+        buckets: list[int | None] = []
+        forced_actions = np.full((len(ids), self.control.width), -1, np.int64)
         for i, (id, unit) in enumerate(zip(ids, units, strict=True)):
-            coin, place, draw = self._numbers(id)
+            number, bucket_number, draw = self._numbers(id)
             if sticky and unit is not None:
                 # The prefix separates units from decisions with the same id.
-                coin, place, _ = self._numbers(f"{self.config.unit}\0{unit}")
-            control.append(int(coin < limit))
-            bucket.append(place % BUCKETS if sticky else None)
-            if coin < limit:
-                imposed[i] = self.control.shown(offers[i], draw)
-        return Tossed(control, bucket, imposed)
+                number, bucket_number, _ = self._numbers(f"{self.config.unit}\0{unit}")
+            in_control.append(int(number < limit))
+            buckets.append(bucket_number % BUCKETS if sticky else None)
+            if number < limit:
+                forced_actions[i] = self.control.choose_action(offers[i], draw)
+        return Assignment(in_control, buckets, forced_actions)
 
-    def bucket(self, id: str, unit: str | None) -> int:
+    def get_bucket(self, id: str, unit: str | None) -> int:
         """Return the bucket of a user or a session, or of a decision without one."""
         return self._numbers(id if unit is None else f"{self.config.unit}\0{unit}")[1] % BUCKETS
 
-    def mixed(self, policy: Floats, control: Floats) -> Floats:
+    def mix_propensities(self, policy: Floats, control: Floats) -> Floats:
         """Return the probabilities with which policy and control together show their actions.
 
         Parameters
@@ -271,7 +289,7 @@ class Coin:
         share = self.config.share
         return (1 - share) * policy + share * control
 
-    def unmixed(self, logged: Floats, control: Floats) -> Floats:
+    def unmix_propensities(self, logged: Floats, control: Floats) -> Floats:
         """Return the policy's probabilities from the output of :meth:`mix_propensities`."""
         share = self.config.share
         policy = (logged - share * control) / (1 - share)
@@ -279,7 +297,7 @@ class Coin:
         return np.clip(policy, 0.0, 1.0)
 
 
-def drawn_alone(unit: str) -> str:
+def format_unit_warning(unit: str) -> str:
     """Return the warning for a decision without its unit."""
     return f"holdout.unit: a decision without {unit} is drawn alone; send {unit} with each"
 
@@ -287,7 +305,7 @@ def drawn_alone(unit: str) -> str:
 # ---- A lower bound of the propensities, which a declared winner requires
 
 
-def floor_of(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> float:
+def compute_floor(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> float:
     """Return a lower bound of the arms' propensities, times the number of arms, whatever was learned.
 
     It is the share of decisions in which an arm could be drawn uniformly.
@@ -300,32 +318,32 @@ def floor_of(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> f
     Examples
     --------
     >>> from tacit.policies import UCB1, EpsilonGreedy
-    >>> floor_of(EpsilonGreedy(arms=3, epsilon=0.2)), floor_of(UCB1(arms=3))
+    >>> compute_floor(EpsilonGreedy(arms=3, epsilon=0.2)), compute_floor(UCB1(arms=3))
     (0.2, 0.0)
-    >>> floor_of(UCB1(arms=3), HoldoutConfig(share=0.1))
+    >>> compute_floor(UCB1(arms=3), HoldoutConfig(share=0.1))
     0.1
     """
-    own = _floor_of(policy)
+    floor = _compute_policy_floor(policy)
     if holdout is None:
-        return own
+        return floor
     uniform = 1.0 if holdout.control == "uniform" else 0.0
-    return (1 - holdout.share) * own + holdout.share * uniform
+    return (1 - holdout.share) * floor + holdout.share * uniform
 
 
-def _floor_of(policy: policies.Policy) -> float:
+def _compute_policy_floor(policy: policies.Policy) -> float:
     if isinstance(policy, policies.UniformRandom):
         return 1.0
     if isinstance(policy, policies.EXP3 | policies.baselines.EXP3S):
         return float(policy.gamma)
     if isinstance(policy, policies.ExplorationFloor):
-        floor = policy.epsilon + (1 - policy.epsilon) * _floor_of(policy.policy)
+        floor = policy.epsilon + (1 - policy.epsilon) * _compute_policy_floor(policy.policy)
         if not isinstance(policy, policies.MinimumShares):
             return floor
         # Promised shares come first; if all arms have one, the least of them bounds every arm.
         promised: list[float] = [share for _, share in policy.at_least]
         all_have = len(promised) == policy.arm_count and policy.showing.single
-        alike = policy.arm_count * min(promised) if all_have else 0.0
-        return alike + (1 - sum(promised)) * floor
+        equal_floor = policy.arm_count * min(promised) if all_have else 0.0
+        return equal_floor + (1 - sum(promised)) * floor
     if isinstance(policy, policies.EpsilonGreedy | policies.LinearEpsilonGreedy):
         return policy.epsilon
     return float(policy.params.exploration) if isinstance(policy, policies.ShiftMixture) else 0.0
@@ -346,55 +364,57 @@ class ControlGroup(Aspect):
         Knows the index of the control's arm.
     """
 
-    mark = HOLDOUT
+    change_kind = HOLDOUT
 
     def __init__(self, holdout: HoldoutConfig | None) -> None:
         self.holdout = holdout
-        self.coin: Coin | None = None
+        self.assigner: HoldoutAssigner | None = None
         # Entries of open decisions by the control's own policy.
-        self.not_own: set[int] = set()
+        self.control_entries: set[int] = set()
 
-    def arms_named(self, placement: Placement) -> None:
+    def update_arms(self, placement: Placement) -> None:
         """Rebuild the assigner, which knows the index of the control's arm."""
         holdout = self.holdout
-        self.coin = None
+        self.assigner = None
         if holdout is not None:
-            self.coin = Coin(holdout, placement.seed, placement.control_of(holdout))
+            self.assigner = HoldoutAssigner(holdout, placement.seed, placement.make_control(holdout))
 
-    def hold_out(self, placement: Placement, holdout: HoldoutConfig | None) -> None:
+    def set_holdout(self, placement: Placement, holdout: HoldoutConfig | None) -> None:
         """Set another holdout, or none."""
         self.holdout = holdout
-        self.arms_named(placement)
+        self.update_arms(placement)
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: ChangeRow) -> None:
         """Apply a change event: another holdout, or none, from now on."""
-        self.hold_out(placement, holdout_in(mark.value))
+        self.set_holdout(placement, parse_holdout(change.value))
         sticky = self.holdout is not None and self.holdout.unit != DECISION
-        placement.earnings.sums.begin(mark.value, mark.seq, mark.time, clustered=sticky)
+        placement.reward_sums.sums.begin(change.value, change.seq, change.time, clustered=sticky)
 
     def current(self, placement: Placement) -> str:
         """Return the terms of the last change event, or the initial terms."""
-        return placement.earnings.sums.terms
+        return placement.reward_sums.sums.terms
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the holdout from a snapshot; the reward sums hold its terms."""
         if saved.lift is not None:
-            self.hold_out(placement, holdout_in(placement.earnings.sums.terms))
+            self.set_holdout(placement, parse_holdout(placement.reward_sums.sums.terms))
 
     @staticmethod
-    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
+    def parse_change(
+        change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]
+    ) -> Note | None:
         """Return the new holdout or none; None for a configured one, which has its own change event."""
-        if mark.who == CONFIGURATION:
+        if change.who == CONFIGURATION:
             return None
-        return HOLDOUT, {"holdout": (json.loads(mark.value) or {}).get("holdout")}
+        return HOLDOUT, {"holdout": (json.loads(change.value) or {}).get("holdout")}
 
-    def show(self, placement: Placement, parts: Sequence[None]) -> None:
+    def merge_parts(self, placement: Placement, parts: Sequence[None]) -> None:
         """Set the holdout on which the sums of all shards rest."""
-        self.hold_out(placement, holdout_in(placement.earnings.sums.terms))
+        self.set_holdout(placement, parse_holdout(placement.reward_sums.sums.terms))
 
-    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+    def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
         """Return why decisions cannot be made at the client."""
-        return None if self.coin is None else COIN
+        return None if self.assigner is None else REASON_NOT_LOCAL
 
     # Terms -----------------------------------------------------------------------------------
 
@@ -404,10 +424,10 @@ class ControlGroup(Aspect):
         A holdout that a request has set stays until the configured holdout changes.
         """
         configured = placement.config.holdout
-        stays = configured_in(placement.earnings.sums.terms) == configured
-        return _terms_with(placement.config, self.holdout if stays else configured)
+        stays = parse_configured_holdout(placement.reward_sums.sums.terms) == configured
+        return _make_terms(placement.config, self.holdout if stays else configured)
 
-    def after(self, placement: Placement, holdout: HoldoutConfig | None, time: int) -> str:
+    def make_terms(self, placement: Placement, holdout: HoldoutConfig | None, time: int) -> str:
         """Return the terms with another holdout at a time of the log; changes nothing.
 
         Raises
@@ -415,7 +435,7 @@ class ControlGroup(Aspect):
         InvalidValue
             If the placement cannot have the holdout.
         """
-        if placement.two:
+        if placement.has_control_policy:
             remedy = "a control's own policy is set in the configuration, and taken over at SIGHUP"
             raise InvalidValue("holdout", placement.name, remedy)
         if holdout is not None:
@@ -423,60 +443,69 @@ class ControlGroup(Aspect):
         elif placement.modes.control_decides:
             remedy = "set another mode first: its control decides everything"
             raise InvalidValue("holdout", placement.name, remedy)
-        return _terms_with(placement.config, holdout)
+        return _make_terms(placement.config, holdout)
 
     # Deciding --------------------------------------------------------------------------------
 
-    def with_chances(self, made: Decisions, offers: Sequence[Ints], *, alone: bool) -> Decisions:
+    def with_propensities(self, decisions: Decisions, offers: Sequence[Ints], *, alone: bool) -> Decisions:
         """Return decisions with the propensities of policy and control together, or of the control alone."""
-        assert self.coin is not None
-        coin, control, shown = self.coin, self.coin.control, made.actions
+        assert self.assigner is not None
+        assigner, control, actions = self.assigner, self.assigner.control, decisions.actions
 
-        def of(policy: Floats, chances: Floats) -> Floats:
-            return chances if alone else coin.mixed(policy, chances)
+        def mix(policy: Floats, chances: Floats) -> Floats:
+            return chances if alone else assigner.mix_propensities(policy, chances)
 
-        made = replace(made, propensities=of(made.propensities, control.chances(shown, offers)))
-        if not len(made.prefixes) or not isinstance(control, ListControl):
-            return made
-        prefixes = of(made.prefixes, control.prefixes(shown, offers))
-        return replace(made, prefixes=prefixes, places=of(made.places, control.places(shown, offers)))
+        decisions = replace(
+            decisions,
+            propensities=mix(decisions.propensities, control.compute_probabilities(actions, offers)),
+        )
+        if not len(decisions.prefixes) or not isinstance(control, ListControl):
+            return decisions
+        prefixes = mix(decisions.prefixes, control.prefix_probabilities(actions, offers))
+        return replace(
+            decisions,
+            prefixes=prefixes,
+            places=mix(decisions.places, control.position_probabilities(actions, offers)),
+        )
 
-    def shows(self, offer: Ints) -> list[int] | None:
+    def get_constant_action(self, offer: Ints) -> list[int] | None:
         """Return the arms that the control always shows of an offer; None if it draws or does not exist."""
-        if self.coin is None or self.coin.config.control == UNIFORM:
+        if self.assigner is None or self.assigner.config.control == UNIFORM:
             return None
-        return self.coin.control.shown(offer, 0).tolist()  # type: ignore[no-any-return]
+        return self.assigner.control.choose_action(offer, 0).tolist()  # type: ignore[no-any-return]
 
     # Open decisions --------------------------------------------------------------------------
 
     def keep(self, entries: Ints, rows: Block[DecisionRow]) -> None:
         """Track which new open decisions the control's own policy made."""
-        if self.not_own:
-            self.not_own.difference_update(entries.tolist())
-        if some_by_two(rows):
-            made = zip(entries.tolist(), rows, strict=True)
-            self.not_own.update(entry for entry, row in made if row.control and by_two(row))
+        if self.control_entries:
+            self.control_entries.difference_update(entries.tolist())
+        if any_control_policy(rows):
+            pairs = zip(entries.tolist(), rows, strict=True)
+            self.control_entries.update(
+                entry for entry, row in pairs if row.control and has_control_policy(row)
+            )
 
-    def own(self, entries: Sequence[int]) -> Sequence[int]:
+    def select_indices(self, entries: Sequence[int]) -> Sequence[int]:
         """Return the indices of the open decisions that the placement's own policy learns from."""
-        if not self.not_own:
+        if not self.control_entries:
             return range(len(entries))
-        return [i for i, entry in enumerate(entries) if entry not in self.not_own]
+        return [i for i, entry in enumerate(entries) if entry not in self.control_entries]
 
 
-def _terms_with(config: PlacementConfig, holdout: HoldoutConfig | None) -> str:
+def _make_terms(config: PlacementConfig, holdout: HoldoutConfig | None) -> str:
     if holdout == config.holdout:
         rules = {} if holdout is None else {"rule": config.rule, "metrics": config.metrics}
-        return terms_of(holdout, rules)
-    return terms_of(holdout, {"rule": config.rule, "metrics": config.metrics}, config.holdout)
+        return encode_terms(holdout, rules)
+    return encode_terms(holdout, {"rule": config.rule, "metrics": config.metrics}, config.holdout)
 
 
 def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
     """Check that a placement can have a holdout at a time of the log."""
     kind, offered = placement.kind, placement.offer.arms
     if holdout.arm is not None and holdout.arm not in offered:
-        known = ", ".join(map(str, offered)) or "none: they come with requests"
-        raise InvalidValue("control", holdout.arm, f"on offer are {known}")
+        allowed = ", ".join(map(str, offered)) or "none: they come with requests"
+        raise InvalidValue("control", holdout.arm, f"on offer are {allowed}")
     check_look(holdout, time)
     try:
         holdout.check(kind.name, kind.controls)
@@ -492,7 +521,7 @@ def check_look(holdout: HoldoutConfig | None, time: int) -> None:
     InvalidValue
         If the look is not later.
     """
-    if holdout is not None and holdout.looked is not None and holdout.looked <= time:
+    if holdout is not None and holdout.look_time is not None and holdout.look_time <= time:
         remedy = f"plan a later one, or leave it out: it is {as_text(time)} by now"
         raise InvalidValue("look", holdout.look, remedy)
 
@@ -500,23 +529,23 @@ def check_look(holdout: HoldoutConfig | None, time: int) -> None:
 # ---- The verbs that change it
 
 
-def _hold_out(placement: Placement, asked: wire.HoldoutOf, time: int) -> str:
-    shown = asked.control
-    control = shown if isinstance(shown, str) else ControlTable(arm=shown.arm)
-    holdout = HoldoutConfig(asked.share, control, asked.unit, asked.look)
-    return placement.control.after(placement, holdout, time)
+def _hold_out(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
+    control_request = request.control
+    control = control_request if isinstance(control_request, str) else ControlTable(arm=control_request.arm)
+    holdout = HoldoutConfig(request.share, control, request.unit, request.look)
+    return placement.control.make_terms(placement, holdout, time)
 
 
-def _end(placement: Placement, asked: wire.EndHoldout, time: int) -> str:
-    return placement.control.after(placement, None, time)
+def _end(placement: Placement, request: wire.EndHoldout, time: int) -> str:
+    return placement.control.make_terms(placement, None, time)
 
 
-def _now(placement: Placement, time: int) -> wire.HoldoutNow:
+def _get_status(placement: Placement, time: int) -> wire.HoldoutNow:
     holdout = placement.holdout
     return wire.HoldoutNow(None if holdout is None else wire.Holdout(**msgspec.to_builtins(holdout)))
 
 
-ControlGroup.changes = {
-    wire.HoldoutOf: Effect(HOLDOUT, _hold_out, _now),
-    wire.EndHoldout: Effect(HOLDOUT, _end, _now),
+ControlGroup.effects = {
+    wire.HoldoutOf: Effect(HOLDOUT, _hold_out, _get_status),
+    wire.EndHoldout: Effect(HOLDOUT, _end, _get_status),
 }

@@ -16,7 +16,7 @@ from tacit.learning.decisions import Arm
 from tacit.service.config.schema import LONGEST_SECONDS
 from tacit.service.log import rows
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Note, SavedState
 from tacit.service.placements.learning_order import LearningOrder
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class FeedbackRule(Aspect):
         1, when feedback comes; 2, in the order of decisions.
     """
 
-    mark = rows.FEEDBACK_RULE
+    change_kind = rows.FEEDBACK_RULE
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -95,31 +95,31 @@ class FeedbackRule(Aspect):
         if self.version < IN_ORDER:
             return None
         rule, showing = placement.config.rule, placement.kind.showing
-        late = showing.compared or (showing.single and rule.aggregation == FIRST)
+        learns_late = showing.compared or (showing.single and rule.aggregation == FIRST)
         # The examination of a decision may become known after any click.
-        whole = rule.seen != "decided"
+        waits_whole = rule.seen != "decided"
         params = placement.windows.params
-        return LearningOrder(placement.learner, params, waits_whole=whole, learns_late=late)
+        return LearningOrder(placement.learner, params, waits_whole=waits_whole, learns_late=learns_late)
 
-    def marked(self, placement: Placement, mark: rows.MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: rows.ChangeRow) -> None:
         """Apply a change event: later decisions are learned by another version of the rule."""
-        self.version = int(mark.value)
+        self.version = int(change.value)
         placement.windows.order = self.order(placement)
-        placement.lift.begin_part(f"feedback rule {mark.value}", mark.seq, mark.time)
+        placement.lift.begin_subperiod(f"feedback rule {change.value}", change.seq, change.time)
 
     def begin_turns(self, placement: Placement, entries: Ints) -> None:
         """Queue new decisions for learning."""
-        order, kept = placement.windows.order, placement.open
+        order, open_decisions = placement.windows.order, placement.open
         if order is None:
             return
         unlearned = placement.modes.unlearned
         lanes = np.full(len(entries), -1, np.int64)
         # Decisions that the policy does not learn from are not counted as open in its belief.
-        if order.counts_open and not placement.sets_aside and not placement.modes.frozen:
-            lanes = kept.lanes(entries)
-            if others := unlearned | placement.control.not_own:
-                lanes = np.where(np.isin(entries, list(others)), -1, lanes)
-        placement.windows.begin_turns(entries, lanes, kept.actions(entries)[:, 0])
+        if order.counts_open and not placement.learns_nothing and not placement.modes.frozen:
+            lanes = open_decisions.lanes(entries)
+            if excluded := unlearned | placement.control.control_entries:
+                lanes = np.where(np.isin(entries, list(excluded)), -1, lanes)
+        placement.windows.begin_turns(entries, lanes, open_decisions.actions(entries)[:, 0])
         if unlearned:
             order.skip(entries[np.isin(entries, list(unlearned))])
             # At once, so that later decisions of the same moment do not depend on the grouping.
@@ -130,16 +130,18 @@ class FeedbackRule(Aspect):
         return str(self.version)
 
     @staticmethod
-    def change(mark: rows.MarkRow, before: rows.MarkRow | None, arms: Sequence[Arm]) -> Note:
+    def parse_change(
+        change: rows.ChangeRow, previous: rows.ChangeRow | None, initial_arms: Sequence[Arm]
+    ) -> Note:
         """Return the version of a change event."""
-        return rows.FEEDBACK_RULE, {"version": int(mark.value)}
+        return rows.FEEDBACK_RULE, {"version": int(change.value)}
 
     @staticmethod
-    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+    def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
         """Format the change as text."""
         return "feedback is learned in the order of decisions, clicks and silence alike"
 
-    def arms_named(self, placement: Placement) -> None:
+    def update_arms(self, placement: Placement) -> None:
         """Add delays for new arms."""
         if placement.windows.order is not None:
             placement.windows.order.reach(placement.learner.policy.arm_count)
@@ -156,12 +158,12 @@ class FeedbackRule(Aspect):
         learned_then = order.age(placement.windows.time) == delay
         return f"{report.text}, and decisions are learned then" if learned_then else report.text
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's fields of a snapshot."""
         order = placement.windows.order
-        return {"feedback_rule": self.version, "delays": None if order is None else order.saved()}
+        return {"feedback_rule": self.version, "delays": None if order is None else order.save_state()}
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the rule from a snapshot; a snapshot of version 0.3 has none."""
         self.version = saved.feedback_rule
         placement.windows.order = self.order(placement)

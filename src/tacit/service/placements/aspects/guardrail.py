@@ -19,13 +19,13 @@ from tacit.core.arrays import Ints
 from tacit.learning.decisions import Arm
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, MarkRow, text_of
+from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, ChangeRow, encode_json
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Note, Saved
-from tacit.service.placements.aspects.reward_sums import AT_ONCE, Closed
-from tacit.service.placements.lift_report import lift_of_metric
+from tacit.service.placements.aspects.aspect import Aspect, Note, SavedState
+from tacit.service.placements.aspects.reward_sums import BLOCK_SIZE, ClosedDecisions
+from tacit.service.placements.lift_report import compute_metric_lift
 from tacit.uplift.boundary import Interval
-from tacit.uplift.metric_degradation import HarmSums, buckets_of, comparisons_of
+from tacit.uplift.metric_degradation import DegradationSums, count_comparisons, hash_keys
 from tacit.wire.control import ArmsOf
 from tacit.wire.lift import GuardrailNow, Harm
 
@@ -70,100 +70,109 @@ class Guardrail(Aspect):
         Sums of the arms, without a holdout.
     """
 
-    mark = GUARDRAIL
+    change_kind = GUARDRAIL
 
     def __init__(self, placement: PlacementConfig) -> None:
         assert placement.guardrail is not None
         self.config = placement.guardrail
         self._metric = placement.metrics[self.config.metric]
-        held = placement.holdout is not None
-        self.against = None if held else self.config.arm_of(placement)
+        has_holdout = placement.holdout is not None
+        self.against = None if has_holdout else self.config.get_baseline(placement)
         self.terms: str | None = None
         self._begin(0)
         self._looked = 0.0
 
     def _begin(self, arms: int) -> None:
-        self.begun, self.harms, self.sums = arms, list[Harm](), HarmSums(arms)
+        self.initial_arm_count, self.degradations, self.sums = arms, list[Harm](), DegradationSums(arms)
         # Decisions that are in no sum yet, and the number of decisions since the last check.
-        self._waiting: list[tuple[Closed, Sequence[Ints], Ints]] = []
+        self._waiting: list[tuple[ClosedDecisions, Sequence[Ints], Ints]] = []
         self._unsettled = self._closed = 0
 
     # The log ---------------------------------------------------------------------------------
 
-    def beginning(self, placement: Placement) -> str | None:
+    def make_begin_change(self, placement: Placement) -> str | None:
         """Return the change event's value that begins the guardrail; None if it began with these terms."""
         terms = msgspec.json.encode([self.config, self.against, self._metric], order="sorted").decode()
         if terms == self.terms:
             return None
-        return text_of(LoggedGuardrail(terms, len(placement.living.names)))
+        return encode_json(LoggedGuardrail(terms, len(placement.lifecycle.names)))
 
     def current(self, placement: Placement) -> str | None:
         """Return the terms with which the guardrail began."""
         return self.terms
 
-    def is_news(self, placement: Placement, value: str) -> bool:
+    def is_change(self, placement: Placement, value: str) -> bool:
         """True: every change event changes the guardrail."""
         return True
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: ChangeRow) -> None:
         """Begin with new terms, or add a proved degradation."""
-        logged = msgspec.json.decode(mark.value, type=LoggedGuardrail)
+        logged = msgspec.json.decode(change.value, type=LoggedGuardrail)
         if logged.harm is not None:
-            self.harms.append(msgspec.structs.replace(logged.harm, at=as_text(mark.time)))
+            self.degradations.append(msgspec.structs.replace(logged.harm, at=as_text(change.time)))
         else:
             self.terms = logged.terms
             self._begin(logged.arms)
-            self.arms_named(placement)
+            self.update_arms(placement)
 
     @staticmethod
-    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note | None:
+    def parse_change(
+        change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]
+    ) -> Note | None:
         """Return the proved degradation of a change event, if any."""
-        harm = json.loads(mark.value).get("harm")
-        return None if harm is None else (GUARDRAIL, harm | {"at": as_text(mark.time)})
+        harm = json.loads(change.value).get("harm")
+        return None if harm is None else (GUARDRAIL, harm | {"at": as_text(change.time)})
 
     @staticmethod
-    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+    def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
         """Format a proved degradation as text."""
         who = "the policy" if detail["arm"] is None else detail["arm"]
         return f"{detail['metric']} harmed by {who}: {detail['then']}"
 
-    def arms_named(self, placement: Placement) -> None:
+    def update_arms(self, placement: Placement) -> None:
         """Resize the sums to the current arms."""
         if self.terms is not None:
             self.settle(placement)
-            self.sums.reach(len(placement.living.names))
+            self.sums.grow(len(placement.lifecycle.names))
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's field of a snapshot."""
         self.settle(placement)
-        harms, sums = msgspec.to_builtins(self.harms), self.sums.saved()
-        return {"guardrail": {"terms": self.terms, "begun": self.begun, "harms": harms, "sums": sums}}
+        degradations, sums = msgspec.to_builtins(self.degradations), self.sums.as_dict()
+        return {
+            "guardrail": {
+                "terms": self.terms,
+                "begun": self.initial_arm_count,
+                "harms": degradations,
+                "sums": sums,
+            }
+        }
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the guardrail from a snapshot."""
         if saved.guardrail is not None:
-            self.terms, self.begun = saved.guardrail["terms"], saved.guardrail["begun"]
-            self.harms = msgspec.convert(saved.guardrail["harms"], list[Harm])
-            self.sums = HarmSums.restored(saved.guardrail["sums"])
+            self.terms, self.initial_arm_count = saved.guardrail["terms"], saved.guardrail["begun"]
+            self.degradations = msgspec.convert(saved.guardrail["harms"], list[Harm])
+            self.sums = DegradationSums.from_dict(saved.guardrail["sums"])
 
-    def still(self) -> Self:
+    def read_copy(self) -> Self:
         """Return a copy for reader threads."""
-        seen = copy(self)
-        seen.harms = list(self.harms)
-        return seen
+        reader_copy = copy(self)
+        reader_copy.degradations = list(self.degradations)
+        return reader_copy
 
     # Watching --------------------------------------------------------------------------------
 
-    def closed(self, placement: Placement, entries: Ints, closed: Closed) -> None:
+    def add_closed(self, placement: Placement, entries: Ints, closed: ClosedDecisions) -> None:
         """Add decisions whose windows have closed."""
         if self.terms is None:
             return
         self._closed += len(closed.rewards)
         if placement.holdout is None:
             keys = placement.windows.values(entries, "key")
-            self._waiting.append((closed, placement.open.offers(entries), buckets_of(keys)))
+            self._waiting.append((closed, placement.open.offers(entries), hash_keys(keys)))
             self._unsettled += len(closed.rewards)
-            if self._unsettled >= AT_ONCE:
+            if self._unsettled >= BLOCK_SIZE:
                 self.settle(placement)
 
     def settle(self, placement: Placement) -> None:
@@ -172,59 +181,59 @@ class Guardrail(Aspect):
             return
         parts, offers, buckets = zip(*self._waiting, strict=True)
         self._waiting, self._unsettled = [], 0
-        closed = Closed.joined(parts)
+        closed = ClosedDecisions.concatenate(parts)
         offered = np.zeros((len(closed.rewards), self.sums.sums.shape[1]), np.bool_)
         for row, offer in zip(offered, chain.from_iterable(offers), strict=True):
             row[offer] = True
-        known = np.flatnonzero(closed.propensities > 0)
+        rows = np.flatnonzero(closed.propensities > 0)
         self.sums.add(
-            closed.shown[known],
-            closed.metrics[self.config.metric][known],
-            closed.propensities[known],
-            offered[known],
+            closed.arm_indices[rows],
+            closed.metrics[self.config.metric][rows],
+            closed.propensities[rows],
+            offered[rows],
             self._baseline(placement),
-            np.concatenate(buckets)[known],
+            np.concatenate(buckets)[rows],
         )
 
     def _baseline(self, placement: Placement) -> int:
         assert self.against is not None
-        return placement.living.slots[self.against]
+        return placement.lifecycle.arm_indices[self.against]
 
     # Acting ----------------------------------------------------------------------------------
 
-    def marks(self, placement: Placement) -> list[tuple[str, str]]:
+    def plan_changes(self, placement: Placement) -> list[tuple[str, str]]:
         """Return the change events (kind, value) to log now: proved degradations and their actions."""
-        if self._closed < max(AT_ONCE, (GROWTH - 1) * self._looked):
+        if self._closed < max(BLOCK_SIZE, (GROWTH - 1) * self._looked):
             return []
         self._looked, self._closed = self._looked + self._closed, 0
         self.settle(placement)
-        harms = self._proved(placement)
-        marks = [(GUARDRAIL, text_of(LoggedGuardrail(harm=harm))) for harm in harms]
-        if not harms or self.config.then == "tell":
-            return marks
-        arms = [harm.arm for harm in harms if harm.arm is not None]
+        degradations = self._find_degradations(placement)
+        changes = [(GUARDRAIL, encode_json(LoggedGuardrail(harm=harm))) for harm in degradations]
+        if not degradations or self.config.then == "tell":
+            return changes
+        arms = [harm.arm for harm in degradations if harm.arm is not None]
         if not arms:
-            return [*marks, (MODE, CONTROL)]
-        return [*marks, (ARMS, text_of(placement.living.after(placement, ArmsOf(retire=arms))))]
+            return [*changes, (MODE, CONTROL)]
+        return [*changes, (ARMS, encode_json(placement.lifecycle.plan_arms(placement, ArmsOf(retire=arms))))]
 
-    def _proved(self, placement: Placement) -> list[Harm]:
+    def _find_degradations(self, placement: Placement) -> list[Harm]:
         """Return newly proved degradations."""
-        found = self._of_arms(placement) if placement.holdout is None else self._of_policy(placement)
-        known = {harm.arm for harm in self.harms}
+        intervals = self._test_arms(placement) if placement.holdout is None else self._test_policy(placement)
+        proved_arms = {harm.arm for harm in self.degradations}
         return [
             Harm(arm, self.config.metric, *interval, then=self.config.then)
-            for arm, interval in found.items()
-            if arm not in known
+            for arm, interval in intervals.items()
+            if arm not in proved_arms
         ]
 
-    def _of_arms(self, placement: Placement) -> dict[Arm | None, Interval]:
-        names, offered = placement.living.names, set(placement.offer.arms)
-        comparisons = comparisons_of(len(names), self.begun)
-        found = self.sums.harms(self.config.margin, self._metric.better, comparisons)
-        return {names[slot]: harm for slot, harm in found.items() if names[slot] in offered}
+    def _test_arms(self, placement: Placement) -> dict[Arm | None, Interval]:
+        names, offered = placement.lifecycle.names, set(placement.offer.arms)
+        comparisons = count_comparisons(len(names), self.initial_arm_count)
+        intervals = self.sums.find_degradations(self.config.margin, self._metric.better, comparisons)
+        return {names[index]: harm for index, harm in intervals.items() if names[index] in offered}
 
-    def _of_policy(self, placement: Placement) -> dict[Arm | None, Interval]:
-        harm = lift_of_metric(placement, self.config.metric).difference
+    def _test_policy(self, placement: Placement) -> dict[Arm | None, Interval]:
+        harm = compute_metric_lift(placement, self.config.metric).difference
         if harm is None:
             return {}
         margin, less = self.config.margin, self._metric.better == "less"
@@ -232,10 +241,10 @@ class Guardrail(Aspect):
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
         """Return the guardrail's status."""
-        return {"guardrail": self.now}
+        return {"guardrail": self.status}
 
     @property
-    def now(self) -> GuardrailNow:
+    def status(self) -> GuardrailNow:
         """The guardrail's metric, margin, action, baseline and proved degradations."""
         config = self.config
-        return GuardrailNow(config.metric, config.margin, config.then, self.against, list(self.harms))
+        return GuardrailNow(config.metric, config.margin, config.then, self.against, list(self.degradations))

@@ -14,13 +14,13 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.learning.catalogue import Catalogue, Located
+from tacit.learning.catalogue import Candidates, Catalogue
 from tacit.learning.decisions import Arm, Decision
-from tacit.learning.learner import restored
+from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.policies import Policy
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import ITEMS, DecisionRow, MarkRow, parsed, text_of
+from tacit.service.log.rows import ITEMS, ChangeRow, DecisionRow, decode_json, encode_json
 from tacit.service.log.store import Snapshot
 from tacit.service.placements.aspects.aspect import Aspect, Effect
 from tacit.wire.decisions import ItemsGone, ItemsNow, ItemsOf
@@ -42,28 +42,28 @@ class Items(Aspect):
         Status of the catalogue if shards hold it.
     """
 
-    mark = ITEMS
-    elsewhere: ItemsNow | None = None
+    change_kind = ITEMS
+    shard_status: ItemsNow | None = None
 
-    def now(self, placement: Placement) -> ItemsNow:
+    def get_status(self, placement: Placement) -> ItemsNow:
         """Return the size, version and segments of the catalogue."""
         items = placement.learner.items
-        return self.elsewhere or ItemsNow(len(items), items.version, items.segments())
+        return self.shard_status or ItemsNow(len(items), items.version, items.segments())
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: ChangeRow) -> None:
         """Apply a change event."""
-        placement.since_snapshot += take_mark(placement.learner.items, mark.value)
+        placement.since_snapshot += apply_items_change(placement.learner.items, change.value)
 
-    def part(self, placement: Placement) -> ItemsNow:
+    def export_part(self, placement: Placement) -> ItemsNow:
         """Return the catalogue's status in a shard."""
-        return self.now(placement)
+        return self.get_status(placement)
 
-    def show(self, placement: Placement, parts: Sequence[ItemsNow]) -> None:
+    def merge_parts(self, placement: Placement, parts: Sequence[ItemsNow]) -> None:
         """Set the status of the first shard: every shard has all items."""
-        self.elsewhere = parts[0]
+        self.shard_status = parts[0]
 
 
-def items_for(policy: Policy) -> Items | None:
+def make_items_aspect(policy: Policy) -> Items | None:
     """Return the aspect for a policy that knows arms by their relevance alone; None for other policies."""
     by_relevance = policy.arms is None and policy.feature_dims[0] > 0 and policy.feature_dims[1] == 0
     return Items() if by_relevance else None
@@ -72,7 +72,7 @@ def items_for(policy: Policy) -> Items | None:
 # ---- Changes of the catalogue, as change events of the log
 
 
-class ItemsMark(msgspec.Struct, frozen=True, omit_defaults=True):
+class ItemsChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """Items put into a catalogue or removed from it, as a change event holds them.
 
     Attributes
@@ -89,7 +89,7 @@ class ItemsMark(msgspec.Struct, frozen=True, omit_defaults=True):
     segments: list[str | None] = []
 
 
-class ItemShown(msgspec.Struct, frozen=True):
+class ShownItem(msgspec.Struct, frozen=True):
     """The item that a decision showed, as its row of the log holds it.
 
     Attributes
@@ -126,7 +126,7 @@ def _catalogue(placement: Placement) -> Catalogue:
     return placement.learner.items
 
 
-def _put(placement: Placement, asked: ItemsOf, time: int) -> str:
+def _add_items(placement: Placement, request: ItemsOf, time: int) -> str:
     """Return the change event's value that puts items into a catalogue; changes nothing.
 
     Raises
@@ -135,19 +135,19 @@ def _put(placement: Placement, asked: ItemsOf, time: int) -> str:
         If an item does not fit, or there is no catalogue.
     """
     items = _catalogue(placement)
-    for i, item in enumerate(asked.items):
+    for i, item in enumerate(request.items):
         if len(item.vector) != items.dim:
             remedy = f"the policy reads {items.dim} numbers of each item"
             raise InvalidValue(f"items[{i}].vector", f"{len(item.vector)} numbers", remedy)
         for field, text in (("id", item.id), ("segment", item.segment or "")):
             if "\0" in text:
                 raise InvalidValue(f"items[{i}].{field}", text, "leave out the character U+0000")
-    ids, segments = [item.id for item in asked.items], [item.segment for item in asked.items]
-    names, halves, segments = items.checked(ids, [item.vector for item in asked.items], segments)
-    return text_of(ItemsMark(names, halves.tobytes(), segments if any(segments) else []))
+    ids, segments = [item.id for item in request.items], [item.segment for item in request.items]
+    names, halves, segments = items.validate(ids, [item.vector for item in request.items], segments)
+    return encode_json(ItemsChange(names, halves.tobytes(), segments if any(segments) else []))
 
 
-def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
+def _remove(placement: Placement, request: ItemsGone, time: int) -> str:
     """Return the change event's value that removes items from a catalogue; changes nothing.
 
     Raises
@@ -155,21 +155,21 @@ def _remove(placement: Placement, asked: ItemsGone, time: int) -> str:
     InvalidValue, UnknownName
         If an item is missing or named twice, or there is no catalogue.
     """
-    return text_of(ItemsMark(_catalogue(placement).present(asked.ids)))
+    return encode_json(ItemsChange(_catalogue(placement).check_present(request.ids)))
 
 
-def take_mark(items: Catalogue, value: str) -> int:
+def apply_items_change(items: Catalogue, value: str) -> int:
     """Apply a change event to a catalogue; return the number of items."""
-    mark = msgspec.json.decode(value, type=ItemsMark)
-    if mark.vectors is None:
-        items.remove(mark.ids)
+    change = msgspec.json.decode(value, type=ItemsChange)
+    if change.vectors is None:
+        items.remove(change.ids)
     else:
-        halves = np.frombuffer(mark.vectors, np.float16).reshape(len(mark.ids), items.dim)
-        items.put(mark.ids, halves, mark.segments or None)
-    return len(mark.ids)
+        halves = np.frombuffer(change.vectors, np.float16).reshape(len(change.ids), items.dim)
+        items.put(change.ids, halves, change.segments or None)
+    return len(change.ids)
 
 
-def items_now(placement: Placement, time: int = 0) -> ItemsNow:
+def get_items_status(placement: Placement, time: int = 0) -> ItemsNow:
     """Return the size, version and segments of a placement's catalogue.
 
     Raises
@@ -179,13 +179,13 @@ def items_now(placement: Placement, time: int = 0) -> ItemsNow:
     """
     _catalogue(placement)
     assert placement.items is not None
-    return placement.items.now(placement)
+    return placement.items.get_status(placement)
 
 
 # ---- Candidates of a request: by id, of a segment, or all
 
 
-class Sought(NamedTuple):
+class CandidateQuery(NamedTuple):
     """The query that selects the candidates of a request without features when it is decided.
 
     A repeated request gets its first answer, whatever has happened to the candidates; each shard looks them
@@ -205,9 +205,9 @@ class Sought(NamedTuple):
     @property
     def text(self) -> str:
         """The query as the log holds it."""
-        return text_of({} if self.segment is None else {"segment": self.segment})
+        return encode_json({} if self.segment is None else {"segment": self.segment})
 
-    def candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> Located:
+    def find_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> Candidates:
         """Return the current candidates.
 
         Raises
@@ -216,18 +216,18 @@ class Sought(NamedTuple):
             If there are none or too many, or one is missing and must not be skipped.
         """
         if arms is not None:
-            there = items.known(arms) if self.skips else arms
-            if arms and not there:
+            ids = items.known(arms) if self.skips else arms
+            if arms and not ids:
                 raise InvalidValue("arms", arms, "none of them is in the catalogue; put them there")
-            return items.located(there)
-        return items.located(None, self.segment)
+            return items.locate(ids)
+        return items.locate(None, self.segment)
 
     def count_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> int:
         """Return the number of candidates for the named arms."""
         return items.count(self.segment) if arms is None else len(arms)
 
 
-def sought_by(request: DecisionRequest) -> Sought:
+def make_candidate_query(request: DecisionRequest) -> CandidateQuery:
     """Return the candidate query of a request without features.
 
     Raises
@@ -237,13 +237,13 @@ def sought_by(request: DecisionRequest) -> Sought:
     """
     if request.arms is not None and request.segment is not None:
         raise InvalidValue("segment", request.segment, "leave it out, or the arms: these are the candidates")
-    return Sought(request.segment, request.unknown == SKIP)
+    return CandidateQuery(request.segment, request.unknown == SKIP)
 
 
 # ---- The catalogue at each row of the log
 
 
-class ItemsThen:
+class CatalogueHistory:
     """The catalogue of a placement at each row of its log, read from the beginning.
 
     Parameters
@@ -254,47 +254,49 @@ class ItemsThen:
     """
 
     def __init__(self, policy: Policy, base: Snapshot | None) -> None:
-        kept = None if base is None else from_bytes(base.learner, "base", restored).kept_items
-        self._items = Catalogue(policy.feature_dims[0]) if kept is None else kept
+        catalogue = None if base is None else from_bytes(base.learner, "base", restore_learner).items_or_none
+        self._items = Catalogue(policy.feature_dims[0]) if catalogue is None else catalogue
 
-    def marked(self, mark: MarkRow) -> None:
+    def apply_change(self, change: ChangeRow) -> None:
         """Apply a change event of the placement."""
-        if mark.kind == ITEMS:
-            take_mark(self._items, mark.value)
+        if change.kind == ITEMS:
+            apply_items_change(self._items, change.value)
 
-    def candidates(self, row: DecisionRow) -> Located | None:
+    def find_candidates(self, row: DecisionRow) -> Candidates | None:
         """Return the candidates of a decision; None if they came with its request."""
         if not any(key in (row.shown or "") for key in VECTORS):
             return None
-        return Sought(parsed(row.asked).get("segment"), False).candidates(self._items, parsed(row.offered))
+        return CandidateQuery(decode_json(row.asked).get("segment"), False).find_candidates(
+            self._items, decode_json(row.offered)
+        )
 
 
-def items_then(policy: Policy, base: Snapshot | None) -> ItemsThen | None:
+def make_catalogue_history(policy: Policy, base: Snapshot | None) -> CatalogueHistory | None:
     """Return the catalogue history of a placement with a policy; None if it has no catalogue."""
-    return None if items_for(policy) is None else ItemsThen(policy, base)
+    return None if make_items_aspect(policy) is None else CatalogueHistory(policy, base)
 
 
-def shown_text(candidates: Located, decision: Decision) -> str:
+def format_shown_item(candidates: Candidates, decision: Decision) -> str:
     """Format the item that a decision showed for the log."""
-    place = decision.slot
-    vector = candidates.halves[candidates.rows[place]].tobytes()
-    return text_of(ItemShown(vector, place, len(candidates)))
+    position = decision.slot
+    vector = candidates.halves[candidates.rows[position]].tobytes()
+    return encode_json(ShownItem(vector, position, len(candidates)))
 
 
-def shown_of(text: str | None) -> ItemShown | None:
+def parse_shown_item(text: str | None) -> ShownItem | None:
     """Parse the output of :func:`format_shown_item`; None for a decision among other candidates."""
-    return None if text is None else msgspec.json.decode(text, type=ItemShown)
+    return None if text is None else msgspec.json.decode(text, type=ShownItem)
 
 
-def as_array(given: Any) -> Any:
+def as_array(candidates: Any) -> Any:
     """Return the vectors of candidates; features of a request are returned unchanged."""
-    return given.vectors if isinstance(given, Located) else given
+    return candidates.vectors if isinstance(candidates, Candidates) else candidates
 
 
 # ---- The verbs that change it
 
 
-Items.changes = {
-    ItemsOf: Effect(ITEMS, _put, items_now, in_shards=True),
-    ItemsGone: Effect(ITEMS, _remove, items_now, in_shards=True),
+Items.effects = {
+    ItemsOf: Effect(ITEMS, _add_items, get_items_status, in_shards=True),
+    ItemsGone: Effect(ITEMS, _remove, get_items_status, in_shards=True),
 }

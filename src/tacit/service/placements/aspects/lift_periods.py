@@ -30,7 +30,7 @@ FIRST_WIDTH = 60_000_000
 """Initial width of a bin in microseconds."""
 
 
-class StretchSums(NamedTuple):
+class RangeSums(NamedTuple):
     """Sums over a time range, with its begin and end."""
 
     sums: HoldoutSums
@@ -38,17 +38,17 @@ class StretchSums(NamedTuple):
     end: int
 
 
-class Slices:
+class TimeBins:
     """Sums by the time of the decision; the bins double their width when the range outgrows them.
 
     Examples
     --------
-    >>> slices = Slices()
-    >>> slices.add(np.array([0, 1, 0]), np.array([0, 1, 1]), np.array([0.0, 1.0, 1.0]))
-    >>> slices.add(np.array([300 * FIRST_WIDTH]), np.array([1]), np.array([0.5]))
-    >>> slices.width // FIRST_WIDTH, slices.between(0, 2**62).sums.counts
+    >>> bins = TimeBins()
+    >>> bins.add(np.array([0, 1, 0]), np.array([0, 1, 1]), np.array([0.0, 1.0, 1.0]))
+    >>> bins.add(np.array([300 * FIRST_WIDTH]), np.array([1]), np.array([0.5]))
+    >>> bins.width // FIRST_WIDTH, bins.sum_range(0, 2**62).sums.counts
     (4, array([1., 3.]))
-    >>> slices.between(0, FIRST_WIDTH).sums.totals
+    >>> bins.sum_range(0, FIRST_WIDTH).sums.totals
     array([0., 2.])
     """
 
@@ -69,65 +69,69 @@ class Slices:
         """
         if self.start < 0:
             self.start = int(times[0])
-        begun = 0
-        while begun < len(times):
+        begin = 0
+        while begin < len(times):
             # Bins are widened at the first decision beyond the range, whatever the size of the
             # batch, so that the sums have the same bits.
-            late = np.flatnonzero(times[begun:] >= self.start + COUNT * self.width)
-            stop = begun + int(late[0]) if len(late) else len(times)
-            part = slice(begun, stop)
-            places = np.maximum((times[part] - self.start) // self.width, 0)
-            earned = rewards[part]
-            for sums, values in zip(self.table, (np.ones_like(earned), earned, earned * earned), strict=True):
-                np.add.at(sums, (groups[part], places), values)
+            late = np.flatnonzero(times[begin:] >= self.start + COUNT * self.width)
+            stop = begin + int(late[0]) if len(late) else len(times)
+            part = slice(begin, stop)
+            bin_indices = np.maximum((times[part] - self.start) // self.width, 0)
+            part_rewards = rewards[part]
+            for sums, values in zip(
+                self.table,
+                (np.ones_like(part_rewards), part_rewards, part_rewards * part_rewards),
+                strict=True,
+            ):
+                np.add.at(sums, (groups[part], bin_indices), values)
             if stop < len(times):
                 self._widen()
-            begun = stop
+            begin = stop
 
     def _widen(self) -> None:
         pairs = self.table.reshape(3, 2, COUNT // 2, 2).sum(axis=3)
         self.table[:, :, : COUNT // 2], self.table[:, :, COUNT // 2 :] = pairs, 0.0
         self.width *= 2
 
-    def between(self, begin: int, end: int) -> StretchSums:
+    def sum_range(self, begin: int, end: int) -> RangeSums:
         """Return the sums over the bins that begin within [begin, end)."""
         edges = self.start + self.width * np.arange(COUNT)
         within = (edges + self.width > begin) & (edges < end)
         counts, totals, squares = self.table[:, :, within].sum(axis=2)
         filled = edges[within & (self.table[0].sum(axis=0) > 0)]
         first, last = (int(filled[0]), int(filled[-1])) if len(filled) else (0, 0)
-        return StretchSums(HoldoutSums(counts, totals, squares), first, last + self.width)
+        return RangeSums(HoldoutSums(counts, totals, squares), first, last + self.width)
 
-    def merged(self, other: Slices) -> Slices:
+    def merge(self, other: TimeBins) -> TimeBins:
         """Return the sums over the decisions of both."""
-        both = Slices()
-        begun = [slices for slices in (self, other) if slices.start >= 0]
-        begun.sort(key=lambda slices: slices.start)
-        if not begun:
-            return both
-        both.start = begun[0].start
-        both.width = max(slices.width for slices in begun)
-        ends = [slices.start + COUNT * slices.width for slices in begun]
-        while both.start + COUNT * both.width < max(ends):
-            both.width *= 2
-        for slices in begun:
-            places = (slices.start - both.start + slices.width * np.arange(COUNT)) // both.width
+        result = TimeBins()
+        filled = [slices for slices in (self, other) if slices.start >= 0]
+        filled.sort(key=lambda slices: slices.start)
+        if not filled:
+            return result
+        result.start = filled[0].start
+        result.width = max(slices.width for slices in filled)
+        ends = [slices.start + COUNT * slices.width for slices in filled]
+        while result.start + COUNT * result.width < max(ends):
+            result.width *= 2
+        for slices in filled:
+            bin_indices = (slices.start - result.start + slices.width * np.arange(COUNT)) // result.width
             for g in range(2):
-                for sums, table in zip(both.table, slices.table, strict=True):
-                    np.add.at(sums[g], places, table[g])
-        return both
+                for sums, table in zip(result.table, slices.table, strict=True):
+                    np.add.at(sums[g], bin_indices, table[g])
+        return result
 
-    def saved(self) -> dict[str, Any]:
+    def save_state(self) -> dict[str, Any]:
         """Return the sums as JSON data."""
         return {"start": self.start, "width": self.width, "table": self.table.tolist()}
 
     @classmethod
-    def restored(cls, saved: dict[str, Any]) -> Slices:
+    def from_state(cls, saved: dict[str, Any]) -> TimeBins:
         """Return the sums that :meth:`save_state` wrote."""
-        made = cls()
-        made.start, made.width = saved["start"], saved["width"]
-        made.table[:] = saved["table"]
-        return made
+        bins = cls()
+        bins.start, bins.width = saved["start"], saved["width"]
+        bins.table[:] = saved["table"]
+        return bins
 
 
 # ---- The terms of a lift: the holdout and the rules since a change event
@@ -141,7 +145,7 @@ class _Terms(msgspec.Struct):
     configured: HoldoutConfig | UnsetType | None = UNSET
 
 
-def terms_of(
+def encode_terms(
     holdout: HoldoutConfig | None, rules: dict[str, Any], configured: HoldoutConfig | UnsetType | None = UNSET
 ) -> str:
     """Encode terms as the value of a change event.
@@ -157,7 +161,7 @@ def terms_of(
 
     Examples
     --------
-    >>> terms_of(None, {}), terms_of(None, {}, HoldoutConfig(share=0.2))[:35]
+    >>> encode_terms(None, {}), encode_terms(None, {}, HoldoutConfig(share=0.2))[:35]
     ('null', '{"configured":{"control":"uniform",')
     """
     if holdout is None and configured is UNSET:
@@ -176,51 +180,51 @@ def _plain(holdout: HoldoutConfig | UnsetType | None) -> Any:
     return plain
 
 
-def holdout_in(terms: str) -> HoldoutConfig | None:
+def parse_holdout(terms: str) -> HoldoutConfig | None:
     """Return the holdout of a change event's terms."""
-    return _read(terms).holdout
+    return _parse_terms(terms).holdout
 
 
-def configured_in(terms: str) -> HoldoutConfig | UnsetType | None:
+def parse_configured_holdout(terms: str) -> HoldoutConfig | UnsetType | None:
     """Return the configured holdout that the terms replace."""
-    return _read(terms).configured
+    return _parse_terms(terms).configured
 
 
-def look_in(terms: str) -> int | None:
+def parse_look_time(terms: str) -> int | None:
     """Return the time of the planned look, in microseconds since 1970, or None."""
-    holdout = holdout_in(terms)
-    return None if holdout is None else holdout.looked
+    holdout = parse_holdout(terms)
+    return None if holdout is None else holdout.look_time
 
 
 @cache
-def rule_in(terms: str) -> Any:
+def parse_rule(terms: str) -> Any:
     """Return the rule of rewards of a change event's terms."""
     return (json.loads(terms) or {}).get("rule")
 
 
 @cache
-def metrics_in(terms: str) -> dict[str, Any]:
+def parse_metrics(terms: str) -> dict[str, Any]:
     """Return the metrics of a change event's terms, as they were configured."""
     return (json.loads(terms) or {}).get("metrics", {})  # type: ignore[no-any-return]
 
 
-def metric_configs_in(terms: str) -> dict[str, MetricConfig] | None:
+def parse_metric_configs(terms: str) -> dict[str, MetricConfig] | None:
     """Return the metric configurations of the terms; None without a holdout."""
-    if holdout_in(terms) is None:
+    if parse_holdout(terms) is None:
         return None
-    return msgspec.convert(metrics_in(terms), dict[str, MetricConfig])
+    return msgspec.convert(parse_metrics(terms), dict[str, MetricConfig])
 
 
-def change_between(terms: str, after: str) -> str:
+def describe_change(terms: str, after: str) -> str:
     """Describe in words how the terms changed from one period to the next.
 
     Examples
     --------
-    >>> tenth, fifth = (terms_of(HoldoutConfig(share), {}) for share in (0.1, 0.2))
-    >>> change_between(tenth, fifth), change_between(fifth, "null")
+    >>> tenth, fifth = (encode_terms(HoldoutConfig(share), {}) for share in (0.1, 0.2))
+    >>> describe_change(tenth, fifth), describe_change(fifth, "null")
     ('the share became 20 %', 'the holdout ended')
     """
-    old, new = holdout_in(terms), holdout_in(after)
+    old, new = parse_holdout(terms), parse_holdout(after)
     if old is None or new is None:
         return "the holdout ended" if new is None else "a holdout was set up"
     changes = []
@@ -230,9 +234,9 @@ def change_between(terms: str, after: str) -> str:
         changes.append(f"the control became {new.named}")
     if old.unit != new.unit:
         changes.append(f"the unit became the {new.unit}")
-    if rule_in(terms) != rule_in(after):
+    if parse_rule(terms) != parse_rule(after):
         changes.append("the rule of rewards changed")
-    if metrics_in(terms) != metrics_in(after):
+    if parse_metrics(terms) != parse_metrics(after):
         changes.append("the metrics changed")
     if old.look != new.look:
         changes.append("a look was planned" if new.look else "the planned look was dropped")
@@ -240,17 +244,17 @@ def change_between(terms: str, after: str) -> str:
 
 
 @cache
-def _read(terms: str) -> _Terms:
+def _parse_terms(terms: str) -> _Terms:
     return msgspec.json.decode(terms, type=_Terms | None) or _Terms()
 
 
 # ---- Periods of a lift: control, share, unit and the meaning of rewards are constant in each
 
-MOST_PARTS = 100
+MAX_SUBPERIODS = 100
 """Beyond this number, the oldest subperiods of a period are merged."""
 
 
-class ChapterPart(NamedTuple):
+class Subperiod(NamedTuple):
     """Sums of a period after one change of arms, policy or mode.
 
     Attributes
@@ -263,23 +267,23 @@ class ChapterPart(NamedTuple):
         Sums of the decisions until the next change.
     """
 
-    what: str
+    change: str
     seq: int
     time: int
     sums: HoldoutSums
 
     @classmethod
-    def begun(cls, what: str, seq: int, time: int) -> ChapterPart:
+    def begin(cls, what: str, seq: int, time: int) -> Subperiod:
         """Return an empty subperiod."""
         return cls(what, seq, time, HoldoutSums.empty())
 
-    def merged(self, other: ChapterPart) -> ChapterPart:
+    def merge(self, other: Subperiod) -> Subperiod:
         """Return a subperiod with the decisions of both."""
         time = min(filter(None, (self.time, other.time)), default=0)
-        return self._replace(time=time, sums=self.sums.merged(other.sums))
+        return self._replace(time=time, sums=self.sums.merge(other.sums))
 
 
-class Closings(NamedTuple):
+class ClosedRewards(NamedTuple):
     """Decisions of a holdout in the order in which their windows closed.
 
     Attributes
@@ -295,12 +299,12 @@ class Closings(NamedTuple):
     rewards: Floats
     buckets: Ints | None
 
-    def take(self, wanted: slice) -> Closings:
+    def select(self, rows: slice) -> ClosedRewards:
         """Return a slice of the rows."""
-        return Closings(*(None if column is None else column[wanted] for column in self))  # type: ignore[arg-type]
+        return ClosedRewards(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
 
-class Chapter:
+class LiftPeriod:
     """Sums of a lift while the terms of the holdout and the meaning of rewards are constant.
 
     Other changes do not end a period; each begins a subperiod.
@@ -332,77 +336,77 @@ class Chapter:
         self.terms, self.clustered = terms, clustered
         self.seq, self.time, self.end = seq, time, 0
         self.reward = HoldoutSums.empty(clustered=clustered)
-        self.slices = Slices()
+        self.time_bins = TimeBins()
         self.metrics: dict[str, HoldoutSums] = {}
-        self.parts = [ChapterPart.begun("", seq, time)]
-        self.planned: HoldoutSums | None = None
-        self.uniform = Scores(*np.zeros(7).tolist())
-        self.decided, self.answered = np.zeros(2), np.zeros(2)
-        self._look = look_in(terms)
+        self.subperiods = [Subperiod.begin("", seq, time)]
+        self.look_sums: HoldoutSums | None = None
+        self.uniform_scores = Scores(*np.zeros(7).tolist())
+        self.decided_counts, self.answered_counts = np.zeros(2), np.zeros(2)
+        self._look = parse_look_time(terms)
 
-    def begin_part(self, what: str, seq: int, time: int) -> None:
+    def begin_subperiod(self, what: str, seq: int, time: int) -> None:
         """Begin a subperiod after a change that leaves the terms as they are."""
         if not self.time:
             return
-        self.parts.append(ChapterPart.begun(what, seq, time))
-        if len(self.parts) > MOST_PARTS:
-            self.parts[:2] = [self.parts[0].merged(self.parts[1])]
+        self.subperiods.append(Subperiod.begin(what, seq, time))
+        if len(self.subperiods) > MAX_SUBPERIODS:
+            self.subperiods[:2] = [self.subperiods[0].merge(self.subperiods[1])]
 
-    def count(self, closings: Closings) -> None:
+    def count(self, closings: ClosedRewards) -> None:
         """Add decisions in their order; copy the sums at the planned look."""
-        if self._look is not None and self.planned is None:
+        if self._look is not None and self.look_sums is None:
             late = np.flatnonzero(closings.times >= self._look)
             if len(late):
-                self._count(closings.take(slice(int(late[0]))))
-                self.planned = self.reward.merged(HoldoutSums.empty(clustered=self.clustered))
-                closings = closings.take(slice(int(late[0]), None))
+                self._count(closings.select(slice(int(late[0]))))
+                self.look_sums = self.reward.merge(HoldoutSums.empty(clustered=self.clustered))
+                closings = closings.select(slice(int(late[0]), None))
         self._count(closings)
 
-    def _count(self, closings: Closings) -> None:
+    def _count(self, closings: ClosedRewards) -> None:
         seqs, times, groups, rewards, buckets = closings
         if not len(seqs):
             return
         self.reward.add(groups, rewards, buckets)
-        self.slices.add(times, groups, rewards)
-        if seqs.min() >= self.parts[-1].seq:
-            self.parts[-1].sums.add(groups, rewards)
+        self.time_bins.add(times, groups, rewards)
+        if seqs.min() >= self.subperiods[-1].seq:
+            self.subperiods[-1].sums.add(groups, rewards)
             return
         # Decisions that were open at a change belong to the subperiod before it.
-        begins = [part.seq for part in self.parts]
-        places = np.maximum(np.searchsorted(begins, seqs, "right") - 1, 0)
-        for place in np.unique(places).tolist():
-            within = places == place
-            self.parts[place].sums.add(groups[within], rewards[within])
+        begins = [part.seq for part in self.subperiods]
+        subperiod_indices = np.maximum(np.searchsorted(begins, seqs, "right") - 1, 0)
+        for index in np.unique(subperiod_indices).tolist():
+            within = subperiod_indices == index
+            self.subperiods[index].sums.add(groups[within], rewards[within])
 
-    def ended(self, time: int) -> Chapter:
+    def as_ended(self, time: int) -> LiftPeriod:
         """Return the period as ended at a time; nothing is added to it any more."""
-        made = Chapter()
-        vars(made).update({name: getattr(self, name) for name in vars(made)})
-        made.end = time
+        period = LiftPeriod()
+        vars(period).update({name: getattr(self, name) for name in vars(period)})
+        period.end = time
         # Metrics without a decision were not observed.
-        made.metrics = {name: sums for name, sums in self.metrics.items() if sums.counts.any()}
-        return made
+        period.metrics = {name: sums for name, sums in self.metrics.items() if sums.counts.any()}
+        return period
 
-    def take(self, other: Chapter) -> None:
+    def add_period(self, other: LiftPeriod) -> None:
         """Add the decisions of another period with the same terms."""
-        if other.planned is not None or self.planned is not None:
-            self.planned = (self.planned or self.reward).merged(other.planned or other.reward)
-        self.reward = self.reward.merged(other.reward)
-        self.slices = self.slices.merged(other.slices)
+        if other.look_sums is not None or self.look_sums is not None:
+            self.look_sums = (self.look_sums or self.reward).merge(other.look_sums or other.reward)
+        self.reward = self.reward.merge(other.reward)
+        self.time_bins = self.time_bins.merge(other.time_bins)
         none = HoldoutSums.empty(clustered=self.clustered)
         for name, sums in other.metrics.items():
-            self.metrics[name] = self.metrics.get(name, none).merged(sums)
-        longer, shorter = sorted((self.parts, other.parts), key=len, reverse=True)
-        nothing = ChapterPart.begun("", 0, 0)
-        both = zip_longest(longer, shorter, fillvalue=nothing)
-        self.parts = [part.merged(its) for part, its in both]
-        self.uniform = added(self.uniform, other.uniform)
-        self.decided = self.decided + other.decided
-        self.answered = self.answered + other.answered
+            self.metrics[name] = self.metrics.get(name, none).merge(sums)
+        longer, shorter = sorted((self.subperiods, other.subperiods), key=len, reverse=True)
+        nothing = Subperiod.begin("", 0, 0)
+        pairs = zip_longest(longer, shorter, fillvalue=nothing)
+        self.subperiods = [subperiod.merge(match) for subperiod, match in pairs]
+        self.uniform_scores = add_scores(self.uniform_scores, other.uniform_scores)
+        self.decided_counts = self.decided_counts + other.decided_counts
+        self.answered_counts = self.answered_counts + other.answered_counts
         self.time = min(filter(None, (self.time, other.time)), default=0)
         self.end = max(self.end, other.end)
 
-    def saved(self) -> dict[str, Any]:
+    def save_state(self) -> dict[str, Any]:
         """Return the sums as JSON data."""
         return {
             "terms": self.terms,
@@ -411,53 +415,58 @@ class Chapter:
             "time": self.time,
             "end": self.end,
             "reward": self.reward.as_dict(),
-            "slices": self.slices.saved(),
+            "slices": self.time_bins.save_state(),
             "metrics": {name: sums.as_dict() for name, sums in self.metrics.items()},
-            "parts": [(*part[:3], part.sums.as_dict()) for part in self.parts],
-            "planned": self.planned and self.planned.as_dict(),
-            "uniform": list(map(float, self.uniform)),
-            "decided": self.decided.tolist(),
-            "answered": self.answered.tolist(),
+            "parts": [(*part[:3], part.sums.as_dict()) for part in self.subperiods],
+            "planned": self.look_sums and self.look_sums.as_dict(),
+            "uniform": list(map(float, self.uniform_scores)),
+            "decided": self.decided_counts.tolist(),
+            "answered": self.answered_counts.tolist(),
         }
 
     @classmethod
-    def restored(cls, saved: dict[str, Any]) -> Chapter:
+    def from_state(cls, saved: dict[str, Any]) -> LiftPeriod:
         """Return the period that :meth:`save_state` wrote."""
-        made = Chapter(saved["terms"], saved["seq"], saved["time"], clustered=saved["clustered"])
-        made.reward = HoldoutSums.from_dict(saved["reward"])
-        made.slices = Slices.restored(saved["slices"])
-        made.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
-        made.decided, made.answered = np.array(saved["decided"]), np.array(saved["answered"])
-        made.end, made.uniform = saved["end"], Scores(*saved["uniform"])
-        made.parts = [
-            ChapterPart(what, seq, time, HoldoutSums.from_dict(sums))
+        period = LiftPeriod(saved["terms"], saved["seq"], saved["time"], clustered=saved["clustered"])
+        period.reward = HoldoutSums.from_dict(saved["reward"])
+        period.time_bins = TimeBins.from_state(saved["slices"])
+        period.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
+        period.decided_counts, period.answered_counts = (
+            np.array(saved["decided"]),
+            np.array(saved["answered"]),
+        )
+        period.end, period.uniform_scores = saved["end"], Scores(*saved["uniform"])
+        period.subperiods = [
+            Subperiod(what, seq, time, HoldoutSums.from_dict(sums))
             for what, seq, time, sums in saved["parts"]
         ]
         planned = saved["planned"]
-        made.planned = None if planned is None else HoldoutSums.from_dict(planned)
-        return made
+        period.look_sums = None if planned is None else HoldoutSums.from_dict(planned)
+        return period
 
 
-def added(scores: Scores, other: Scores) -> Scores:
+def add_scores(scores: Scores, other: Scores) -> Scores:
     """Return the sums of both comparisons."""
     return Scores(*(a + b for a, b in zip(scores, other, strict=True)))
 
 
-def together(shards: Iterable[Sequence[Chapter]]) -> Iterator[Chapter]:
+def merge_periods(shards: Iterable[Sequence[LiftPeriod]]) -> Iterator[LiftPeriod]:
     """Yield the periods of all shards, merged with their matches in other shards; the last first.
 
     Periods match if they have the same terms and the same position among those from the end.
     """
-    found: dict[tuple[str, int], Chapter] = {}
-    for chapters in shards:
-        seen: Counter[str] = Counter()
-        for chapter in reversed(chapters):
-            seen[chapter.terms] += 1
-            known = found.setdefault(
-                (chapter.terms, seen[chapter.terms]),
-                Chapter(chapter.terms, chapter.seq, chapter.time, clustered=chapter.clustered),
+    periods: dict[tuple[str, int], LiftPeriod] = {}
+    for shard_periods in shards:
+        counts: Counter[str] = Counter()
+        for shard_period in reversed(shard_periods):
+            counts[shard_period.terms] += 1
+            period = periods.setdefault(
+                (shard_period.terms, counts[shard_period.terms]),
+                LiftPeriod(
+                    shard_period.terms, shard_period.seq, shard_period.time, clustered=shard_period.clustered
+                ),
             )
-            known.take(chapter)
-    first, *rest = found.values()
+            period.add_period(shard_period)
+    first, *past_periods = periods.values()
     yield first
-    yield from sorted(rest, key=lambda chapter: chapter.time, reverse=True)
+    yield from sorted(past_periods, key=lambda shard_period: shard_period.time, reverse=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Ints, leaves
 from tacit.errors import ConfigError, InvalidValue
-from tacit.learning.decisions import Arm, Decision, none_for_nan
+from tacit.learning.decisions import Arm, Decision, nan_to_none
 from tacit.learning.learner import Learner
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log import rows
@@ -21,9 +21,9 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Impression
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
-from tacit.service.placements.aspects.lift_periods import holdout_in
-from tacit.service.placements.attribution import Lessons
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, SavedState
+from tacit.service.placements.aspects.lift_periods import parse_holdout
+from tacit.service.placements.attribution import TrainingBatch
 from tacit.service.placements.open_decisions import OpenDecisions
 from tacit.wire import control as wire
 
@@ -41,57 +41,59 @@ class Modes(Aspect):
         counterfactuals) or ``control`` (the control of the holdout decides everything).
     """
 
-    mark = rows.MODE
+    change_kind = rows.MODE
 
     def __init__(self) -> None:
-        self.now = rows.ONLINE
+        self.mode = rows.ONLINE
         # Entries of open decisions made while nothing was learned.
         self.unlearned: set[int] = set()
 
-    def marked(self, placement: Placement, mark: rows.MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: rows.ChangeRow) -> None:
         """Apply a change event: another mode."""
-        self.now = mark.value
-        placement.lift.begin_part(f"mode {mark.value}", mark.seq, mark.time)
+        self.mode = change.value
+        placement.lift.begin_subperiod(f"mode {change.value}", change.seq, change.time)
 
     def current(self, placement: Placement) -> str:
         """Return the mode of the last change event."""
-        return self.now
+        return self.mode
 
     @staticmethod
-    def change(mark: rows.MarkRow, before: rows.MarkRow | None, arms: Sequence[Arm]) -> Note:
+    def parse_change(
+        change: rows.ChangeRow, previous: rows.ChangeRow | None, initial_arms: Sequence[Arm]
+    ) -> Note:
         """Return the mode of a change event."""
-        return rows.MODE, {"mode": mark.value}
+        return rows.MODE, {"mode": change.value}
 
     @staticmethod
-    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+    def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
         """Format a mode as text."""
         return f"mode: {detail.get('mode')}"
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's field of a snapshot."""
-        return {"mode": self.now}
+        return {"mode": self.mode}
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the mode from a snapshot."""
-        self.now = saved.mode
+        self.mode = saved.mode
 
-    def part(self, placement: Placement) -> str:
+    def export_part(self, placement: Placement) -> str:
         """Return the mode of a shard."""
-        return self.now
+        return self.mode
 
-    def show(self, placement: Placement, parts: Sequence[str]) -> None:
+    def merge_parts(self, placement: Placement, parts: Sequence[str]) -> None:
         """Set the mode of the first shard: all shards have it."""
-        self.now = parts[0]
+        self.mode = parts[0]
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
         """Return the mode."""
-        return {"mode": self.now}
+        return {"mode": self.mode}
 
-    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+    def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
         """Return why decisions cannot be made at the client."""
-        if time is None or not self.compares:
+        if time is None or not self.has_counterfactuals:
             return None
-        return f"in mode {self.now!r} each decision is compared here"
+        return f"in mode {self.mode!r} each decision is compared here"
 
     def check(self, placement: Placement, mode: str) -> None:
         """Check that a placement can be in a mode.
@@ -116,12 +118,12 @@ class Modes(Aspect):
         ConfigError
             If the mode is one of 0.3, or the configuration has no holdout.
         """
-        if self.now not in rows.MODES:
+        if self.mode not in rows.MODES:
             raise ConfigError(
-                f"placements.{placement.name}.mode: {self.now!r}: version 0.3 was the last to have it; set "
+                f"placements.{placement.name}.mode: {self.mode!r}: version 0.3 was the last to have it; set "
                 f"another mode with tacit 0.3 first: tacit placement mode {placement.name} --mode online"
             )
-        if self.control_decides and holdout_in(placement.lift_terms) is None:
+        if self.control_decides and parse_holdout(placement.lift_terms) is None:
             raise ConfigError(
                 f"placements.{placement.name}.holdout: its control decides everything (mode 'control'); "
                 "set another mode before the holdout goes"
@@ -130,20 +132,20 @@ class Modes(Aspect):
     @property
     def frozen(self) -> bool:
         """True if nothing is learned."""
-        return self.now == rows.FROZEN
+        return self.mode == rows.FROZEN
 
     @property
     def control_decides(self) -> bool:
         """True if the control of the holdout decides everything."""
-        return self.now == rows.CONTROL
+        return self.mode == rows.CONTROL
 
     @property
-    def compares(self) -> bool:
+    def has_counterfactuals(self) -> bool:
         """True if a secondary policy computes counterfactual decisions."""
-        return self.now == rows.SHADOW
+        return self.mode == rows.SHADOW
 
     @property
-    def of_taken_over(self) -> str:
+    def client_mode(self) -> str:
         """The mode of client-side decisions: the policy decides, whatever the mode here."""
         return rows.FROZEN if self.frozen else rows.ONLINE
 
@@ -151,50 +153,50 @@ class Modes(Aspect):
         """Track which new open decisions must not be learned."""
         if self.unlearned:
             self.unlearned.difference_update(entries.tolist())
-        if not set(modes).isdisjoint(rows.UNLEARNED):
+        if not set(modes).isdisjoint(rows.UNLEARNED_MODES):
             pairs = zip(entries.tolist(), modes, strict=True)
-            self.unlearned.update(entry for entry, mode in pairs if mode in rows.UNLEARNED)
+            self.unlearned.update(entry for entry, mode in pairs if mode in rows.UNLEARNED_MODES)
 
-    def learnable(self, rewards: Lessons) -> Lessons:
+    def learnable(self, rewards: TrainingBatch) -> TrainingBatch:
         """Return the rewards to learn: none while frozen, and none of decisions made while frozen."""
         if self.frozen:
-            return rewards.take([])
+            return rewards.select([])
         if not self.unlearned:
             return rewards
         entries = rewards.entries.tolist()
-        return rewards.take([i for i, entry in enumerate(entries) if entry not in self.unlearned])
+        return rewards.select([i for i, entry in enumerate(entries) if entry not in self.unlearned])
 
 
 @contextmanager
-def untouched(learner: Learner, key: str) -> Iterator[None]:
+def restore_on_exit(learner: Learner, key: str) -> Iterator[None]:
     """Restore the learner's state of a key on exit, even if the policy changed it while deciding."""
     lanes = learner.lanes
     (lane,) = lanes.admit([key]).tolist()
-    kept = [array.copy() for _, array in leaves(lanes.view(lane))]
+    saved_arrays = [array.copy() for _, array in leaves(lanes.view(lane))]
     yield
-    for (_, array), values in zip(leaves(lanes.view(lane)), kept, strict=True):
+    for (_, array), values in zip(leaves(lanes.view(lane)), saved_arrays, strict=True):
         array[:] = values
 
 
 # ---- The verb that changes it
 
 
-def _mode(placement: Placement, asked: wire.ModeOf, time: int) -> str:
-    placement.modes.check(placement, asked.mode)
-    return asked.mode
+def _mode(placement: Placement, request: wire.ModeOf, time: int) -> str:
+    placement.modes.check(placement, request.mode)
+    return request.mode
 
 
-def _now(placement: Placement, time: int) -> wire.ModeNow:
+def _get_status(placement: Placement, time: int) -> wire.ModeNow:
     return wire.ModeNow(placement.mode)
 
 
-Modes.changes = {wire.ModeOf: Effect(rows.MODE, _mode, _now)}
+Modes.effects = {wire.ModeOf: Effect(rows.MODE, _mode, _get_status)}
 
 
 # ---- The secondary policy: shadow, or the control of the holdout
 
 
-class Second(Aspect):
+class SecondaryPolicy(Aspect):
     """A secondary policy, which learns from decisions of its own.
 
     In mode ``shadow`` it computes a counterfactual for each decision and learns from the shown arms. As the
@@ -215,60 +217,64 @@ class Second(Aspect):
         Whether the policy is that of a holdout's control.
     """
 
-    def __init__(self, config: PlacementConfig, seed: int, first: Ints) -> None:
+    def __init__(self, config: PlacementConfig, seed: int, initial_indices: Ints) -> None:
         assert config.shadow is not None
-        self.of_control = config.holdout is not None and config.holdout.policy is not None
+        self.is_control = config.holdout is not None and config.holdout.policy is not None
         self._draws = Draws(seed, "shadow")
-        self.go_on(Learner(config.shadow, seed, propensities=config.propensities), first)
+        self.set_learner(Learner(config.shadow, seed, propensities=config.propensities), initial_indices)
 
-    def go_on(self, learner: Learner, first: Ints) -> None:
+    def set_learner(self, learner: Learner, initial_indices: Ints) -> None:
         """Set the learner, without open decisions."""
         self.learner = learner
-        self._open = OpenDecisions(learner, first)
+        self._open = OpenDecisions(learner, initial_indices)
         # Entries of the open decisions that this policy learns from.
         self._learns: set[int] = set()
 
     # Deciding --------------------------------------------------------------------------------
 
-    def drawn(self, placement: Placement, impression: Impression, id: str) -> Decision:
+    def draw_counterfactual(self, placement: Placement, impression: Impression, id: str) -> Decision:
         """Return the counterfactual decision."""
-        return placement.drawn(self.learner, self._draws, impression, id)
+        return placement.draw_decision(self.learner, self._draws, impression, id)
 
-    def by_two(
+    def decide_by_group(
         self, placement: Placement, impression: Impression, seq: int, id: str, time: int
     ) -> Block[rows.DecisionRow]:
         """Decide with the policy of the assigned group, which also learns from the decision.
 
         The other policy computes a counterfactual and keeps no trace of it.
         """
-        coin = placement.control.coin
-        assert coin is not None
-        asked: Block[Impression] = Block.of(Impression, [impression])
-        every = placement.modes.control_decides
-        tossed = coin.toss(
-            [id], [placement.unit_of(impression)], [placement.offer_of(impression)], every=every
+        assigner = placement.control.assigner
+        assert assigner is not None
+        block: Block[Impression] = Block.from_rows(Impression, [impression])
+        all_control = placement.modes.control_decides
+        assignment = assigner.assign(
+            [id], [placement.get_unit(impression)], [placement.get_offer(impression)], all_control=all_control
         )
         policy, control = (placement.learner, placement.draws), (self.learner, self._draws)
-        held = bool(tossed.control[0])
-        (maker, draws), (beside, draws_beside) = (control, policy) if held else (policy, control)
+        in_control = bool(assignment.in_control[0])
+        (maker, draws), (observer, observer_draws) = (control, policy) if in_control else (policy, control)
         draws.begin(maker.rng, id)
-        with placement.standing(maker, impression.key):
-            made = placement.choose_many(maker, asked, np.full_like(tossed.imposed, -1))
-        draws_beside.begin(beside.rng, id)
-        with untouched(beside, impression.key):
-            would = placement.choose_many(beside, asked, made.actions)
-        beside.decisions -= 1
-        alone = [made.propensities, would.propensities]
-        mixed = alone[0] if every else coin.mixed(*(reversed(alone) if held else alone))
-        own = float(np.nan_to_num(made.propensities[0]))
+        with placement.protect_state(maker, impression.key):
+            decisions = placement.choose_many(maker, block, np.full_like(assignment.forced_actions, -1))
+        observer_draws.begin(observer.rng, id)
+        with restore_on_exit(observer, impression.key):
+            counterfactual = placement.choose_many(observer, block, decisions.actions)
+        observer.decisions -= 1
+        propensities = [decisions.propensities, counterfactual.propensities]
+        mixed = (
+            propensities[0]
+            if all_control
+            else assigner.mix_propensities(*(reversed(propensities) if in_control else propensities))
+        )
+        probability = float(np.nan_to_num(decisions.propensities[0]))
         epoch = placement.learner.epoch(impression.key)
-        chosen = made[0]._replace(propensity=own or None)
-        logged = chosen._replace(propensity=none_for_nan(mixed)[0], epoch=epoch)
-        row = placement.rows_of(asked, seq, [id], time, [logged], tossed)
-        row = row.with_column("would_propensity", [own])
-        read = (would if held else made)[0].context
-        kept = chosen._replace(epoch=epoch, context=read)
-        placement.decided(row, [kept], chosen if held else None)
+        decision = decisions[0]._replace(propensity=probability or None)
+        logged = decision._replace(propensity=nan_to_none(mixed)[0], epoch=epoch)
+        row = placement.make_rows(block, seq, [id], time, [logged], assignment)
+        row = row.with_column("would_propensity", [probability])
+        context = (counterfactual if in_control else decisions)[0].context
+        learned_decision = decision._replace(epoch=epoch, context=context)
+        placement.record_decisions(row, [learned_decision], decision if in_control else None)
         return row
 
     # Open decisions --------------------------------------------------------------------------
@@ -281,7 +287,7 @@ class Second(Aspect):
             self._open.keep(entries, [decision], plain=plain)
             self._learns.update(entries.tolist())
 
-    def lessons(self, entries: Sequence[int]) -> tuple[Learner, OpenDecisions, list[int]]:
+    def select_decisions(self, entries: Sequence[int]) -> tuple[Learner, OpenDecisions, list[int]]:
         """Return the learner, its open decisions, and the indices of the entries that it learns from."""
         learns = self._learns
         return self.learner, self._open, [i for i, entry in enumerate(entries) if entry in learns]
@@ -293,26 +299,26 @@ class Second(Aspect):
 
     # The fold --------------------------------------------------------------------------------
 
-    def recalled(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
+    def recall_counterfactual(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
         """Restore the counterfactual of a logged shadow decision; None for other decisions."""
         if row.mode != rows.SHADOW or not self._reads(row):
             return None
-        return placement.recalled(self.learner, row)
+        return placement.recall_decision(self.learner, row)
 
-    def recalled_by_two(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
+    def recall_by_group(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
         """Restore a logged decision of the control's policy; None if the first policy decided."""
         if not self._reads(row):
             return None
         if not row.control:
             self.learner.lanes.admit([row.key])
             return None
-        return placement.recalled(self.learner, row)
+        return placement.recall_decision(self.learner, row)
 
-    def reopened(self, placement: Placement, row: rows.DecisionRow, epoch: int) -> Decision:
+    def restore_open(self, placement: Placement, row: rows.DecisionRow, epoch: int) -> Decision:
         """Restore an open decision of a snapshot, in its saved epoch."""
-        return rows.read_by(self.learner, placement.decision_of(row, epoch))
+        return rows.drop_unread_context(self.learner, placement.restore_decision(row, epoch))
 
     def _reads(self, row: rows.DecisionRow) -> bool:
         """True if the policy can read the row's context, which may be older than the policy."""
         dim = self.learner.policy.context_dim
-        return dim == 0 or len(rows.parsed(row.context) or ()) == dim
+        return dim == 0 or len(rows.decode_json(row.context) or ()) == dim

@@ -9,11 +9,11 @@ import msgspec
 
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import Arm
-from tacit.service.log.ids import as_text, as_time
+from tacit.service.log.ids import as_text, parse_time
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import PIN, PINNED, PINNED_FROZEN, MarkRow, text_of
+from tacit.service.log.rows import PIN, PINNED, PINNED_FROZEN, ChangeRow, encode_json
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, Saved
+from tacit.service.placements.aspects.aspect import Aspect, Effect, Note, SavedState
 from tacit.wire import control as wire
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class Pin(msgspec.Struct, frozen=True):
     until: int
 
 
-def pin_of(text: str) -> Pin | None:
+def parse_pin(text: str) -> Pin | None:
     """Parse the pin in a change event's value.
 
     Examples
     --------
-    >>> pin_of('{"arms":["a"],"until":5}'), pin_of("null")
+    >>> parse_pin('{"arms":["a"],"until":5}'), parse_pin("null")
     (Pin(arms=['a'], until=5), None)
     """
     return msgspec.json.decode(text, type=Pin | None)
@@ -61,83 +61,85 @@ class Pins(Aspect):
         Pin of the last change event; it may have ended.
     """
 
-    mark = PIN
+    change_kind = PIN
 
     def __init__(self) -> None:
         self.last: Pin | None = None
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: ChangeRow) -> None:
         """Apply a change event: another pin, or none."""
-        self.last = pin_of(mark.value)
+        self.last = parse_pin(change.value)
 
     def current(self, placement: Placement) -> str:
         """Return the pin of the last change event."""
-        return text_of(self.last)
+        return encode_json(self.last)
 
     @staticmethod
-    def change(mark: MarkRow, before: MarkRow | None, arms: Sequence[Arm]) -> Note:
+    def parse_change(change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]) -> Note:
         """Return the pin of a change event, or its removal."""
-        pin = pin_of(mark.value)
+        pin = parse_pin(change.value)
         return (UNPIN, {}) if pin is None else (PIN, {"arms": pin.arms, "until": as_text(pin.until)})
 
     @staticmethod
-    def words(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+    def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
         """Format a pin as text.
 
         Examples
         --------
-        >>> Pins.words({"arms": ["a"], "until": "2026-05-03T12:00:00+00:00"}, str)
+        >>> Pins.format_change({"arms": ["a"], "until": "2026-05-03T12:00:00+00:00"}, str)
         'pinned until 2026-05-03T12:00:00+00:00: a'
         """
         return f"pinned until {clock(detail['until'])}: {', '.join(map(str, detail['arms']))}"
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's field of a snapshot."""
         return {"pin": self.last}
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the pin from a snapshot."""
         self.last = msgspec.convert(saved.pin, Pin | None)
 
-    def part(self, placement: Placement) -> Pin | None:
+    def export_part(self, placement: Placement) -> Pin | None:
         """Return the pin of a shard's last change event."""
         return self.last
 
-    def show(self, placement: Placement, parts: Sequence[Pin | None]) -> None:
+    def merge_parts(self, placement: Placement, parts: Sequence[Pin | None]) -> None:
         """Set the pin of the first shard: all shards have it."""
         self.last = parts[0]
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
         """Return the pinned arms."""
-        pin = self.at(now)
+        pin = self.get_pin(now)
         return {"pinned": None if pin is None else pin.arms}
 
     def remark(self, placement: Placement, now: int) -> str | None:
         """Return the pinned arms as text."""
-        pin = self.at(now)
+        pin = self.get_pin(now)
         return None if pin is None else f"pinned: {', '.join(map(str, pin.arms))}"
 
-    def stays_here(self, placement: Placement, time: int | None) -> str | None:
+    def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
         """Return why decisions cannot be made at the client."""
-        return "it shows what is pinned" if time is not None and self.at(time) is not None else None
+        return "it shows what is pinned" if time is not None and self.get_pin(time) is not None else None
 
-    def at(self, time: int) -> Pin | None:
+    def get_pin(self, time: int) -> Pin | None:
         """Return the pin at a time of the log, or None."""
         return self.last if self.last is not None and time < self.last.until else None
 
-    def shown(self, placement: Placement, impression: Impression, time: int) -> tuple[Arm, ...] | None:
+    def get_pinned_action(
+        self, placement: Placement, impression: Impression, time: int
+    ) -> tuple[Arm, ...] | None:
         """Return the arms that a pin shows to an impression; None if the policy decides."""
-        pin = self.at(time)
-        if pin is None or not set(pin.arms) <= set(placement.can_show(impression)):
+        pin = self.get_pin(time)
+        if pin is None or not set(pin.arms) <= set(placement.list_offer(impression)):
             return None
-        return placement.shown_fixed(pin.arms)
+        return placement.pin_action(pin.arms)
 
     @staticmethod
     def mode(placement: Placement) -> str:
         """Return the logged mode of decisions that show a pin."""
         return PINNED_FROZEN if placement.modes.frozen else PINNED
 
-    def after(self, placement: Placement, asked: wire.PinOf, time: int) -> Pin:
+    def plan_pin(self, placement: Placement, request: wire.PinOf, time: int) -> Pin:
         """Return the pin after a request at a time of the log; changes nothing.
 
         Raises
@@ -145,20 +147,20 @@ class Pins(Aspect):
         InvalidValue
             If the pin is impossible.
         """
-        until = as_time("until", asked.until)
+        until = parse_time("until", request.until)
         if until <= time:
             remedy = f"give a time after that of the service, which is {as_text(time)}"
             raise InvalidValue("until", as_text(until), remedy)
-        return Pin(_checked(placement, asked.arms), until)
+        return Pin(_check_arms(placement, request.arms), until)
 
 
-def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
+def _check_arms(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
     """Check arms for a pin and return their names in the placement."""
-    most = placement.most_fixed
+    most = placement.max_pinned
     if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
         count = "one arm" if most == 1 else f"1 to {most} arms, each once"
         raise InvalidValue("arms", list(arms), f"pin {count}")
-    if not placement.living.slots:
+    if not placement.lifecycle.arm_indices:
         # The offer comes with each request.
         return list(arms)
     offered = {str(arm): arm for arm in placement.offer.arms}
@@ -171,17 +173,17 @@ def _checked(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
 # ---- The verbs that change it
 
 
-def _pin(placement: Placement, asked: wire.PinOf, time: int) -> str:
-    return text_of(placement.pins.after(placement, asked, time))
+def _pin(placement: Placement, request: wire.PinOf, time: int) -> str:
+    return encode_json(placement.pins.plan_pin(placement, request, time))
 
 
-def _unpin(placement: Placement, asked: wire.Unpin, time: int) -> str | None:
-    return None if placement.pins.at(time) is None else text_of(None)
+def _unpin(placement: Placement, request: wire.Unpin, time: int) -> str | None:
+    return None if placement.pins.get_pin(time) is None else encode_json(None)
 
 
-def _now(placement: Placement, time: int) -> wire.PinNow:
-    pin = placement.pins.at(time)
+def _get_status(placement: Placement, time: int) -> wire.PinNow:
+    pin = placement.pins.get_pin(time)
     return wire.PinNow(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
 
 
-Pins.changes = {wire.PinOf: Effect(PIN, _pin, _now), wire.Unpin: Effect(PIN, _unpin, _now)}
+Pins.effects = {wire.PinOf: Effect(PIN, _pin, _get_status), wire.Unpin: Effect(PIN, _unpin, _get_status)}

@@ -18,15 +18,15 @@ import msgspec
 import numpy as np
 
 from tacit.classifiers import Classifier
-from tacit.core.arrays import Floats, leaves, rebuilt
+from tacit.core.arrays import Floats, leaves, rebuild_state
 from tacit.errors import InvalidValue
 from tacit.learning.learner import Learner
-from tacit.learning.merging import add_shared, delta, plus, shared_sums
+from tacit.learning.merging import add_deltas, add_shared, compute_delta, read_shared_sums
 from tacit.policies import Policy
 from tacit.service.errors import NotDurable
-from tacit.service.log.rows import MERGE, MarkRow
+from tacit.service.log.rows import MERGE, ChangeRow
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, SavedState
 
 if TYPE_CHECKING:
     from tacit.service.placements.placement import Placement
@@ -43,11 +43,11 @@ Value = dict[str, str]
 """Arrays by their names, as base64 of their bytes."""
 
 
-class NotYet(NotDurable):
+class UnknownArms(NotDurable):
     """The update is about arms that are not known here yet."""
 
 
-class Learned(msgspec.Struct):
+class SharedUpdate(msgspec.Struct):
     """An update with the learning of one shard, up to a time of its log.
 
     Attributes
@@ -64,23 +64,23 @@ class Learned(msgspec.Struct):
     parts: dict[str, Value]
 
 
-class Shared(Protocol):
+class SharedState(Protocol):
     """A state that a placement's learner shares with other shards."""
 
-    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the learning of this shard since the last call, or altogether."""
 
-    def news(self, learner: Learner, learned: Learned) -> Learned:
+    def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
         """Return the parts of an update that are not known here."""
 
-    def take(self, learner: Learner, learned: Learned) -> None:
+    def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
         """Apply an update of another shard."""
 
     def reach(self, policy: Policy) -> None:
         """Extend the state to a policy with more arms."""
         return None
 
-    def saved(self) -> Any:
+    def save_state(self) -> Any:
         """Return the received updates as JSON data."""
         return None
 
@@ -92,13 +92,13 @@ class Shared(Protocol):
 # Arrays as text ------------------------------------------------------------------------------
 
 
-def text_of(array: Any) -> str:
+def encode_array(array: Any) -> str:
     """Encode the shape and bytes of an array as text."""
     shape = "x".join(map(str, array.shape))
     return f"{shape}:{base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}"
 
 
-def array_of(text: str, like: Any) -> Any:
+def decode_array(text: str, like: Any) -> Any:
     """Decode an array of the form of another one.
 
     Arms that were added since have zeros.
@@ -110,7 +110,7 @@ def array_of(text: str, like: Any) -> Any:
 
     Examples
     --------
-    >>> array_of(text_of(np.array([[1.0, 2.0]])), like=np.zeros((1, 3))).tolist()
+    >>> decode_array(encode_array(np.array([[1.0, 2.0]])), like=np.zeros((1, 3))).tolist()
     [[1.0, 2.0, 0.0]]
     """
     shape, _, content = text.rpartition(":")
@@ -120,29 +120,29 @@ def array_of(text: str, like: Any) -> Any:
     if sizes == like.shape:
         return array
     if len(sizes) != like.ndim or any(n > m for n, m in zip(sizes, like.shape, strict=True)):
-        raise NotYet("shard: it has not the arms yet of which another one tells; tell it later")
-    return padded(array, np.zeros_like(like))
+        raise UnknownArms("shard: it has not the arms yet of which another one tells; tell it later")
+    return pad_array(array, np.zeros_like(like))
 
 
-def padded(small: Any, large: Any) -> Any:
+def pad_array(source: Any, target: Any) -> Any:
     """Copy ``source`` into the leading corner of ``target``."""
-    large[tuple(map(slice, small.shape))] = small
-    return large
+    target[tuple(map(slice, source.shape))] = source
+    return target
 
 
-def value_of(arrays: Any) -> Value:
+def encode_arrays(arrays: Any) -> Value:
     """Encode a named tuple's arrays by name, without workspace arrays."""
-    return {name: text_of(array) for name, array in leaves(arrays) if not name.startswith(SCRATCH)}
+    return {name: encode_array(array) for name, array in leaves(arrays) if not name.startswith(SCRATCH)}
 
 
-def arrays_of(value: Value, like: Any) -> Any:
+def decode_arrays(value: Value, like: Any) -> Any:
     """Decode a named tuple; arrays without a text are taken from ``like``."""
-    return rebuilt(
-        like, (array_of(value[name], array) if name in value else array for name, array in leaves(like))
+    return rebuild_state(
+        like, (decode_array(value[name], array) if name in value else array for name, array in leaves(like))
     )
 
 
-def put(target: Any, source: Any) -> None:
+def copy_arrays(target: Any, source: Any) -> None:
     """Copy arrays into the arrays of the same names."""
     for (_, into), (_, array) in zip(leaves(target), leaves(source), strict=True):
         into[:] = array
@@ -153,7 +153,7 @@ def put(target: Any, source: Any) -> None:
 logger = logging.getLogger(__name__)
 
 
-class Summed:
+class KeySums:
     """Sums over the impressions of each key, which are spread over all shards.
 
     Parameters
@@ -162,9 +162,9 @@ class Summed:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._known: dict[int, dict[str, Any]] = {}
+        self._received: dict[int, dict[str, Any]] = {}
         # Lanes at the last exchange, by key.
-        self._before: dict[str, bytes] = {}
+        self._last_lanes: dict[str, bytes] = {}
         self._learned: set[str] = set()
         self._sent: dict[str, Value] = {}
         self.reach(policy)
@@ -172,81 +172,81 @@ class Summed:
     def reach(self, policy: Policy) -> None:
         """Extend the sums to a policy with more arms."""
         self._prior = policy.init(1)
-        self._nothing = delta(self._prior, self._prior)
-        for known in self._known.values():
-            known |= {key: self._reached(value_of(sums)) for key, sums in known.items()}
-        self._sent |= {key: value_of(self._reached(value)) for key, value in self._sent.items()}
+        self._nothing = compute_delta(self._prior, self._prior)
+        for updates in self._received.values():
+            updates |= {key: self._extend(encode_arrays(sums)) for key, sums in updates.items()}
+        self._sent |= {key: encode_arrays(self._extend(value)) for key, value in self._sent.items()}
 
-    def _reached(self, value: Value) -> Any:
+    def _extend(self, value: Value) -> Any:
         """Return sums of an update, extended to all arms."""
-        return arrays_of(value, self._nothing)
+        return decode_arrays(value, self._nothing)
 
-    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the sums of the keys that were learned here since the last call."""
         self._look(learner, learner.keys)
         for key in sorted(self._learned):
-            own = self._own(learner, key)
-            if own is not None:
-                self._sent[key] = value_of(own)
-        learned, self._learned = self._learned, set()
-        return {key: value for key, value in self._sent.items() if everything or key in learned}
+            sums = self._compute_sums(learner, key)
+            if sums is not None:
+                self._sent[key] = encode_arrays(sums)
+        keys, self._learned = self._learned, set()
+        return {key: value for key, value in self._sent.items() if everything or key in keys}
 
-    def _own(self, learner: Learner, key: str) -> Any:
+    def _compute_sums(self, learner: Learner, key: str) -> Any:
         """Return the sums over this shard's impressions; None for nothing."""
-        whole = own = delta(_lane(learner, key), self._prior)
-        for known in self._known.values():
-            if key in known:
-                own = _minus(own, known[key])
-        return None if _size(own) <= NOISE * _size(whole) else own
+        whole = sums = compute_delta(_lane(learner, key), self._prior)
+        for updates in self._received.values():
+            if key in updates:
+                sums = _subtract(sums, updates[key])
+        return None if _max_abs(sums) <= NOISE * _max_abs(whole) else sums
 
     def _look(self, learner: Learner, keys: Iterable[str]) -> None:
         """Note the keys that were learned here."""
         for key in keys:
-            now = _content(_lane(learner, key))
-            before = self._before.get(key)
-            if now != before and (before is not None or now != _content(self._prior)):
+            now = _to_bytes(_lane(learner, key))
+            before = self._last_lanes.get(key)
+            if now != before and (before is not None or now != _to_bytes(self._prior)):
                 self._learned.add(key)
-            self._before[key] = now
+            self._last_lanes[key] = now
 
-    def news(self, learner: Learner, learned: Learned) -> Learned:
+    def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
         """Return the keys whose sums differ from the shard's last update."""
-        known = self._known.get(learned.shard, {})
+        updates = self._received.get(update.shard, {})
         fresh = {
             key: value
-            for key, value in learned.parts.items()
-            if key not in known or _content(arrays_of(value, self._nothing)) != _content(known[key])
+            for key, value in update.parts.items()
+            if key not in updates or _to_bytes(decode_arrays(value, self._nothing)) != _to_bytes(updates[key])
         }
-        return Learned(learned.shard, learned.time, fresh)
+        return SharedUpdate(update.shard, update.time, fresh)
 
-    def take(self, learner: Learner, learned: Learned) -> None:
+    def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
         """Replace the last update of a shard by a new one."""
-        known = self._known.setdefault(learned.shard, {})
-        learner.lanes.admit(list(learned.parts))
-        self._look(learner, learned.parts)
-        for key, value in learned.parts.items():
-            sums = arrays_of(value, self._nothing)
+        updates = self._received.setdefault(update.shard, {})
+        learner.lanes.admit(list(update.parts))
+        self._look(learner, update.parts)
+        for key, value in update.parts.items():
+            sums = decode_arrays(value, self._nothing)
             lane = _lane(learner, key)
             try:
-                whole = plus(lane, [_minus(sums, known.get(key, self._nothing))])
+                whole = add_deltas(lane, [_subtract(sums, updates.get(key, self._nothing))])
             except InvalidValue as error:
-                logger.error("what shard %d learned of key %r: %s", learned.shard, key, error)
+                logger.error("what shard %d learned of key %r: %s", update.shard, key, error)
                 continue
-            put(lane, whole)
-            known[key] = sums
-            self._before[key] = _content(lane)
+            copy_arrays(lane, whole)
+            updates[key] = sums
+            self._last_lanes[key] = _to_bytes(lane)
 
-    def saved(self) -> Any:
+    def save_state(self) -> Any:
         """Return the last update of each other shard."""
         return [
-            [shard, {key: value_of(sums) for key, sums in known.items()}]
-            for shard, known in self._known.items()
+            [shard, {key: encode_arrays(sums) for key, sums in updates.items()}]
+            for shard, updates in self._received.items()
         ]
 
     def restore(self, saved: Any) -> None:
         """Restore the updates that :meth:`save_state` wrote."""
-        self._known = {
-            shard: {key: arrays_of(value, self._nothing) for key, value in known.items()}
-            for shard, known in saved or ()
+        self._received = {
+            shard: {key: decode_arrays(value, self._nothing) for key, value in updates.items()}
+            for shard, updates in saved or ()
         }
 
 
@@ -255,16 +255,16 @@ def _lane(learner: Learner, key: str) -> Any:
     return learner.lanes.view(learner.lane(key))
 
 
-def _content(arrays: Any) -> bytes:
+def _to_bytes(arrays: Any) -> bytes:
     return b"".join(array.tobytes() for _, array in leaves(arrays))
 
 
-def _minus(first: Any, second: Any) -> Any:
+def _subtract(first: Any, second: Any) -> Any:
     pairs = zip(leaves(first), leaves(second), strict=True)
-    return rebuilt(first, (a - b for (_, a), (_, b) in pairs))
+    return rebuild_state(first, (a - b for (_, a), (_, b) in pairs))
 
 
-def _size(arrays: Any) -> float:
+def _max_abs(arrays: Any) -> float:
     return max(float(np.abs(array).max(initial=0.0)) for _, array in leaves(arrays))
 
 
@@ -277,7 +277,7 @@ Sums = dict[str, Floats]
 """Arrays by their names."""
 
 
-class Added:
+class GlobalSums:
     """Sums over all keys: each shard adds the sums of its own keys.
 
     Parameters
@@ -286,70 +286,70 @@ class Added:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._known: dict[int, Sums] = {}
+        self._received: dict[int, Sums] = {}
         self._sent: Sums = {}
         self.reach(policy)
 
     def reach(self, policy: Policy) -> None:
         """Extend the sums to a policy with more arms."""
-        self._begun = shared_sums(policy, policy.init(0))
-        self._nothing = {name: np.zeros_like(array) for name, array in self._begun.items()}
-        self._sent = self._reached(self._sent)
-        self._known = {shard: self._reached(sums) for shard, sums in self._known.items()}
+        self._initial_sums = read_shared_sums(policy, policy.init(0))
+        self._nothing = {name: np.zeros_like(array) for name, array in self._initial_sums.items()}
+        self._sent = self._extend(self._sent)
+        self._received = {shard: self._extend(sums) for shard, sums in self._received.items()}
 
-    def _reached(self, sums: Sums) -> Sums:
+    def _extend(self, sums: Sums) -> Sums:
         return {
-            name: padded(sums[name], like.copy()) if name in sums else like
+            name: pad_array(sums[name], like.copy()) if name in sums else like
             for name, like in self._nothing.items()
         }
 
-    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the sums of this shard if they have changed enough, or always with ``everything``."""
-        own = whole = shared_sums(learner.policy, learner.state)
-        for other in (self._begun, *self._known.values()):
-            own = {name: own[name] - other[name] for name in own}
+        sums = whole = read_shared_sums(learner.policy, learner.state)
+        for update in (self._initial_sums, *self._received.values()):
+            sums = {name: sums[name] - update[name] for name in sums}
         least = 0.0 if everything else GROWTH
-        if not _differ(own, self._nothing if everything else self._sent, whole, least):
+        if not _differ(sums, self._nothing if everything else self._sent, whole, least):
             return {}
-        self._sent = own
-        return {SUMS: {name: text_of(array) for name, array in own.items()}}
+        self._sent = sums
+        return {SUMS: {name: encode_array(array) for name, array in sums.items()}}
 
-    def news(self, learner: Learner, learned: Learned) -> Learned:
+    def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
         """Return nothing if the sums equal the shard's last update."""
-        sums, known = self._read(learned), self._known.get(learned.shard, self._nothing)
-        fresh = sums is not None and _differ(sums, known, sums, 0.0)
-        return Learned(learned.shard, learned.time, {SUMS: learned.parts[SUMS]} if fresh else {})
+        sums, updates = self._read(update), self._received.get(update.shard, self._nothing)
+        fresh = sums is not None and _differ(sums, updates, sums, 0.0)
+        return SharedUpdate(update.shard, update.time, {SUMS: update.parts[SUMS]} if fresh else {})
 
-    def take(self, learner: Learner, learned: Learned) -> None:
+    def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
         """Replace the last update of a shard by a new one."""
-        sums, known = self._read(learned), self._known.get(learned.shard, self._nothing)
+        sums, updates = self._read(update), self._received.get(update.shard, self._nothing)
         if sums is not None:
-            add_shared(learner, {name: array - known[name] for name, array in sums.items()})
-            self._known[learned.shard] = sums
+            add_shared(learner, {name: array - updates[name] for name, array in sums.items()})
+            self._received[update.shard] = sums
 
-    def _read(self, learned: Learned) -> Sums | None:
+    def _read(self, update: SharedUpdate) -> Sums | None:
         """Return the sums of an update; None if it has none or they do not fit."""
-        value = learned.parts.get(SUMS)
+        value = update.parts.get(SUMS)
         if value is None:
             return None
         try:
-            return {name: array_of(value[name], like) for name, like in self._nothing.items()}
+            return {name: decode_array(value[name], like) for name, like in self._nothing.items()}
         except (KeyError, ValueError) as error:
-            logger.error("the sums of shard %d do not fit: %s", learned.shard, error)
+            logger.error("the sums of shard %d do not fit: %s", update.shard, error)
             return None
 
-    def saved(self) -> Any:
+    def save_state(self) -> Any:
         """Return the last update of each other shard."""
         return [
-            [shard, {name: text_of(array) for name, array in known.items()}]
-            for shard, known in self._known.items()
+            [shard, {name: encode_array(array) for name, array in updates.items()}]
+            for shard, updates in self._received.items()
         ]
 
     def restore(self, saved: Any) -> None:
         """Restore the updates that :meth:`save_state` wrote."""
-        self._known = {
-            shard: {name: array_of(known[name], like) for name, like in self._nothing.items()}
-            for shard, known in saved or ()
+        self._received = {
+            shard: {name: decode_array(updates[name], like) for name, like in self._nothing.items()}
+            for shard, updates in saved or ()
         }
 
 
@@ -359,13 +359,13 @@ def _differ(sums: Sums, others: Sums, whole: Sums, least: float) -> bool:
     Rows, such as arms, are compared separately, so that rare ones count.
     """
     return any(
-        bool((change > least * _by_row(others[name]) + NOISE * _by_row(whole[name])).any())
+        bool((change > least * _sum_by_row(others[name]) + NOISE * _sum_by_row(whole[name])).any())
         for name, array in sums.items()
-        for change in [_by_row(array - others[name])]
+        for change in [_sum_by_row(array - others[name])]
     )
 
 
-def _by_row(array: Floats) -> Floats:
+def _sum_by_row(array: Floats) -> Floats:
     """Return the sum of absolute values over all axes but the first two."""
     sums: Floats = np.abs(array).sum(axis=tuple(range(2, array.ndim)))
     return sums
@@ -374,17 +374,17 @@ def _by_row(array: Floats) -> Floats:
 # ---- A safe classifier of all keys, joined over the shards
 
 
-def classifier_of(policy: Policy) -> Classifier | None:
+def find_shared_classifier(policy: Policy) -> Classifier | None:
     """Return the classifier that all keys of a policy share."""
     classifier = getattr(policy, "classifier", None)
     if isinstance(classifier, Classifier):
         return None if getattr(policy, "per_key", False) else classifier
     inner = getattr(policy, "policy", None)
     wraps = isinstance(inner, Policy) and hasattr(policy.init(0), "classifier")
-    return classifier_of(inner) if wraps else None  # type: ignore[arg-type]
+    return find_shared_classifier(inner) if wraps else None  # type: ignore[arg-type]
 
 
-class Joined(Shared):
+class JoinedClassifier(SharedState):
     """A safe classifier of each shard, joined over all shards, so that each has what any has learned.
 
     It is independent of the arms; the joined classifier is in the learner's state.
@@ -396,30 +396,30 @@ class Joined(Shared):
 
     def __init__(self, classifier: Classifier) -> None:
         self._classifier = classifier
-        self._before: Value = value_of(classifier.init(1))
+        self._last_value: Value = encode_arrays(classifier.init(1))
 
-    def learned(self, learner: Learner, everything: bool) -> dict[str, Value]:
+    def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return the classifier if it has changed since the last call."""
-        now = value_of(learner.state.classifier)
-        before, self._before = self._before, now
+        now = encode_arrays(learner.state.classifier)
+        before, self._last_value = self._last_value, now
         return {CLASSIFIER: now} if everything or now != before else {}
 
-    def news(self, learner: Learner, learned: Learned) -> Learned:
+    def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
         """Return nothing if the join would change nothing."""
-        own = learner.state.classifier
-        part = {name: value for name, value in learned.parts.items() if name == CLASSIFIER}
-        known = not part or value_of(self._join(own, learned)) == value_of(own)
-        return Learned(learned.shard, learned.time, {} if known else part)
+        classifier = learner.state.classifier
+        part = {name: value for name, value in update.parts.items() if name == CLASSIFIER}
+        is_known = not part or encode_arrays(self._join(classifier, update)) == encode_arrays(classifier)
+        return SharedUpdate(update.shard, update.time, {} if is_known else part)
 
-    def take(self, learner: Learner, learned: Learned) -> None:
+    def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
         """Join the classifier of another shard."""
-        if CLASSIFIER in learned.parts:
-            own = learner.state.classifier
-            put(own, self._join(own, learned))
+        if CLASSIFIER in update.parts:
+            classifier = learner.state.classifier
+            copy_arrays(classifier, self._join(classifier, update))
 
-    def _join(self, own: Any, learned: Learned) -> Any:
-        other = arrays_of(learned.parts[CLASSIFIER], self._classifier.init(1))
-        return self._classifier.merged(own, other)
+    def _join(self, classifier: Any, update: SharedUpdate) -> Any:
+        received = decode_arrays(update.parts[CLASSIFIER], self._classifier.init(1))
+        return self._classifier.merge_states(classifier, received)
 
 
 # ---- The aspect: shared states of a placement
@@ -433,16 +433,16 @@ class Joined(Shared):
 # parameters Λ and η, or plays and rewards, of each shard's own impressions.
 
 
-def shared_of(policy: Policy, spread: bool) -> list[Shared]:
+def make_shared_states(policy: Policy, spread: bool) -> list[SharedState]:
     """Return the shared states of a policy's placements; none if every key learns alone."""
     if spread:
-        return [Summed(policy)]
-    classifier = classifier_of(policy)
-    parts: list[Shared] = [] if classifier is None else [Joined(classifier)]
-    return [*parts, Added(policy)] if policy.sums else parts
+        return [KeySums(policy)]
+    classifier = find_shared_classifier(policy)
+    parts: list[SharedState] = [] if classifier is None else [JoinedClassifier(classifier)]
+    return [*parts, GlobalSums(policy)] if policy.sums else parts
 
 
-class Sharing(Aspect):
+class SharedLearning(Aspect):
     """The states that a placement shares with the other shards.
 
     Parameters
@@ -451,46 +451,46 @@ class Sharing(Aspect):
         Shared states; each selects its parts of an update.
     """
 
-    mark = MERGE
+    change_kind = MERGE
 
-    def __init__(self, parts: Sequence[Shared]) -> None:
+    def __init__(self, parts: Sequence[SharedState]) -> None:
         self._parts = parts
 
-    def marked(self, placement: Placement, mark: MarkRow) -> None:
+    def apply_change(self, placement: Placement, change: ChangeRow) -> None:
         """Apply an update of another shard."""
         placement.since_snapshot += 1
         if not placement.modes.frozen:
-            learned = msgspec.json.decode(mark.value, type=Learned)
+            update = msgspec.json.decode(change.value, type=SharedUpdate)
             for part in self._parts:
-                part.take(placement.learner, learned)
+                part.apply_update(placement.learner, update)
 
-    def arms_named(self, placement: Placement) -> None:
+    def update_arms(self, placement: Placement) -> None:
         """Extend the shared states to a policy with more arms."""
         for part in self._parts:
             part.reach(placement.learner.policy)
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's field of a snapshot; a single state is stored without a list."""
-        kept = [part.saved() for part in self._parts]
-        return {"shared": kept if len(kept) > 1 else kept[0]}
+        states = [part.save_state() for part in self._parts]
+        return {"shared": states if len(states) > 1 else states[0]}
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the shared states from a snapshot."""
         count = len(self._parts)
-        kept = saved.shared if count > 1 and saved.shared else [saved.shared] * count
-        for part, own in zip(self._parts, kept, strict=True):
-            part.restore(own)
+        states = saved.shared if count > 1 and saved.shared else [saved.shared] * count
+        for part, state in zip(self._parts, states, strict=True):
+            part.restore(state)
 
-    def learned(self, placement: Placement, everything: bool) -> dict[str, Value]:
+    def export_update(self, placement: Placement, everything: bool) -> dict[str, Value]:
         """Return the learning of this shard since the last call, or altogether."""
-        return reduce(or_, (part.learned(placement.learner, everything) for part in self._parts))
+        return reduce(or_, (part.export_update(placement.learner, everything) for part in self._parts))
 
-    def news(self, placement: Placement, learned: Learned) -> Learned:
+    def filter_update(self, placement: Placement, update: SharedUpdate) -> SharedUpdate:
         """Return the parts of another shard's update that are not known here."""
-        news = (part.news(placement.learner, learned).parts for part in self._parts)
-        return Learned(learned.shard, learned.time, reduce(or_, news))
+        parts = (part.filter_update(placement.learner, update).parts for part in self._parts)
+        return SharedUpdate(update.shard, update.time, reduce(or_, parts))
 
     @property
-    def joined(self) -> Joined | None:
+    def classifier(self) -> JoinedClassifier | None:
         """The shared classifier, or None."""
-        return next((part for part in self._parts if isinstance(part, Joined)), None)
+        return next((part for part in self._parts if isinstance(part, JoinedClassifier)), None)

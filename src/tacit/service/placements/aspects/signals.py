@@ -13,9 +13,9 @@ from tacit.learning.learner import Learner
 from tacit.learning.signals import Signals
 from tacit.service.config.schema import SignalConfig
 from tacit.service.log.blocks import Block
-from tacit.service.log.rows import DecisionRow, text_of
+from tacit.service.log.rows import DecisionRow, encode_json
 from tacit.service.log.store import Snapshot
-from tacit.service.placements.aspects.aspect import Aspect, Saved
+from tacit.service.placements.aspects.aspect import Aspect, SavedState
 
 if TYPE_CHECKING:
     from tacit.service.log.requests import Impression
@@ -40,9 +40,9 @@ class PlacementSignals(Aspect):
         self.names = config.names
         self.stream = Signals(config.names, arms, config.fast, config.slow)
 
-    def arms_named(self, placement: Placement) -> None:
+    def update_arms(self, placement: Placement) -> None:
         """Make room for more arms."""
-        self.stream.reach(len(placement.living.names))
+        self.stream.reserve_arms(len(placement.lifecycle.names))
 
     def session(self, id: str | None) -> str | None:
         """Return the hash of a session for the log.
@@ -72,61 +72,61 @@ class PlacementSignals(Aspect):
     def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
         """Count logged decisions; return the signals at their times."""
         signals: list[list[float]] = self._arrive(learner, rows, rows.column("time"), offers).tolist()
-        self.decided(learner, rows)
+        self.record_epochs(learner, rows)
         return signals
 
     def _arrive(self, learner: Learner, rows: Block[Any], times: Any, offers: Sequence[Ints]) -> Floats:
         """Count impressions or decisions at their times; return their signals."""
         lanes = learner.lanes.admit(rows.column("key"))
-        sessions = list(map(_number, rows.column("asked")))
+        sessions = list(map(_parse_session, rows.column("asked")))
         counts = [not deferred for deferred in rows.column("deferred")]
         return self.stream.arrive(lanes, times, offers, sessions, counts)
 
-    def decided(self, learner: Learner, rows: Block[DecisionRow]) -> None:
+    def record_epochs(self, learner: Learner, rows: Block[DecisionRow]) -> None:
         """Record the epochs of decisions."""
         lanes = learner.lanes.admit(rows.column("key"))
-        self.stream.at_epochs(lanes, rows.column("time"), rows.column("epoch"))
+        self.stream.record_epochs(lanes, rows.column("time"), rows.column("epoch"))
 
-    def activated(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
+    def count_activation(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
         """Count a deferred decision from a time on."""
-        self.stream.arrive(learner.lanes.admit([row.key]), time, [offer], [_number(row.asked)])
+        self.stream.arrive(learner.lanes.admit([row.key]), time, [offer], [_parse_session(row.asked)])
 
-    def answered(
+    def count_answers(
         self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
         """Count the answers to decisions, at the time of the answer or of the window's end."""
-        self.stream.answered(learner.lanes.admit(keys), times, clicked)
+        self.stream.record_feedback(learner.lanes.admit(keys), times, clicked)
 
-    def saved(self, placement: Placement) -> dict[str, Any]:
+    def save_state(self, placement: Placement) -> dict[str, Any]:
         """Return the aspect's field of a snapshot."""
         return {"signals": self.stream.to_bytes(len(placement.learner))}
 
-    def restore(self, placement: Placement, saved: Saved, snapshot: Snapshot) -> None:
+    def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the signals from a snapshot with the same configuration of signals."""
         then, now = (json.loads(plan).get("signals") for plan in (snapshot.plan, placement.fold_spec))
         if saved.signals is not None and then == now:
             # A base with other signals cannot be used: the signals begin there.
             self.stream.restore(saved.signals)
 
-    def stays_here(self, placement: Placement, time: int | None) -> str:
+    def reason_not_local(self, placement: Placement, time: int | None) -> str:
         """Return why decisions cannot be made at the client."""
         return "its signals are computed here"
 
-    def of(self, row: DecisionRow) -> dict[str, float]:
+    def get_signals(self, row: DecisionRow) -> dict[str, float]:
         """Return the signals of a decision by name."""
         # A context of another configuration may be shorter.
         return dict(zip(self.names, json.loads(row.context or "[]"), strict=False))
 
-    def given(self, row: DecisionRow) -> str | None:
+    def get_client_context(self, row: DecisionRow) -> str | None:
         """Return the client's part of a decision's context, as text for the log."""
-        rest: list[Any] = json.loads(row.context or "[]")[len(self.names) :]
-        return text_of(rest) if rest else None
+        client_values: list[Any] = json.loads(row.context or "[]")[len(self.names) :]
+        return encode_json(client_values) if client_values else None
 
 
-def _number(asked: str | None) -> int:
+def _parse_session(text: str | None) -> int:
     """Return the session of a decision as a number; 0 for none."""
-    if asked is None:
+    if text is None:
         return 0
-    digest = bytes.fromhex(json.loads(asked)["session"])
+    digest = bytes.fromhex(json.loads(text)["session"])
     # 0 stands for no session.
     return int.from_bytes(digest, "little", signed=True) or 1
