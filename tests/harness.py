@@ -131,7 +131,7 @@ async def clicked(engine, row, positions=None, id=None, name="home", metrics=Non
 
 def arrays(learner):
     """Return what a learner has learned of the keys that it knows, bit for bit."""
-    used = leaves(learner.lanes.used())
+    used = leaves(learner.lanes.view_all())
     return learner.keys, {field: array.tobytes() for field, array in used}
 
 

@@ -398,7 +398,7 @@ def describe(placement):
     """
     arrays = {}
     for number, learner in enumerate(placement.learners):
-        for field, array in leaves(learner.lanes.used()):
+        for field, array in leaves(learner.lanes.view_all()):
             if field.rpartition(".")[2] == "open":
                 assert not array.any(), (placement.name, field)
             else:

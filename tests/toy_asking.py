@@ -112,7 +112,7 @@ class AskingList(tacit.ListMix):
 
     @staticmethod
     def arrange(params, state, lane, impression):
-        update_beliefs(state, lane, impression.arms, params.warn_of_late_changes)
+        update_beliefs(state, lane, impression.arms, params.doubt)
         if impression.context[0] > 0:
             for arm in impression.arms:
                 state.mean[lane, arm] = 1.0 - state.mean[lane, arm]

@@ -69,7 +69,7 @@ class Shelf(tacit.environments.CascadeArms):
     def react(params, world, lane, shown, feedback):
         for k in range(len(shown)):
             feedback[k] = 0.0
-            if shown[k] >= 0 and world.drawn[shown[k]] < world.attraction[shown[k]]:
+            if shown[k] >= 0 and world.uniforms[shown[k]] < world.attraction[shown[k]]:
                 feedback[k] = 1.0
 
 

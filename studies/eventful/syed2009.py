@@ -101,7 +101,7 @@ def dissect(
         entries = zip(diary.lane[0, known], diary.round[0, known], strict=True)
         labels.update(zip(entries, diary.label[0, known].tolist(), strict=True))
     events = {
-        lane: [round for round in rounds if round <= run.world.seen[lane]]
+        lane: [round for round in rounds if round <= run.world.counts[lane]]
         for lane, rounds in enumerate(event_rounds(first, run.world.starts))
     }
     return counted(labels, events, policy, float(run.curve.total[0]))

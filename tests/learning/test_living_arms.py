@@ -59,7 +59,7 @@ def over(policies):
 
 def bits(learner):
     """Return all that a learner is, bit for bit."""
-    used = {name: array.tobytes() for name, array in leaves(learner.lanes.used())}
+    used = {name: array.tobytes() for name, array in leaves(learner.lanes.view_all())}
     return learner.keys, learner.arms, learner.retired, used, learner.rng.bit_generator.state
 
 
@@ -223,7 +223,7 @@ def take_step(learner, what, number, waiting):
 def chances(learner, key):
     """Return the probability of each action that can be shown now, by the kernels in Python."""
     policy, state = learner.policy, learner.state
-    slots = learner.offer.slots
+    slots = learner.offer.arm_indices
     given = policy.params, state, learner.lane(key), Impression(slots, np.zeros(0))
     actions: Any = slots
     if policy.shows == "duel":

@@ -37,7 +37,7 @@ def taught(policy, rounds=300, lists=False):
 def same(one, other):
     assert one.keys == other.keys
     assert one.decisions == other.decisions
-    used = (learner.lanes.used() for learner in (one, other))
+    used = (learner.lanes.view_all() for learner in (one, other))
     pairs = zip(*map(leaves, used), strict=True)
     assert all(np.array_equal(mine, others) for (_, mine), (_, others) in pairs)
 

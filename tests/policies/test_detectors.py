@@ -29,7 +29,7 @@ RESTLESS = [
     CUSUMUCB(3, samples=3, epsilon=0.05, threshold=0.5, alpha=0.3),
     MUCB(3, window=4, threshold=0.8, gamma=0.5),
     GLRKLUCB(3, alpha=0.5, delta=1.0),
-    GLRKLUCB(3, alpha=0.5, delta=1.0, local=True, needs_all_arms=2),
+    GLRKLUCB(3, alpha=0.5, delta=1.0, local=True, every=2),
 ]
 DETECTORS = [policy for policy in RESTLESS if isinstance(policy, CUSUMUCB | MUCB | GLRKLUCB)]
 restless = pytest.mark.parametrize("policy", RESTLESS, ids=lambda policy: policy.label)
@@ -385,7 +385,7 @@ def test_tests_can_be_made_rarer():
     history = [(0, 0.0)] * 3 + [(0, 1.0)] * 7
     found = [
         next(n for n in range(1, 11) if policy.epoch(policy.params, taught(policy, history[:n]), 0) > 0)
-        for policy in (GLRKLUCB(3, delta=1.0, needs_all_arms=every) for every in (1, 4))
+        for policy in (GLRKLUCB(3, delta=1.0, every=every) for every in (1, 4))
     ]
     assert found == [6, 8]
 
@@ -509,7 +509,7 @@ def test_tuning_follows_the_published_rules():
         (lambda: GLRKLUCB(2, alpha=2), "alpha"),
         (lambda: GLRKLUCB(2, delta=0), "delta"),
         (lambda: GLRKLUCB(2, local="yes"), "local"),
-        (lambda: GLRKLUCB(2, needs_all_arms=0), "every"),
+        (lambda: GLRKLUCB(2, every=0), "every"),
         (lambda: GLRKLUCB(2, vertices=2), "vertices"),
         (lambda: GLRKLUCB(0), "arms"),
         *(

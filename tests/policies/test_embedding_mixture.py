@@ -123,7 +123,7 @@ def test_what_is_believed_of_candidates_is_what_is_learned_of_them(items, users)
     beliefs = np.array(
         [compute_beliefs(state, 0, impression(rows, user), layout, h, base) for h in range(FULL)]
     )
-    known, packed = layout.known, layout.known * (layout.known + 1) // 2
+    known, packed = layout.dense, layout.dense * (layout.dense + 1) // 2
     for place, row in enumerate(rows):
         room = make_workspace(layout)
         read_event(state, 0, row, user, 0.0, layout, room)
@@ -134,7 +134,7 @@ def test_what_is_believed_of_candidates_is_what_is_learned_of_them(items, users)
                 cov[j, j:] = cov[j:, j] = spread[k : k + known - j]
                 k += known - j
             assert beliefs[h, place, 0] == pytest.approx(x @ state.models.mean[0, 0, h], rel=1e-3, abs=1e-3)
-            if layout.rest == 0:
+            if layout.residual == 0:
                 variance = x[:known] @ cov @ x[:known] + spread[packed:] @ x[known:] ** 2
                 assert beliefs[h, place, 1] == pytest.approx(variance, rel=2e-3)
 

@@ -135,7 +135,7 @@ def test_beliefs_with_the_order_in_doubt_by_hand():
 def test_what_began_with_the_order_for_a_fact_goes_on_so():
     spec = {"name": "ListMix", "arms": 3, "positions": 2, "epsilon": 0.0}
     before = policy_from_stored(spec)
-    assert before == tacit.ListMix(3, positions=2, warn_of_late_changes=False)
+    assert before == tacit.ListMix(3, positions=2, doubt=False)
     assert is_compatible(tacit.ListMix(3, positions=2), before)
     assert not is_compatible(tacit.ListMix(3, positions=2, epsilon=0.1), before)
 

@@ -297,7 +297,7 @@ def test_readers_stop_at_the_first_arm_that_attracts():
     environment = tacit.environments.CascadeArms(ATTRACTION, positions=3)
     world = environment.world(np.random.default_rng(0), 1)
     cls, params, feedback = type(environment), environment.params, np.zeros(3)
-    world.drawn[:] = [0.6, 0.05, 0.2, 0.2, 0.9]  # arms 1, 2 and 3 attract
+    world.uniforms[:] = [0.6, 0.05, 0.2, 0.2, 0.9]  # arms 1, 2 and 3 attract
     for action, clicks in [([0, 3, 2], [0, 1, 0]), ([1, 2, 3], [1, 0, 0]), ([4, 0, -1], [0, 0, 0])]:
         cls.react(params, world, 0, np.array(action), feedback)
         assert feedback.tolist() == clicks
@@ -315,7 +315,7 @@ def test_arms_attract_as_often_as_told():
     rng, seen = np.random.default_rng(5), np.zeros(5)
     for _ in range(20_000):
         environment.arrive(environment.params, world, 0, rng)
-        seen += world.drawn < world.attraction
+        seen += world.uniforms < world.attraction
     p = np.array(ATTRACTION)
     assert (np.abs(seen / 20_000 - p) <= 5.1 * np.sqrt(p * (1 - p) / 20_000)).all()
 

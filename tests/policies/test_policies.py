@@ -200,7 +200,7 @@ def test_exponential_weights_never_overflow(policy):
 
 
 def test_exp3_tuning_is_the_published_one():
-    gamma = tacit.policies.EXP3.tuned(5, horizon=10_000).gamma
+    gamma = tacit.policies.EXP3.from_horizon(5, horizon=10_000).gamma
     assert gamma == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 10_000)))
     policy = tacit.policies.baselines.EXP3S.tuned(5, horizon=3_000_000, shifts=10)
     t = 3_000_000
@@ -345,7 +345,7 @@ def test_regret_stays_far_below_uniform_choice(policy, bound):
         (lambda: tacit.Thompson(2, discount=0), "discount"),
         (lambda: tacit.policies.EXP3(2, gamma=0), "gamma"),
         (lambda: tacit.policies.baselines.EXP3S(2, alpha=0), "alpha"),
-        (lambda: tacit.policies.EXP3.tuned(2, horizon=0), "horizon"),
+        (lambda: tacit.policies.EXP3.from_horizon(2, horizon=0), "horizon"),
         (lambda: tacit.ExplorationFloor(tacit.UCB1(2), epsilon=0), "epsilon"),
         (lambda: tacit.ExplorationFloor("ucb1"), "policy"),
     ],

@@ -205,7 +205,7 @@ def _drop_damaged_rows(log: StoreOptions) -> None:
 
     for name, _, store in log.open_each(may_create=True):
         if damaged_rows := store.damaged():
-            store.leave_out(damaged_rows)
+            store.remove_damaged_rows(damaged_rows)
             shard, lost_rows = f" {name}:" * bool(name), describe_rows(damaged_rows)
             logger.warning("store:%s left out for good, as they were damaged: %s", shard, lost_rows)
 

@@ -75,26 +75,26 @@ class SearchInterest(Environment):
         super().__post_init__()
         self._set("path", str(self.path))
         self._set("ceiling", checks.number("ceiling", self.ceiling, self.floor, 1.0))
-        _ = self._check_table
+        _ = self._table
 
     @cached_property
-    def _check_table(self) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
+    def _table(self) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
         return read_interest(Path(self.path))
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics, which are the arms."""
-        return self._check_table[0]
+        return self._table[0]
 
     @property
     def dates(self) -> tuple[date, ...]:
         """The days of the table."""
-        return self._check_table[1]
+        return self._table[1]
 
     @property
     def interest(self) -> Floats:
         """The interest, shape (days, topics)."""
-        return self._check_table[2]
+        return self._table[2]
 
     @property
     def arm_count(self) -> int:

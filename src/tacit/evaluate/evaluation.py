@@ -560,7 +560,7 @@ def off_policy(
     if isinstance(getattr(evaluation.target, "policy", None), Policy) and not evaluation.models:
         warn_unread_context(reader, evaluation.target.policy)
     if evaluation.has_unfitted_models:
-        if reader.once:
+        if reader.is_stream:
             raise InvalidValue(
                 "log", log, "give a log that can be read twice, or an estimator with a fitted model"
             )

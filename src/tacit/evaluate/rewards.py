@@ -220,14 +220,14 @@ class ArmMeans(ModelOfLog):
         return self
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
-        means, places = self._marginals(rows)
+        means, places = self._places(rows)
         return means[self._fold(rows), places, rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
-        means, places = self._marginals(rows)
+        means, places = self._places(rows)
         return means[self._fold(rows), places, : len(rows.arm.names)]
 
-    def _marginals(self, rows: LoggedRows) -> tuple[Floats, Ints]:
+    def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return the means and the index of each row's means; codes of names must be as in the fit."""
         if self._means is None:
             raise InvalidValue("model", "ArmMeans()", "fit it to a log first")

@@ -272,7 +272,7 @@ class ProbabilisticMultileave(InterleavingMethod):
         depth = fair_depth(rankings, self.length)
         while len(items) < depth:
             for ranker in rng.permutation(len(rankings))[: depth - len(items)]:
-                items.append(urns[ranker].drawn(rng))
+                items.append(urns[ranker].draw(rng))
                 for urn in urns:
                     urn.remove(items[-1])
         return self._complete_draw(rankings, items)

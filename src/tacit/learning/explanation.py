@@ -329,7 +329,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
             self.probabilities(key, context, arms),
             (list_columns(self.policy.schema) or numbered)[:read],
             (list_column_fields(self.policy.schema) or numbered)[:read],
-            beliefs.added()[0, batch.arms],
+            beliefs.contributions()[0, batch.arms],
             beliefs.slopes[batch.arms],
             beliefs.says_nothing,
         )

@@ -61,7 +61,7 @@ def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     groups: Sequence[tuple[int, int] | None] | None = None
     if isinstance(log, LogPart):
         log, groups = log.log, log.groups
-    if DECISION_ID in names and log.numbered:
+    if DECISION_ID in names and log.lacks_decision_ids:
         has_position = all("position" in file.columns for file in log.files)
         hint = (
             ""

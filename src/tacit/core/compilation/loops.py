@@ -236,7 +236,7 @@ class _Address(PrimitiveModel):
 
 def _member(context: Any, builder: Any, kind: AddressedTuple, address: Any, index: int) -> Any:
     """Return the member of a named tuple at an index."""
-    tuple_type = context.data_model_manager[kind].there
+    tuple_type = context.data_model_manager[kind].tuple_type
     offset = ADDRESS(tuple_type.get_element_offset(context.target_data, index))
     place = builder.gep(address, [offset], inbounds=True)
     if isinstance(kind[index], AddressedTuple):

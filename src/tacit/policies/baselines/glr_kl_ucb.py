@@ -204,7 +204,7 @@ class GLRKLUCB(ForcingDetector):
     alpha: Fraction = 0.005
     delta: PositiveFraction = 1e-3
     local: Flag = False
-    needs_all_arms: Annotated[int, int_range(1, 2**31)] = 1
+    every: Annotated[int, int_range(1, 2**31)] = 1
     vertices: Annotated[int, int_range(3, 2**20)] = 32
 
     @classmethod
@@ -272,7 +272,7 @@ class GLRKLUCB(ForcingDetector):
         plays, total = state.counts.plays[lane, arm], state.counts.rewards[lane, arm]
         extend_hull(state.hull, lane, arm, BELOW, plays, total)
         extend_hull(state.hull, lane, arm, ABOVE, plays, -total)
-        if plays % params.needs_all_arms != 0.0:
+        if plays % params.every != 0.0:
             return
         threshold = np.log(3.0 * plays * np.sqrt(plays) / params.delta)
         if likelihood_ratio(state.hull, lane, arm) < threshold:

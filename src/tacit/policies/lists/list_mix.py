@@ -100,18 +100,18 @@ class ListMix(LinePolicy):
 
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"doubt": False})
 
-    warn_of_late_changes: Flag = True
+    doubt: Flag = True
 
     def init(self, lanes: int) -> UserModels:
         return UserModels.blank(lanes, self.arm_count)
 
     def beliefs(self, state: UserModels, lane: int) -> ArmBeliefs:
         """Return posteriors of the arms' attraction, averaged over all user models."""
-        return summarize_beliefs(state, lane, self.warn_of_late_changes)
+        return summarize_beliefs(state, lane, self.doubt)
 
     @staticmethod
     def arrange(params: ListMix, state: UserModels, lane: int, impression: Impression) -> Lines:
-        update_beliefs(state, lane, impression.arms, params.warn_of_late_changes)
+        update_beliefs(state, lane, impression.arms, params.doubt)
         return Lines(state.mean[lane], state.spread[lane], state.rank[lane])
 
     @staticmethod
@@ -120,9 +120,7 @@ class ListMix(LinePolicy):
 
     @staticmethod
     def learn(params: ListMix, state: UserModels, lane: int, outcome: Outcome) -> None:
-        learn_clicks(
-            state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.warn_of_late_changes
-        )
+        learn_clicks(state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.doubt)
 
 
 # ---- SafeListMix: the order on offer changes only where clicks show that another one is better

@@ -108,7 +108,7 @@ class ProbationBandit(Policy):
     classifier: Annotated[Classifier, check_classifier] = field(kw_only=True)
     base: Annotated[str, one_word(*probation_odds.BASES)] = field(default="thompson", kw_only=True)
     patience: Annotated[int, int_range(2, 2**40)] = field(default=200, kw_only=True)
-    scheduled_changes: Annotated[float, float_range(1e-6, 1 - 1e-6)] = field(default=0.99, kw_only=True)
+    changes: Annotated[float, float_range(1e-6, 1 - 1e-6)] = field(default=0.99, kw_only=True)
     announced: Annotated[float, float_range(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
     surprise: Annotated[float, float_range(1e-12, 0.5)] = field(default=1e-3, kw_only=True)
     excluded: Annotated[float, float_range(1e-12, 0.5)] = field(default=3e-3, kw_only=True)

@@ -268,7 +268,7 @@ class Row:
         self._draw_sparkline(placement, now)
         report = lifts.compute_lift(placement, now)
         self.lift = None if report is None else lifts.scale_lift(report)
-        self.verdict = placement.kind.view.verdict_of(placement) if report is None else report.verdict
+        self.verdict = placement.kind.view.get_verdict(placement) if report is None else report.verdict
         self.claim = "none" if report is None else report.claim
         self.without = "" if report is None else lifts.describe_control(report)
         self.acted = list_ended_harms(placement)
@@ -283,7 +283,7 @@ class Row:
         time_bins = timeline.merge_time_bins(
             timeline.read_time_bins(placement.series, time_range, SPARK_POINTS)
         )
-        points = timeline.make_rate_points(time_bins, view.each, placement.config.scale)
+        points = timeline.make_rate_points(time_bins, view.arms_per_reward, placement.config.scale)
         trials = sum(point.trials for point in points)
         rate = sum(point.value * point.trials for point in points) / trials if trials else None
         unit = placement.config.scale

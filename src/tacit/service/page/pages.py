@@ -264,7 +264,7 @@ def render_placement(
         placement=view,
         answered=answered,
         wrong=list_problems(placement, now, answered),
-        no_lift=view.verdict_of(placement),
+        no_lift=view.get_verdict(placement),
         guarded=describe_guardrail(placement),
         lift=view.lift,
         lifted=None if view.lift is None else lifts.scale_lift(view.lift),
