@@ -30,7 +30,7 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
         home = engine.placements[name]
         users = rng.integers(100, size=size).tolist()
         told = [
-            home.checked(
+            home.check_request(
                 DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
             )
             for j in range(size)

@@ -258,7 +258,7 @@ class Script:
             return check_client_decision(
                 self.placement, request, ClientDecision(arms[rng.integers(len(arms))], chance)
             )
-        return self.placement.checked(request)
+        return self.placement.check_request(request)
 
     def make_request(self, rng, id):
         """Return a request of the kind, with what its configuration has it say."""

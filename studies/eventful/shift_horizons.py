@@ -69,7 +69,7 @@ def rows(horizon: int, events: int) -> list[PlayedPolicy]:
 def named(row: PlayedPolicy) -> str:
     """Return what a row is called: the same at every horizon."""
     if row.signals == "tuned":
-        return f"{type(row.policy).__name__}.tuned"
+        return f"{type(row.policy).__name__}.from_horizon"
     signals = f", {row.signals} signals" if isinstance(row.policy, ProbationBandit) else ""
     return row.policy.label + signals
 

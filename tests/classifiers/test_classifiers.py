@@ -475,7 +475,7 @@ def test_states_merge_row_by_row(classifier):
     first, second = classifier.init(2), classifier.init(2)
     learn_false(classifier.params, first, 0, np.array([0.1, 0.1]))
     learn_false(classifier.params, second, 1, np.array([0.9, 0.9]))
-    joined = classifier.merged(first, second)
+    joined = classifier.merge_states(first, second)
     ends = [np.array([0.1, 0.1]), np.array([0.9, 0.9])]
     answers = [[predict(classifier.params, joined, row, x) for x in ends] for row in range(2)]
     assert answers[0] == [False, True]

@@ -167,7 +167,7 @@ def play(signals, steps, time=10**15):
             arms = [[arm for arm in range(3) if number + 1 >> arm & 1] or [0]]
             told.append(signals.arrive([lane], time, arms, [number % 4]))
         elif what == "answer":
-            signals.answered([lane], [time], [number % 2])
+            signals.record_feedback([lane], [time], [number % 2])
         else:
             signals.record_epochs([lane], [time], [number % 3])
     return np.concatenate(told), time

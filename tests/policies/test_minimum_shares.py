@@ -43,7 +43,7 @@ async def traffic(engine, rounds=8, best="bold", **more):
         engine.clock.now += 40 * SECOND
         home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
-        asked = [home.checked(DecisionRequest("k", id=name, **more)) for name in names]
+        asked = [home.check_request(DecisionRequest("k", id=name, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
         clicks = [FeedbackRequest(row.id, reward=1.0) for row in rows if row.arm == best]
         await engine.record_many("home", clicks)
@@ -167,7 +167,7 @@ async def lists(engine, rounds=2, best="bold", **more):
         engine.clock.now += 40 * SECOND
         home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
-        asked = [home.checked(DecisionRequest("k", id=name, **more)) for name in names]
+        asked = [home.check_request(DecisionRequest("k", id=name, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
         sent = [
             FeedbackRequest(row.id, CLICKS, clicks=Clicked([decode_list(row.shown).arms.index(best)]))
@@ -325,7 +325,7 @@ async def searches(engine, rounds=3, count=SIZE, best="bold", key="k", **more):
         engine.clock.now += 40 * SECOND
         home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(count)]
-        asked = [home.checked(DecisionRequest(key, id=name, rankings=LISTS, **more)) for name in names]
+        asked = [home.check_request(DecisionRequest(key, id=name, rankings=LISTS, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
         clicks = [[item for item in parse_interleaved(row)["items"] if best in item] for row in rows]
         sent = [

@@ -202,7 +202,7 @@ def test_exponential_weights_never_overflow(policy):
 def test_exp3_tuning_is_the_published_one():
     gamma = tacit.policies.EXP3.from_horizon(5, horizon=10_000).gamma
     assert gamma == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 10_000)))
-    policy = tacit.policies.baselines.EXP3S.tuned(5, horizon=3_000_000, shifts=10)
+    policy = tacit.policies.baselines.EXP3S.from_horizon(5, horizon=3_000_000, shifts=10)
     t = 3_000_000
     assert policy.alpha == 1 / t
     assert policy.gamma == pytest.approx(math.sqrt(5 * (10 * math.log(5 * t) + math.e) / ((math.e - 1) * t)))

@@ -45,7 +45,7 @@ configured = partial(with_home, arms=["film", "song"], context=DECLARED)
 
 def asked(engine, age, **more):
     given = {"device": "ios", "age": age, "new": False, "country": "de"} | more
-    return engine.placements["home"].checked(DecisionRequest("all", context=given))
+    return engine.placements["home"].check_request(DecisionRequest("all", context=given))
 
 
 async def traffic(engine, rounds, first=0):
@@ -456,7 +456,7 @@ OWN = {"name": "context-mixture", "context": DECLARED, "per_key": True}
 
 def keyed(engine, key):
     given = {"device": "ios", "age": 30, "new": False, "country": "de"}
-    return engine.placements["home"].checked(DecisionRequest(key, context=given))
+    return engine.placements["home"].check_request(DecisionRequest(key, context=given))
 
 
 async def test_a_key_too_many_is_refused_before_anything_changes_and_those_that_came_go_on(tmp_path):

@@ -63,7 +63,7 @@ learned = partial(harness.learned, name="search")
 
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
-    told = engine.placements["search"].checked(DecisionRequest(key, id=id, rankings=rankings))
+    told = engine.placements["search"].check_request(DecisionRequest(key, id=id, rankings=rankings))
     (row,) = await engine.decide_many("search", [told])
     return row
 

@@ -43,7 +43,7 @@ async def traffic(engine, rounds):
         count = int(rng.integers(2, 5))
         names = [f"article {j}" for j in rng.permutation(9)[:count]] if i % 2 else None
         told = [
-            engine.placements["home"].checked(DecisionRequest(
+            engine.placements["home"].check_request(DecisionRequest(
                 f"key {rng.integers(2)}", names,
                 relevance=rng.normal(size=(count, 2)).tolist(),
                 examination=rng.random((count, 1)).tolist(),

@@ -45,7 +45,7 @@ async def searched(engine, user, count=1, first=0):
     for i in range(first, first + count):
         request = DecisionRequest("all", id=f"{user} {i}", rankings=LISTS, user=user)
         placement = engine.placements["search"]
-        await engine.decide_many("search", [placement.checked(request)])
+        await engine.decide_many("search", [placement.check_request(request)])
 
 
 def units(store):

@@ -47,7 +47,7 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
         home = engine.placements["home"]
         # Names that are the same in each run, so that the draws are.
         asked = [
-            home.checked(DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", **more))
+            home.check_request(DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", **more))
             for j in range(size)
         ]
         made = list(await engine.decide_many("home", asked))

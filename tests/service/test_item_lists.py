@@ -101,7 +101,7 @@ async def traffic(engine, rounds, seed=0, kinds=6):
             DecisionRequest("k", ["a", "b", "c", "d"], said, relevance=vectors(4, i).tolist(), **more),
             DecisionRequest("k", None, said, relevance=vectors(4, i).tolist(), **more),
         ]
-        told = [home.checked(asked[(i + j) % kinds]) for j in range(1 + i % 4)]
+        told = [home.check_request(asked[(i + j) % kinds]) for j in range(1 + i % 4)]
         for row in await engine.decide_many("home", told):
             if rng.random() < 0.7:
                 places = rng.permutation(len(decode_list(row.shown).arms))[: rng.integers(3)]

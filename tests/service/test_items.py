@@ -91,7 +91,7 @@ async def traffic(engine, rounds, seed=0):
             DecisionRequest("k"),
             DecisionRequest("k", ["a", "b"], relevance=vectors(2, i).tolist()),
         ]
-        told = [home.checked(asked[(i + j) % 4]) for j in range(1 + i % 3)]
+        told = [home.check_request(asked[(i + j) % 4]) for j in range(1 + i % 3)]
         for row in await engine.decide_many("home", told):
             if rng.random() < 0.6:
                 await engine.feedback("home", row.id, float(rng.random() < 0.5))

@@ -71,7 +71,7 @@ def some(count):
 
 async def decided(ingress, *requests):
     home = ingress.placements["home"]
-    return await ingress.decide_many("home", [home.checked(request) for request in requests])
+    return await ingress.decide_many("home", [home.check_request(request) for request in requests])
 
 
 @pytest.mark.parametrize("table", [LISTS, ITEMS], ids=["lists", "arms"])

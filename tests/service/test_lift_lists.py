@@ -48,7 +48,7 @@ async def told(engine, *asked):
     home, rows = engine.placements["home"], []
     for one in asked:
         engine.clock.now += SECOND
-        rows += await engine.decide_many("home", [home.checked(one)])
+        rows += await engine.decide_many("home", [home.check_request(one)])
     return rows
 
 
@@ -127,7 +127,7 @@ def test_lists_have_a_holdout(tmp_path, control, policy):
 async def _clicked_lists(engine, rows, rng, path, config):
     # The windows are closed by now: what is clicked below counts, what was shown above does not.
     home = engine.placements["home"]
-    told = [home.checked(DecisionRequest("k", user=f"u{i % 30}")) for i in range(len(rows))]
+    told = [home.check_request(DecisionRequest("k", user=f"u{i % 30}")) for i in range(len(rows))]
     made = await engine.decide_many("home", told)
     some = 0
     for row in made:

@@ -68,7 +68,7 @@ def asked(engine, key, id=None, arms=None):
     rankings = None
     if placement.config.kind == "duels":
         rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in placement.arms}
-    return placement.checked(DecisionRequest(key, arms, id=id, rankings=rankings))
+    return placement.check_request(DecisionRequest(key, arms, id=id, rankings=rankings))
 
 
 async def decided(engine, key, id=None, arms=None):

@@ -58,7 +58,9 @@ async def play(engine, round, more):
     engine.clock.now += SECOND
     home = engine.placements["home"]
     ids = [*(f"{round} {i}" for i in range(NAMED)), *[None] * TOGETHER]
-    rows = await engine.decide_many("home", [home.checked(DecisionRequest("k", id=id, **more)) for id in ids])
+    rows = await engine.decide_many(
+        "home", [home.check_request(DecisionRequest("k", id=id, **more)) for id in ids]
+    )
     await engine.record_many("home", [answer_to(row, home.kind) for row in rows])
 
 

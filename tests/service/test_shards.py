@@ -220,7 +220,7 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
     async def learn(engine, count):
         for _ in range(count):
             relevance, examination = rng.random((2, 3, 2)).tolist()
-            impression = engine.placement("home").checked(
+            impression = engine.placement("home").check_request(
                 DecisionRequest("hot", None, None, None, False, relevance, examination)
             )
             (row,) = await engine.decide_many("home", [impression])

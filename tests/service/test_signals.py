@@ -56,7 +56,7 @@ async def traffic(engine, rounds, start=0):
         rng = np.random.default_rng((5, i))
         engine.clock.now = START + i * 7 * SECOND
         asked = [
-            placement.checked(
+            placement.check_request(
                 DecisionRequest(
                     f"key {rng.integers(4)}",
                     [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],

@@ -30,7 +30,7 @@ async def traffic(engine, rounds):
     for i in range(rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
-        check = engine.placements["home"].checked
+        check = engine.placements["home"].check_request
         told = [check(DecisionRequest(f"key {rng.integers(2)}", offer)) for offer in (None, ["d", "b"], None)]
         for row in await engine.decide_many("home", told):
             clicks = None

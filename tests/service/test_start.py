@@ -71,7 +71,7 @@ async def traffic(engine, first, count):
         given = {"context": [0.01 * i, 0.5]} if policy.context_dim else {}
         given |= {"relevance": [[0.1 * i, 1], [1, 0.5]]} if policy.feature_dims[0] else {}
         told = living.asked(engine, key, id) if not given else None
-        told = told or engine.placements["home"].checked(DecisionRequest(key, id=id, **given))
+        told = told or engine.placements["home"].check_request(DecisionRequest(key, id=id, **given))
         (row,) = await engine.decide_many("home", [told])
         if i % 3:
             await living.feedback(engine, row, i)

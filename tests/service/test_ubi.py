@@ -48,7 +48,7 @@ configured = partial(harness.configured, placements=PLACEMENTS)
 
 
 async def slated(engine, id=None, arms=None):
-    told = engine.placements["shelf"].checked(DecisionRequest("tea", arms, None, id))
+    told = engine.placements["shelf"].check_request(DecisionRequest("tea", arms, None, id))
     (row,) = await engine.decide_many("shelf", [told])
     return row
 
@@ -72,14 +72,14 @@ async def traffic(engine, rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
         shelf = await slated(engine, f"s{i}" if i % 2 else None, arms=["d", "b"] if i % 3 else None)
-        told = engine.placements["search"].checked(
+        told = engine.placements["search"].check_request(
             DecisionRequest("all", rankings=None if i % 4 == 3 else RANKINGS)
         )
         (duel,) = await engine.decide_many("search", [told])
         home = await engine.decide("home", f"key {i % 2}", arms=[2, 0] if i % 2 else None)
         names = ["n", "m"] if i % 2 else None
         features = {"relevance": [[1.0], [0.5]], "examination": [[1.0], [0.1]]}
-        told = engine.placements["front"].checked(DecisionRequest("k", names, **features))
+        told = engine.placements["front"].check_request(DecisionRequest("k", names, **features))
         (front,) = await engine.decide_many("front", [told])
         for name, row in (("shelf", shelf), ("search", duel)):
             items = list_items(row)

@@ -56,7 +56,7 @@ configured = partial(
 
 async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **said):
     request = DecisionRequest(key, id=id, deferred=deferred, rankings=lists, **said)
-    told = engine.placements["search"].checked(request)
+    told = engine.placements["search"].check_request(request)
     (row,) = await engine.decide_many("search", [told])
     return row
 

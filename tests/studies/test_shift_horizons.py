@@ -29,7 +29,7 @@ def test_rows_have_the_same_names_at_every_horizon(horizon):
 
 def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "HORIZONS", (2000, 11_000))
-    few = ("KLUCB", "GLRKLUCB.tuned", "ProbationBandit(Rectangle), noise signals")
+    few = ("KLUCB", "GLRKLUCB.from_horizon", "ProbationBandit(Rectangle), noise signals")
     everyone = study.rows
     monkeypatch.setattr(
         study, "rows", lambda horizon, events: [r for r in everyone(horizon, events) if study.named(r) in few]

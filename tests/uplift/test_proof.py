@@ -530,6 +530,6 @@ def test_equal_arms_have_no_winner_though_their_rates_drift(traffic):
     wrong = np.zeros(runs, bool)
     with np.errstate(invalid="ignore"):
         for pair, *_ in traffic.equal_arms(np.random.default_rng(13), runs, at, 2, rates, 0.5):
-            low, _ = pair.ends(boundary())
-            wrong |= np.all(np.isnan(pair.d) | (pair.enough & (low > 0)), axis=0)
+            low, _ = pair.interval(boundary())
+            wrong |= np.all(np.isnan(pair.d) | (pair.has_enough_data & (low > 0)), axis=0)
     assert wrong.sum() <= 31

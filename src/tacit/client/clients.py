@@ -154,7 +154,7 @@ class Client(_Connection[httpx.Client], Blocking):
     >>> import tempfile
     >>> from tacit.client import Client, Feedback, Impression
     >>> from tacit.service.config.file import load_config
-    >>> from tacit.service.app.server import running
+    >>> from tacit.service.app.server import run_in_thread
     >>> values = {
     ...     "server.port": 0,
     ...     "placements.banner.arms": ["holiday", "film"],
@@ -162,7 +162,7 @@ class Client(_Connection[httpx.Client], Blocking):
     ...     "placements.rankers": {"kind": "duels", "rankers": ["old", "new"]},
     ... }
     >>> folder = tempfile.TemporaryDirectory()
-    >>> service = running(load_config(overrides={**values, "store.path": f"{folder.name}/t.db"}))
+    >>> service = run_in_thread(load_config(overrides={**values, "store.path": f"{folder.name}/t.db"}))
     >>> with folder, service as url, Client(url) as client:
     ...     shown = client.decide("banner", "independence day")
     ...     print(client.feedback("banner", shown.decision_id, 1).outcome)
@@ -226,14 +226,14 @@ class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
     >>> import asyncio, tempfile
     >>> from tacit.client import AsyncClient
     >>> from tacit.service.config.file import load_config
-    >>> from tacit.service.app.server import running
+    >>> from tacit.service.app.server import run_in_thread
     >>> async def asked(url):
     ...     async with AsyncClient(url) as client:
     ...         decided = await client.decide("default", "independence day")
     ...         return await client.feedback("default", decided.decision_id, 1)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     values = {"server.port": 0, "store.path": f"{folder}/tacit.db"}
-    ...     with running(load_config(overrides=values)) as url:
+    ...     with run_in_thread(load_config(overrides=values)) as url:
     ...         asyncio.run(asked(url)).outcome
     'learned'
     """

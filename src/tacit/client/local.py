@@ -127,10 +127,10 @@ class Local:
     >>> import tempfile
     >>> from tacit.client import Client, Local
     >>> from tacit.service.config.file import load_config
-    >>> from tacit.service.app.server import running
+    >>> from tacit.service.app.server import run_in_thread
     >>> folder = tempfile.TemporaryDirectory()
     >>> values = {"server.port": 0, "store.path": f"{folder.name}/tacit.db"}
-    >>> with folder, running(load_config(overrides=values)) as url:
+    >>> with folder, run_in_thread(load_config(overrides=values)) as url:
     ...     with Local(url, "default", f"{folder.name}/spool") as local:
     ...         shown = local.decide("independence day")
     ...         local.feedback(shown.decision_id, 1)

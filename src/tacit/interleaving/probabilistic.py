@@ -258,7 +258,7 @@ class ProbabilisticMultileave(InterleavingMethod):
 
     _remembers = "shares"
 
-    def _validate_matrix(self, rankings: Rankings) -> Ranked:
+    def _check_rankings(self, rankings: Rankings) -> Ranked:
         checked = super()._check_rankings(rankings)
         if len(checked) > MOST_RANKERS:
             raise InvalidValue(

@@ -331,7 +331,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
             (list_column_fields(self.policy.schema) or numbered)[:read],
             beliefs.contributions()[0, batch.arms],
             beliefs.slopes[batch.arms],
-            beliefs.says_nothing,
+            beliefs.no_effect_weight,
         )
 
     def coefficients(self, key: Key = ONLY_KEY, *, confidence: float = 0.95) -> Coefficients:

@@ -412,7 +412,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         examination: Any = None,
         **reading: Any,
     ) -> Self:
-        """Learn a whole click log, written by any policy.
+        """Learn a whole click log, written by any policy; return this learner.
 
         Each row is learned as if it had been decided here and had its feedback before the next row, in the
         order of ``timestamp`` if there is one: a log that is not in that order is read into memory and
@@ -434,11 +434,6 @@ class Learner(EstimatingLearner[ArmT_co]):
         **reading
             ``columns``, ``constants``, ``arms``, ``time_unit``, ``strict`` and ``format`` of
             :func:`tacit.read_log`.
-
-        Returns
-        -------
-        Learner
-            This learner; its ``decisions`` include the log's.
 
         Examples
         --------

@@ -321,7 +321,7 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
         if example := report.examples.get(reason):
             message = f"{example.source}: row {example.row}: {example}; give {ALLOWED['reward']}"
             lines.append(f"{message}: such rows are left out, and the others may earn more or less")
-    for text in [*lines, *report.warning_lines(apart=by_placement)]:
+    for text in [*lines, *report.warning_lines(by_placement=by_placement)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
     return tuple(report.notes()[: report.one_key + bool(report.rewards)])
 

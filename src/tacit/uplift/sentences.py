@@ -415,9 +415,9 @@ def degradation_sentence(
 
     Examples
     --------
-    >>> harm_sentence("returns", "b", "a", (0.061, 0.032, 0.09))
+    >>> degradation_sentence("returns", "b", "a", (0.061, 0.032, 0.09))
     'Proved: with b there is 0.061 more of returns per decision than with a (0.032 to 0.09).'
-    >>> harm_sentence("margin", None, None, (-1.25, -2.0, -0.5))
+    >>> degradation_sentence("margin", None, None, (-1.25, -2.0, -0.5))
     'Proved: with the policy there is 1.2 less of margin per decision than with the control (0.5 to 2).'
     """
     sizes = [f"{_round_number(abs(end))}" for end in (harm if harm[0] >= 0 else (harm[0], harm[2], harm[1]))]

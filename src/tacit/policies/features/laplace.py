@@ -236,7 +236,7 @@ class LaplaceECMixture(ExaminationModel):
     --------
     >>> import tacit
     >>> policy = tacit.policies.LaplaceECMixture(1, 1)
-    >>> environment = tacit.ExaminationArms.crossed()
+    >>> environment = tacit.ExaminationArms.make_crossed()
     >>> result = tacit.simulate(policy, environment, horizon=5000, runs=5, seed=1)
     >>> bool(result.regret[0, :, -1].max() < 0.2 * 0.39 * 5000)
     True

@@ -294,7 +294,7 @@ class EXP3(ExponentialWeightsPolicy):
     Examples
     --------
     >>> import tacit
-    >>> round(tacit.policies.EXP3.tuned(arms=5, horizon=100_000).gamma, 5)
+    >>> round(tacit.policies.EXP3.from_horizon(arms=5, horizon=100_000).gamma, 5)
     0.00684
     """
 

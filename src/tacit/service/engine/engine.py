@@ -239,7 +239,7 @@ class Engine(Verbs):
     # Requests --------------------------------------------------------------------------------
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Decide for all impressions, each as :meth:`Placement.checked` returns it, or for none.
+        """Decide for all impressions, each as :meth:`Placement.check_request` returns it, or for none.
 
         Many decisions are returned as a :class:`tacit.service.log.blocks.Block`, or as a list if they are
         decided in steps (:mod:`tacit.service.engine.batches`).

@@ -179,16 +179,16 @@ def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
         attribution = rules.get(rows[0].placement or 0)
         if attribution is None:
             continue
-        rewards.update(attribution.earned(attribution.advance(rows[0].time)))
+        rewards.update(attribution.iterate_rewards(attribution.advance(rows[0].time)))
         if rows.kind is DecisionRow:
             attribution.decided(rows)
         elif rows.kind is FeedbackRow:
             for part in split_distinct(rows, "decision"):
                 for earned in attribution.take_in(part)[1]:
-                    rewards.update(attribution.earned(earned))
+                    rewards.update(attribution.iterate_rewards(earned))
     end = store.end().time
     for attribution in rules.values():
-        rewards.update(attribution.earned(attribution.advance(end)))
+        rewards.update(attribution.iterate_rewards(attribution.advance(end)))
     return rewards
 
 
