@@ -127,7 +127,7 @@ def differences_after_restart(kept, anew):
         problems.append("other decisions wait after a restart")
     if kept.export_open_windows() != anew.export_open_windows():
         problems.append("open windows are not those of the log")
-    after, by_log = kept.windows.order.saved(), anew.windows.order.saved()
+    after, by_log = kept.windows.order.save_state(), anew.windows.order.save_state()
     for what, value in by_log.items():
         problems += [] if after[what] == value else [f"{what}: {after[what]}, by the log {value}"]
     return problems

@@ -145,7 +145,7 @@ def everything(placement):
     """Return everything that a placement is, bit for bit."""
     counted = placement.decisions, placement.feedback, placement.export_counts(), dict(placement.outcomes)
     counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.save_state())
-    counted += json.dumps(placement.lift.saved()), make_snapshot(placement.learner).plays.tobytes()
+    counted += json.dumps(placement.lift.save_state()), make_snapshot(placement.learner).plays.tobytes()
     second = arrays(placement.learners[1]) if len(placement.learners) > 1 else None
     return *arrays(placement.learner), placement.export_open_windows(), counted, second
 

@@ -847,7 +847,7 @@ def test_one_run_tells_nothing_of_chance():
 
 
 def test_learners_are_merged_elsewhere():
-    with pytest.raises(AttributeError, match=r"did you mean tacit\.learning\.merging\.added"):
+    with pytest.raises(AttributeError, match=r"did you mean tacit\.learning\.merging\.merge_states"):
         _ = learner(arms=ARMS).merge
 
 

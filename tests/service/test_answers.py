@@ -134,7 +134,7 @@ def made(monkeypatch):
 
 def file_of(side):
     placement = side.engine.placements["home"]
-    return b"".join(iter_pieces(placement.copied(placement.room())))
+    return b"".join(iter_pieces(placement.copy_state(placement.make_workspace())))
 
 
 async def test_readers_who_do_not_read_share_one_file(tmp_path, made):

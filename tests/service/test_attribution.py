@@ -421,7 +421,7 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
             feedback_id = [None, "a", "b"][rng.integers(3)]
             return engine.feedback("home", id, rng.integers(3) / 2, id=feedback_id)
         if what == 9:
-            return engine.examined("home", id)
+            return engine.record_examination("home", id)
         if what == 10:
             return engine.activate("home", id)
         return engine.ask("home", ModeOf(["online", "frozen", SHADOW][rng.integers(3)]))

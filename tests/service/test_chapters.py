@@ -96,13 +96,13 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
             await traffic(engine, 10, rates=ALL)
             await closed(engine)
             whole = report(engine)
-            third = report(engine, stretch=("3", "3"))
-            last = report(engine, stretch=("3", None))
+            third = report(engine, time_range=("3", "3"))
+            last = report(engine, time_range=("3", None))
             for wrong in ("0", "7"):
                 with pytest.raises(InvalidValue, match="numbers of chapters: 1 to 6"):
-                    report(engine, stretch=(wrong, None))
+                    report(engine, time_range=(wrong, None))
             with pytest.raises(InvalidValue, match="give the number of a chapter"):
-                report(engine, stretch=("2023-01-01", None))
+                report(engine, time_range=("2023-01-01", None))
             live = everything(engine.placements["home"])
             crashed = as_after_a_crash(path)
         with recovered(crashed, config) as again:

@@ -81,7 +81,7 @@ RULES = [{}, {"aggregation": "sum"}, {"late": "correct"}, {"seen": "examined"}]
 
 def state_of(live):
     """Return everything that a placement is, and how long it knows that clicks take."""
-    return everything(live), live.windows.order.saved()
+    return everything(live), live.windows.order.save_state()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)

@@ -164,7 +164,7 @@ async def take_step(engine, i, what, number, waiting):
                 if pin is not None:
                     assert row.propensity == 1.0
                     times = 2 if kind == "duels" else 1
-                    assert engine.placements["home"].shown(row) == tuple(pin.arms) * times
+                    assert engine.placements["home"].get_shown_arms(row) == tuple(pin.arms) * times
             return rows
         return await living.take_step(engine, i, what, number, waiting)
     if what == "pin":

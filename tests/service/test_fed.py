@@ -27,7 +27,7 @@ DAY = 24 * 3_600_000_000
 
 
 def goes_on(placement):
-    return everything(placement), placement.fed.of
+    return everything(placement), placement.feed_offsets.offsets
 
 
 @pytest.mark.usefixtures("kind")

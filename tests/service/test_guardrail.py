@@ -69,7 +69,7 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
 
 def seen(placement):
     """Return everything that a placement is, and what its guardrail knows."""
-    return everything(placement), placement.guardrail.saved(placement), placement.offer.arms
+    return everything(placement), placement.guardrail.save_state(placement), placement.offer.arms
 
 
 async def history(engine):

@@ -254,7 +254,7 @@ def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, control):
 
 def samples(metrics):
     """Return metrics by name and labels."""
-    metrics.look()
+    metrics.copy_stale()
     return {
         (one.name, *one.labels.values()): one.value for family in metrics.collect() for one in family.samples
     }
@@ -314,7 +314,7 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
                 await traffic(engine, 12, rates=rates)
             await closed(engine)
             whole, first, last, none = (
-                report(engine, stretch=stretch)
+                report(engine, time_range=stretch)
                 for stretch in (
                     (None, None),
                     (None, "2023-11-16"),
@@ -329,7 +329,7 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
                 (("2023-11-16", "2023-11-15"), r"give a time before 2023-11-15T00:00"),
             ):
                 with pytest.raises(InvalidValue, match=why):
-                    report(engine, stretch=stretch)
+                    report(engine, time_range=stretch)
             return whole, first, last, none
 
     whole, first, last, none = asyncio.run(session())
@@ -349,7 +349,7 @@ def test_the_lift_of_a_stretch_of_time(tmp_path):
 async def test_sticky_holdouts_have_no_stretches(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"unit": "user"})) as engine:
         with pytest.raises(InvalidValue, match="from"):
-            report(engine, stretch=("2026-01-01", None))
+            report(engine, time_range=("2026-01-01", None))
 
 
 @given(

@@ -212,10 +212,10 @@ def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest
             await closed(engine)
             pages, seen = (
                 Pages(engine),
-                [report(engine, wish=PlanQuery(rate=rate)) for rate in (None, largest / 4)],
+                [report(engine, query=PlanQuery(rate=rate)) for rate in (None, largest / 4)],
             )
             with pytest.raises(InvalidValue, match="rate"):
-                report(engine, wish=PlanQuery(rate=1.01 * largest))
+                report(engine, query=PlanQuery(rate=1.01 * largest))
             shown = await pages.placement("home", {}), await pages.key("home", "k")
             return *seen, *shown, sum(sent.values())
 

@@ -77,7 +77,7 @@ async def decided(engine, key, id=None, arms=None):
 
 
 def shown(engine, row):
-    return set(engine.placements["home"].shown(row))
+    return set(engine.placements["home"].get_shown_arms(row))
 
 
 STEPS = st.lists(

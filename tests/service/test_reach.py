@@ -77,7 +77,7 @@ def test_no_route_tells_of_another_placement(client, path, route):
     status, content = asked(client, route, address, SOME)
     if route.of in ("each", "none"):
         # Of a feed that nobody configured, nothing is told either.
-        assert status == (404 if route.signed else 200)
+        assert status == (404 if route.accepts_signature else 200)
         assert not any(hidden in content for hidden in (FOREIGN, ARM, HIDDEN)), content
     else:
         assert status == 403

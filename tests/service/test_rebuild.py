@@ -96,8 +96,8 @@ def test_what_is_rebuilt_is_the_fold_of_the_log_and_so_is_what_was_gone_back_to(
     made, live, path = asyncio.run(
         session(tmp_path / "s.db", 0, lambda engine: engine.rebuild("home", OTHERS[kind], "lead"))
     )
-    assert made.regime.approximate == []
-    assert made.regime.left.endswith(before)
+    assert made.policy_version.approximate == []
+    assert made.policy_version.left.endswith(before)
     assert live[1] != before
     is_the_fold(config, path, live)
     made, live, path = asyncio.run(session(path, 30, lambda engine: engine.rollback("home", None, "lead")))

@@ -60,7 +60,7 @@ async def traffic(engine, rounds, first=0):
             await engine.feedback("home", row.id, 1.0, f"second {i}")
         if i % 5 == 0:
             record = RecordRow(engine.placements["home"].id, "query", f"record {i}", engine.clock.now, "{}")
-            await engine.writer.call_store(engine.store.keep, [record])
+            await engine.writer.call_store(engine.store.add_records, [record])
 
 
 def rows(store):

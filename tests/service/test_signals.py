@@ -80,7 +80,7 @@ def known(engine):
     placement = engine.placements["home"]
     learner = placement.learner
     arrays = [array[: len(learner.keys)].tobytes() for _, array in leaves(learner.state)]
-    return learner.keys, arrays, placement.signals.saved(placement), dict(placement.outcomes)
+    return learner.keys, arrays, placement.signals.save_state(placement), dict(placement.outcomes)
 
 
 @examples(6)

@@ -56,7 +56,7 @@ async def slated(engine, id=None, arms=None):
 def keep_records(store, placement, queries, events):
     """Add records to a store, as 0.3 kept those of what it had not decided."""
     number = store.placements()[placement].id
-    store.keep(
+    store.add_records(
         [
             RecordRow(number, kind, str(i), START, json.dumps(record))
             for kind, records in (("query", queries), ("event", events))
@@ -90,7 +90,7 @@ async def traffic(engine, rounds):
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 id = f"f{i}" if i % 2 else None
                 await engine.record_many(name, [FeedbackRequest(row.id, CLICKS, None, id, Clicked(clicks))])
-        await engine.examined("shelf", shelf.id, f"e{i}")
+        await engine.record_examination("shelf", shelf.id, f"e{i}")
         await engine.feedback("home", home.id, float(rng.integers(3)) / 2, f"f{i}")
         await engine.feedback("front", front.id, 1.0)
         made += [("shelf", shelf), ("search", duel), ("home", home), ("front", front)]

@@ -177,7 +177,7 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
 
 def check_open(attribution, plain):
     """Compare the open decisions, and those whose default may be corrected."""
-    saved = list(attribution.saved(lambda slots: ()))
+    saved = list(attribution.export_open(lambda slots: ()))
     found = {
         row.seq: (deadline, active, reward, examined, settled, told)
         for row, deadline, active, reward, examined, settled, told, _ in saved
@@ -194,7 +194,7 @@ def restored(attribution, rule):
     anew = Attribution(rule)
     anew.advance(attribution.time)
     # Both at first: what is given later must not depend on the order.
-    open = list(attribution.saved(lambda slots: ()))
+    open = list(attribution.export_open(lambda slots: ()))
     defaulted = list(attribution.export_defaults(lambda slots: ()))
     anew.restore(open)
     anew.restore(defaulted, defaulted=True)

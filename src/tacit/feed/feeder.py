@@ -92,7 +92,7 @@ class Sender:
         """Send messages by the call for their kind; return the service's answers."""
         client, kind = self._client, type(messages[0])
         calls = {
-            Feedback: client.feedback_many, LocalDecision: client.take_over, Event: client.record_examinations
+            Feedback: client.feedback_many, LocalDecision: client.log_decisions, Event: client.record_examinations
         }  # fmt: skip
         call = calls.get(kind, client.clicks_many)
         recorded: list[Recorded | TakenOver] = self._call_until_answered(call, placement, messages)

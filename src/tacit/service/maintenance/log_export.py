@@ -181,10 +181,10 @@ def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
             continue
         rewards.update(attribution.iterate_rewards(attribution.advance(rows[0].time)))
         if rows.kind is DecisionRow:
-            attribution.decided(rows)
+            attribution.open_windows(rows)
         elif rows.kind is FeedbackRow:
             for part in split_distinct(rows, "decision"):
-                for earned in attribution.take_in(part)[1]:
+                for earned in attribution.apply_feedback(part)[1]:
                     rewards.update(attribution.iterate_rewards(earned))
     end = store.end().time
     for attribution in rules.values():

@@ -134,7 +134,7 @@ class Attribution(OpenEntries):
     >>> row = DecisionRow(1, "a", 1, 1, 100, "tomato", None, 0, 0.5, 0, None)
     >>> attribution.advance(row.time).values
     []
-    >>> _ = attribution.open_windows(Block.of(DecisionRow, [row]))
+    >>> _ = attribution.open_windows(Block.from_rows(DecisionRow, [row]))
     >>> attribution.advance(129).values, attribution.advance(130).values
     ([], [0.0])
     """

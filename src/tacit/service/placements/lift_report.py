@@ -189,7 +189,7 @@ class _Reporter:
         self._scale, self._has_client_decisions = placement.config.scale, placement.has_client_decisions
         self._shows_one = placement.kind.showing.single
         self._duel_verdict = placement.report()[1].verdict if placement.kind.showing.compared else ""
-        self._pending, self._closes = placement.pending, placement.closes
+        self._pending, self._closes = placement.pending, placement.last_deadline
         self._open_sentence, late_count = _explain_open(placement, now), placement.outcomes[CORRECTED]
         self._late_sentence = phrases.late_rewards_sentence(late_count) if late_count else ""
         self._periods: list[LiftPeriod] = [*self._sums.past_periods, self._sums]
@@ -546,7 +546,7 @@ class _Reporter:
     def _find_winner(self) -> tuple[wire.BestArm | None, str]:
         """Return the best arm and a sentence about it; None for the arm if there is no comparison."""
         scores = self._sums.scores
-        if len(self._offer.slots) < 2 or not self._shows_one:
+        if len(self._offer.arm_indices) < 2 or not self._shows_one:
             return None, self._duel_verdict
         holdout = self._current_holdout
         if not scores.overall[0] and holdout is None:
@@ -557,7 +557,7 @@ class _Reporter:
         # Units that stay with the policy never get the control's random arms.
         floor = compute_floor(self._config.policy, None if self._sums.clustered else holdout)
         allowed = floor > 0 or scores.compare_with_uniform().is_even
-        result = winner(scores, self._confidence, self._offer.slots.tolist())
+        result = winner(scores, self._confidence, self._offer.arm_indices.tolist())
         if result is None:
             return None, phrases.EARLY_WINNER if allowed else phrases.NO_WINNER
         behind = {
@@ -649,7 +649,7 @@ def _list_warnings(placement: Any) -> list[str]:
 
 def _explain_open(placement: Any, now: int) -> str:
     """Return a sentence if no decision counts yet because windows are open; empty otherwise."""
-    time, closes, config = placement.lift.time, placement.closes, placement.config
+    time, closes, config = placement.lift.time, placement.last_deadline, placement.config
     if not (config.propensities and config.policy.randomized):
         return ""
     if time and now >= time + config.rule.window and placement.pending != placement.decisions:

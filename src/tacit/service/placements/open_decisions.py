@@ -50,7 +50,7 @@ class OpenRows:
     --------
     >>> import numpy as np
     >>> rows = OpenRows()
-    >>> block = Block.of(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
+    >>> block = Block.from_rows(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
     >>> number, place = rows.append_small(block, np.array([40]))
     >>> rows.find_entry(7), rows.find_entry(8), rows.block(number)[place].id
     (40, None, 'a')
