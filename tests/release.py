@@ -32,7 +32,7 @@ assert result.table
 import json, tempfile, urllib.request
 from pathlib import Path
 from tacit.service.config.file import load_config
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 
 def asked(url, body=None):
     head = {"content-type": "application/json"}
@@ -41,7 +41,7 @@ def asked(url, body=None):
 
 with tempfile.TemporaryDirectory() as folder:
     values = {"store.path": str(Path(folder) / "s.db"), "server.port": 0}
-    with running(load_config(overrides=values)) as address:
+    with run_in_thread(load_config(overrides=values)) as address:
         place = f"{address}/v1/placements/default"
         decision = json.loads(asked(f"{place}/decide", {"key": "a"}))
         told = {"decision_id": decision["decision_id"], "reward": 1}

@@ -114,9 +114,9 @@ import json, sys
 from http.client import HTTPConnection
 from tacit.core.compiled import cache_statistics
 from tacit.service.config.file import load_config
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 overrides = {"server.port": 0, "store.path": sys.argv[2]}
-with running(load_config(sys.argv[1], overrides=overrides)) as address:
+with run_in_thread(load_config(sys.argv[1], overrides=overrides)) as address:
     connection = HTTPConnection(address.removeprefix("http://"))
     def post(path, body):
         head = {"Content-Type": "application/json"}

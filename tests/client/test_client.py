@@ -228,7 +228,7 @@ def test_deferred_decisions_and_examinations(url, ask):
     outcomes = [
         ask(url, "feedback", "plain", decided.decision_id, 1).outcome,
         ask(url, "activate", "plain", decided.decision_id).outcome,
-        ask(url, "examined", "plain", decided.decision_id).outcome,
+        ask(url, "record_examination", "plain", decided.decision_id).outcome,
         ask(url, "feedback", "plain", decided.decision_id, 1).outcome,
     ]
     assert outcomes[:3] == ["inactive", "noted", "noted"]
@@ -515,7 +515,7 @@ def test_keys(tmp_path, ask, caplog):
         ("feedback", ("default", "x", 1.5), {}, "reward"),
         ("feedback", ("default", "x", math.nan), {}, "reward"),
         ("feedback_many", ("default", [Feedback("x", "1")]), {}, "feedback[0].reward"),
-        ("examined", ("default", None), {}, "decision_id"),
+        ("record_examination", ("default", None), {}, "decision_id"),
         ("decide", ("default", "a"), {"relevance": [[0.0], ["b"]]}, "relevance[1][0]"),
         ("decide", ("default", "a"), {"session": 7}, "session"),
         ("slate", ("default", 7), {}, "key"),

@@ -687,12 +687,12 @@ def test_what_is_called_otherwise_by_others_is_found(tmp_path):
 ASTRAY = """
 import sys
 from tacit.client import Client
-from tacit.service.app.server import running
+from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
 placements = {"own": {"arms": 3, "policy": "wrong_policies:NotOnOffer", "seed": 1}, "home": {"arms": 2}}
 config = load_config(overrides={"server.port": 0, "store.path": sys.argv[1], "placements": placements})
-with running(config) as url, Client(url) as client:
+with run_in_thread(config) as url, Client(url) as client:
     shown = {client.decide("own", str(key), arms=[1, 2]).arm for key in range(20)}
     print(shown, client.decide("home", "a").arm in (0, 1))
 """

@@ -253,7 +253,7 @@ class Dying:
     def save_in_steps(self, *given):
         if self.dead:
             raise StoreError("store: it is gone")
-        return self._store.saving(*given)
+        return self._store.save_in_steps(*given)
 
 
 @pytest.mark.usefixtures("kind")

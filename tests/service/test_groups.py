@@ -36,7 +36,7 @@ class Counting:
 
     def save_in_steps(self, *told):
         self.snapshots += 1
-        return self._store.saving(*told)
+        return self._store.save_in_steps(*told)
 
 
 configured = partial(with_policy, tacit.Thompson(3))

@@ -123,7 +123,7 @@ async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_p
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=1)
         wrong = home.check_request(DecisionRequest("key 0", id="wrong"))._replace(
-            given=ClientDecision("b", 1e-300)
+            details=ClientDecision("b", 1e-300)
         )
         large = home.check_request(DecisionRequest("key 0", id="large"))
         await engine.decide_many("home", [wrong, large])

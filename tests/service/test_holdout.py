@@ -518,7 +518,7 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
     ) as engine:
         if by == "verb":
             await engine.ask("home", HoldoutOf(0.5))
-        monkeypatch.setattr("tacit.learning.lanes.compiled", noting)
+        monkeypatch.setattr("tacit.learning.lanes.compile_loop", noting)
         await engine.rebuild("home", "ucb1")
         await traffic(engine, 1)
     # Neither in the loop of events nor in the thread of the store.

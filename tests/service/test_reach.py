@@ -57,7 +57,7 @@ def client(tmp_path_factory):
 
 def addressed(path, route, name):
     """Return the address of a route that names a placement."""
-    id = {"id": name, "none": "page.css"}.get(route.of, "x")
+    id = {"id": name, "none": "page.css"}.get(route.placement_source, "x")
     template = path.template.replace("{id}", id)
     return f"{template.replace('{name}', name)}?placement={name}&key={HIDDEN.replace(' ', '+')}"
 
@@ -75,7 +75,7 @@ def asked(client, route, address, key):
 def test_no_route_tells_of_another_placement(client, path, route):
     address = addressed(path, route, FOREIGN)
     status, content = asked(client, route, address, SOME)
-    if route.of in ("each", "none"):
+    if route.placement_source in ("each", "none"):
         # Of a feed that nobody configured, nothing is told either.
         assert status == (404 if route.accepts_signature else 200)
         assert not any(hidden in content for hidden in (FOREIGN, ARM, HIDDEN)), content
@@ -85,7 +85,7 @@ def test_no_route_tells_of_another_placement(client, path, route):
         assert FOREIGN in content
         assert all(pattern in content for pattern in PATTERNS)
         assert asked(client, route, address, EVERY)[0] != 403
-    if route.of == "each" and route.handler is not None and route.operation != "fedNow":
+    if route.placement_source == "each" and route.handler is not None and route.operation != "fedNow":
         assert OWN in content
 
 

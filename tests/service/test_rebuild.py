@@ -632,7 +632,7 @@ def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
                 self.begun.set()
                 while not self.goes_on.is_set():
                     yield
-            yield from self._store.saving(draft, what)
+            yield from self._store.save_in_steps(draft, what)
 
     async def session():
         async with harness.served(path, config, wrap=Slow) as engine:

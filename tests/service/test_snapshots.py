@@ -40,7 +40,7 @@ class SlowStore:
 
     def save_in_steps(self, *told):
         self.begun += 1
-        steps = self._store.saving(*told)
+        steps = self._store.save_in_steps(*told)
         yield next(steps)
         while not self.goes_on.is_set():
             yield

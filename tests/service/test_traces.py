@@ -111,8 +111,8 @@ def test_nothing_of_it_is_loaded_unless_asked_for(tmp_path, monkeypatch):
     code = f"""
 import sys
 from tacit.service.config.file import load_config
-from tacit.service.app.server import running
-with running(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "server.port": 0}})):
+from tacit.service.app.server import run_in_thread
+with run_in_thread(load_config(overrides={{"store.path": {str(tmp_path / "s.db")!r}, "server.port": 0}})):
     print(any(name.startswith("opentelemetry") for name in sys.modules))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -100,7 +100,7 @@ class Sender:
 
     def save_offsets(self, placement: str, feed: str, offsets: Mapping[str, int]) -> None:
         """Save in the service's log the offsets up to which a feed's events were sent."""
-        self._call_until_answered(self._client.fed, placement, feed, offsets)
+        self._call_until_answered(self._client.log_feed_offsets, placement, feed, offsets)
 
     def read_offsets(self, feed: str) -> Mapping[str, int]:
         """Return the offsets at which a feed resumes, from the service's log."""

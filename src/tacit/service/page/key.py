@@ -59,7 +59,7 @@ def estimate_arms(names: Sequence[str], beliefs: ArmBeliefs, most: int | None = 
 
     Examples
     --------
-    >>> of = ArmBeliefs.of_counts(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+    >>> of = ArmBeliefs.from_counts(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
     >>> film, shop = estimate_arms(["film", "shop"], of)
     >>> [round(x, 3) for x in (film.low, film.high, film.best, shop.best)]
     [0.224, 1.0, 0.667, 0.333]
