@@ -163,7 +163,10 @@ class EvaluateOptions:
         return [name for name in self.estimator_names if name != "replay"]
 
     def check(self) -> None:
-        """Raise an error for options that do not fit together, before the log is read."""
+        """Raise an error for options that do not fit together; print a warning for unused options.
+
+        It is called before the log is read.
+        """
         _ = self.propensity_source, self.shows_lists
         if not self.estimator_names:
             raise click.UsageError("--estimator: name one at least")

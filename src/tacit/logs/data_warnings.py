@@ -106,11 +106,11 @@ class DataWarning(NamedTuple):
 def find_name_warnings(
     columns: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints
 ) -> Iterator[DataWarning]:
-    """Yield warnings about names: blanks around them, or numbers with fractions.
+    """Yield warnings about names: blanks around them, an empty arm, or floats in place of text or integers.
 
     Parameters
     ----------
-    given, texts : mapping
+    columns, texts : mapping
         Columns as they were read (Arrow arrays, or lists of JSON values), and the same as texts.
     source : str
     rows : array of int64
@@ -173,10 +173,10 @@ def select_warnings(
 
     Parameters
     ----------
-    found : iterable of Doubt
-    kept : int
+    warnings : iterable of DataWarning
+    row_count : int
         Number of valid rows.
-    beyond : bool
+    has_large_rewards : bool
         Whether rows were rejected because their reward is outside [0, 1].
     """
     min_rows = {
@@ -191,6 +191,7 @@ def select_warnings(
 
 
 def _has_fraction(values: Any) -> Booleans | None:
+    """Return a mask of the values that are floats, such as 3.5 or 3.0; None for a column of another type."""
     if isinstance(values, list):
         return np.array([type(value) is float for value in values], np.bool_)
     if not pa.types.is_floating(values.type):
@@ -199,6 +200,7 @@ def _has_fraction(values: Any) -> Booleans | None:
 
 
 def _has_blanks(array: Any, empty: str) -> Booleans | None:
+    """Return a mask of the texts that have blanks around them or equal ``empty``; None if there are none."""
     is_encoded = pa.types.is_dictionary(array.type)
     texts = array.dictionary if is_encoded else array
     is_blank = pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, empty))

@@ -110,7 +110,10 @@ class _Recorder:
         )
 
     def record(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
-        """Record feedback on distinct decisions; return the outcomes."""
+        """Record and learn feedback on distinct decisions; return the outcome of each piece, in order.
+
+        Refused feedback is neither recorded nor learned; its outcome is the error, or that it is a duplicate.
+        """
         placement = self._placement
         entries = self._open_entries(feedback)
         if entries is not None:

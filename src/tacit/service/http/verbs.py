@@ -128,9 +128,10 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
 
 
 def _add_warning(placement: Placement, start: int, request: Any, time: int, answer: Any) -> Any:
-    """Return the answer with a warning if its request is probably a mistake.
+    """Return the answer to a decision request, with a warning if the request is probably a mistake.
 
-    A decision whose ``time`` is before ``start``, the start of the request, was made for an earlier request.
+    The warning is about its context, a missing user or session, or a reused decision id. ``time`` is when
+    the decision was made; if it is before ``start``, the time of this request, the id was used before.
     """
     warning = placement.doubt(request) or (
         _explain_reuse(placement, answer.decision_id, time) if time < start else None
