@@ -332,7 +332,7 @@ def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
 
 @kernel
 def first_half(work: Floats, row: int) -> tuple[float, ...]:
-    """Return the first half of a row."""
+    """Return the first eight numbers of a row of ``work``."""
     return (
         work[row, 0], work[row, 1], work[row, 2], work[row, 3],
         work[row, 4], work[row, 5], work[row, 6], work[row, 7],
@@ -341,7 +341,7 @@ def first_half(work: Floats, row: int) -> tuple[float, ...]:
 
 @kernel
 def weigh_sums(i: int, x: tuple[float, ...]) -> float:
-    """Return the sums of node pairs, weighed by column ``i`` of OF_SUMS.
+    """Return the dot product of column ``i`` of OF_SUMS and ``x``, eight sums of node pairs.
 
     Written out, because a nested loop would not become vector instructions.
     """
@@ -355,7 +355,7 @@ def weigh_sums(i: int, x: tuple[float, ...]) -> float:
 
 @kernel
 def weigh_differences(i: int, x: tuple[float, ...]) -> float:
-    """Return the differences of node pairs, weighed by column ``i`` of OF_DIFFERENCES."""
+    """Return the dot product of column ``i`` of OF_DIFFERENCES and ``x``, eight differences of node pairs."""
     return float(
         OF_DIFFERENCES[0, i] * x[0] + OF_DIFFERENCES[1, i] * x[1]
         + OF_DIFFERENCES[2, i] * x[2] + OF_DIFFERENCES[3, i] * x[3]
