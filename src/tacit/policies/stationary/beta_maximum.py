@@ -341,7 +341,7 @@ def first_half(work: Floats, row: int) -> tuple[float, ...]:
 
 @kernel
 def weigh_sums(i: int, x: tuple[float, ...]) -> float:
-    """Return the dot product of column ``i`` of OF_SUMS and ``x``, eight sums of node pairs.
+    """Return the dot product of column ``i`` of OF_SUMS and the sums of a function at the node pairs.
 
     Written out, because a nested loop would not become vector instructions.
     """
@@ -355,7 +355,7 @@ def weigh_sums(i: int, x: tuple[float, ...]) -> float:
 
 @kernel
 def weigh_differences(i: int, x: tuple[float, ...]) -> float:
-    """Return the dot product of column ``i`` of OF_DIFFERENCES and ``x``, eight differences of node pairs."""
+    """Return the dot product of column ``i`` of OF_DIFFERENCES and a function's differences at node pairs."""
     return float(
         OF_DIFFERENCES[0, i] * x[0] + OF_DIFFERENCES[1, i] * x[1]
         + OF_DIFFERENCES[2, i] * x[2] + OF_DIFFERENCES[3, i] * x[3]

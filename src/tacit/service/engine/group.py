@@ -377,7 +377,10 @@ class _Batch:
         return answer
 
     def choose(self, now: int) -> None:
-        """Decide for all new impressions."""
+        """Decide for all new impressions; append the decisions' rows to the pending log, and keep them.
+
+        Before that, the policy learns the earlier decisions whose turn has come.
+        """
         if self._size:
             several = len(self._parts) > 1
             impressions = Block.concatenate(Impression, self._parts) if several else self._parts[0]
@@ -387,7 +390,7 @@ class _Batch:
             self._rows = rows
 
     def decisions(self, answers: Answers) -> Sequence[DecisionRow]:
-        """Return the decisions for the answers of :meth:`add`."""
+        """Return the decisions for the answers of :meth:`add`, after :meth:`choose`."""
         if len(answers) == self._size and isinstance(answers, range):
             return self._rows
         if self._row_list is None:

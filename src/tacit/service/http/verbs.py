@@ -232,7 +232,12 @@ def _find_warning(placement: Placement, request: Any, outcome: str | TacitError)
 
 
 def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str | None:
-    """Explain why the policy does not learn from a reward, and how it could; None if nothing is lost."""
+    """Return a message why the policy does not learn from feedback and how it could, or None.
+
+    There is a message if the decision is deferred and not activated; if the feedback is late and not 0; or
+    if only a decision's first feedback is learned, and later feedback has a higher reward or an amount of
+    the learned metric.
+    """
     reward, amounts = getattr(request, "reward", None), getattr(request, "metrics", None) or {}
     rule, learned = placement.config.rule, placement.config.learned
     if outcome == INACTIVE:

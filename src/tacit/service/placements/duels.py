@@ -393,6 +393,7 @@ class DuelPlacement(Placement):
         return {key: tally.save_state() for key, tally in self.tallies.items()}
 
     def _restore_counts(self, counts: Any) -> None:
+        """Replace the duels of all keys by the output of :meth:`export_counts`; recompute the totals."""
         self.tallies: dict[str, DuelTally] = {
             key: DuelTally.from_state(saved) for key, saved in counts.items()
         }
