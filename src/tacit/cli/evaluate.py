@@ -105,7 +105,15 @@ class EvaluateOptions:
 
     @cached_property
     def shows_lists(self) -> bool:
-        """True if the policy shows lists."""
+        """True if the policy shows lists, False if single arms.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such policy.
+        click.UsageError
+            If it shows another kind of action, such as duels, which no click log holds.
+        """
         from tacit.policies.spec import read_action_kind
 
         if self.target is not None:

@@ -246,10 +246,12 @@ def normalise(variables: Floats, b: int) -> None:
 
 @kernel
 def lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
-    """Return a point between ``low`` and ``high`` up to which the product of all F is negligible.
+    """Return the log-odds, from ``low`` to below ``high``, up to which the product of all F is negligible.
 
-    A variable that is a mixture of Betas has columns ``count`` apart; its F is at most the largest F of its
-    Betas.
+    Negligible is at most exp(−``level``), by the bound of :func:`describe` on each distribution function F.
+    Five bisections of the interval find the point; it is ``low`` if they find none above it. Variable v of
+    ``count`` has the columns v, v + ``count``, … of ``variables``. Several columns are a mixture of Betas,
+    whose F is at most the largest F of its Betas.
     """
     for _ in range(5):
         y = 0.5 * (low + high)

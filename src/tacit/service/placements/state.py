@@ -226,7 +226,7 @@ class PlacementState:
 
     @property
     def lift_terms(self) -> str:
-        """The terms that the reward sums should have, as JSON; other terms begin a new period."""
+        """Terms for the reward sums, as JSON; if they differ from the current ones, a new period begins."""
         return self.control.terms(self.as_placement)
 
     @property

@@ -425,9 +425,11 @@ class ControlGroup(Aspect):
     # Terms -----------------------------------------------------------------------------------
 
     def terms(self, placement: Placement) -> str:
-        """Return the terms that the reward sums should have, as JSON; other terms begin a new period.
+        """Return the terms for the reward sums as JSON: the holdout, the rule of rewards and the metrics.
 
-        A holdout that a request has set stays until the configured holdout changes.
+        If they differ from the current terms, the caller begins a new period of sums. The holdout is the
+        configured one, or the one that a request has set, until the configured one changes. The terms are
+        ``null`` if there is no holdout, neither configured nor set.
         """
         configured = placement.config.holdout
         stays = parse_configured_holdout(placement.reward_sums.sums.terms) == configured
