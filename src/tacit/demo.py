@@ -496,6 +496,7 @@ def send(
         return {"key": scene.keys[traffic.lanes[i]], **context_field}
 
     def search(connection: HTTPConnection, indices: range) -> None:
+        """Request a batch of decisions, store the arms shown, and send or write the simulated clicks."""
         answers = post_batch(connection, "decide", "decisions", map(make_request, indices))
         shown_arms[indices] = [index_by_arm[answer["arm"]] for answer in answers]
         clicked = traffic.uniforms[indices] < traffic.truth[indices, shown_arms[indices]]

@@ -182,6 +182,7 @@ def send_lists(users: SimulatedUsers, lists: int, address: str) -> tuple[Ints, f
     shown_articles = np.empty((lists, POSITIONS), np.int64)
 
     def read(connection: HTTPConnection, indices: range) -> None:
+        """Request a batch of lists, store the articles shown, and send the simulated clicks."""
         answers = post_batch(connection, "slate", "decisions", [{"key": "home"}] * len(indices))
         shown_articles[indices] = [[index_by_article[arm] for arm in answer["slate"]] for answer in answers]
         clicks = (np.flatnonzero(users.simulate_reading(i, shown_articles[i])[1]).tolist() for i in indices)
@@ -313,6 +314,7 @@ def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tup
         return {"rankings": {n: list(map(str, items)) for n, items in zip(RANKERS, lists, strict=True)}}
 
     def search(connection: HTTPConnection, indices: range) -> None:
+        """Request the duels of a batch of searches, send the clicks, and store pairs and click counts."""
         answers = post_batch(connection, "duel", "decisions", map(make_request, indices))
         lists = [np.array(answer["items"], np.int64) for answer in answers]
         clicks = [simulated.find_clicks(i, items).tolist() for i, items in zip(indices, lists, strict=True)]

@@ -148,7 +148,11 @@ def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
 
 @kernel
 def set_offset(scratch: Workspace, points: Floats, context: Floats, size: int) -> None:
-    """Set offset and normal from the weights of the corral."""
+    """Set ``scratch.offset`` and ``scratch.normal`` from the weights of the corral's ``size`` points.
+
+    The offset leads from the context to the nearest point so far, the weighted mean of these points. The
+    normal is the offset without its rounding errors along the plane through them.
+    """
     for j in range(len(context)):
         offset = 0.0
         for i in range(size):

@@ -105,7 +105,15 @@ class EvaluateOptions:
 
     @cached_property
     def shows_lists(self) -> bool:
-        """True if the policy shows lists."""
+        """True if the policy shows lists, False if single arms.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such policy.
+        click.UsageError
+            If it shows another kind of action, such as duels, which no click log holds.
+        """
         from tacit.policies.spec import read_action_kind
 
         if self.target is not None:
@@ -163,7 +171,10 @@ class EvaluateOptions:
         return [name for name in self.estimator_names if name != "replay"]
 
     def check(self) -> None:
-        """Raise an error for options that do not fit together, before the log is read."""
+        """Raise an error for options that do not fit together; print a warning for unused options.
+
+        It is called before the log is read.
+        """
         _ = self.propensity_source, self.shows_lists
         if not self.estimator_names:
             raise click.UsageError("--estimator: name one at least")

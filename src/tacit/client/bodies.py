@@ -129,9 +129,16 @@ def make_check(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> C
 
 
 def _make_text_check(note: str | None) -> Check:
-    """Return the check of a text; with ``note``, of a time, which may also be a date or datetime."""
+    """Return the check of a text of at most 512 bytes.
+
+    With ``note``, which says in errors what to give, a date or datetime is allowed and converted to text.
+    """
 
     def check(field: str, value: Any) -> str:
+        """Return a text, or a date's text in ISO 8601; raise InvalidValue for other values.
+
+        A warning says if a datetime without a zone is taken as UTC.
+        """
         if note and not isinstance(value, str | date):
             raise InvalidValue(field, value, f"give {note}")
         if note and isinstance(value, datetime) and value.tzinfo is None and value.astimezone().utcoffset():
@@ -151,6 +158,7 @@ def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Ch
     most = schema.get("maximum", high) if kind.le is None else kind.le
 
     def check(field: str, value: Any) -> float:
+        """Return the number if it is within the bounds; else raise InvalidValue."""
         try:
             return checks.number(field, value, low, most, open_low=above is not None)
         except InvalidValue as error:

@@ -231,12 +231,15 @@ class Ingress(Verbs):
         return answer
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Erase a person's data in every shard; otherwise as ``Engine.forget``."""
+        """Erase a person's data in every shard; return the numbers of blanked rows; see ``Engine.forget``."""
         calls = (link.engine("forget", subject, who) for link in self.links)
         return sum_blanked_rows(*await asyncio.gather(*calls))
 
     async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return the state of a key from its shard; otherwise as ``Engine.key``."""
+        """Return the learned state of a key from its shard; raise UnknownName if it has no decisions.
+
+        If all shards have the same keys, the first shard is queried.
+        """
         spread = self.placement(placement).config.spread
         partition = find_request_partition(placement, key, None, spread)
         shard = 0 if partition is None else find_shard(partition, len(self.links))
@@ -244,11 +247,11 @@ class Ingress(Verbs):
         return facts
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
-        """Return the busiest keys of all shards; otherwise as ``Engine.busiest``."""
+        """Return the learned state of the busiest keys of all shards; see ``Engine.busiest``."""
         return merge_busiest(await self._query_shards("busiest", placement))
 
     async def find_keys(self, placement: str, text: str) -> KeyMatches:
-        """Return the matching keys of all shards; otherwise as ``Engine.find_keys``."""
+        """Return the keys of all shards in which a text occurs; see ``Engine.find_keys``."""
         return merge_matches(await self._query_shards("find_keys", placement, text))
 
     async def _query_shards(self, method: str, placement: str, *arguments: Any) -> list[Any]:
@@ -259,7 +262,7 @@ class Ingress(Verbs):
         return list(answers)
 
     async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return the arms shown per segment, by the busiest shard; as ``Engine.report_segments``."""
+        """Return the arms shown per segment, by the busiest shard; see ``Engine.report_segments``."""
         return select_shard_report(await self._query_shards("report_segments", placement, limit))
 
     async def verdict(self, placement: str, *asked: Any, **options: Any) -> ReadVerdict:

@@ -287,15 +287,14 @@ class LeadingIngress(Ingress):
     ----------
     config : Config
         Configuration, with a seed for each placement.
-        links : sequence of OwnLink
+    links : sequence of OwnLink
     spares : Spares
-    doors : Doors
-        Further ingresses.
+    further_ingresses : FurtherIngresses
     merge_seconds : float
         Seconds between exchanges of what shards learned for all keys.
-    seeded : function
+    add_seeds : function
         Returns a configuration with seeds added to its placements.
-    closed : function
+    on_close : function
         Called after the stop.
     """
 

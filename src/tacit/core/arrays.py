@@ -28,7 +28,7 @@ def borrow_array(rows: int, columns: int) -> Floats:
 
 
 def return_array(workspace: Floats) -> None:
-    """Release a workspace of :func:`borrow_array`; in plain Python this does nothing."""
+    """Free the memory of a workspace of :func:`borrow_array`; in plain Python this does nothing."""
 
 
 # ---- States as trees of arrays: iterating, growing, trimming, and views of lanes

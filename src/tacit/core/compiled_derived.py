@@ -36,6 +36,7 @@ def _type_derive_generator(context: Any) -> Any:
 
 @lower_builtin(derive_generator, types.Integer, types.Integer, types.Integer)  # type: ignore[untyped-decorator]
 def _lower_derive_generator(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Emit code that seeds a new generator's state on the stack with three integers; return the generator."""
     state = cgutils.alloca_once(builder, STATE)
     seeds = [
         context.cast(builder, number, kind, types.uint64)
@@ -51,8 +52,10 @@ def _lower_derive_generator(context: Any, builder: Any, signature: Any, argument
 
 
 def _make_generator(context: Any, builder: Any, address: Any, word: Any, half: Any) -> Any:
-    """Return numba's record of a generator with a state's address and the functions that ``word`` and
-    ``half`` generate."""
+    """Return numba's record of a generator with a state at an address.
+
+    ``word`` and ``half`` return the functions for its next 64 and 32 bits in a module.
+    """
     module = builder.module
     bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))
     bit_generator = bits(context, builder)
@@ -152,6 +155,7 @@ def _type_return_generator(context: Any) -> Any:
 
 @lower_builtin(borrow_generator, types.npy_rng)  # type: ignore[untyped-decorator]
 def _lower_borrow_generator(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Emit code that copies a PCG64's state to the stack; return a generator of the copy."""
     words, has_half, half = _numpy_pointers(context, builder, arguments[0])
     state = cgutils.alloca_once(builder, PCG)
     for i in range(2):
@@ -164,6 +168,7 @@ def _lower_borrow_generator(context: Any, builder: Any, signature: Any, argument
 
 @lower_builtin(return_generator, types.npy_rng, types.npy_rng)  # type: ignore[untyped-decorator]
 def _lower_return_generator(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Emit code that writes the state of a local copy back to its generator; return numba's None."""
     local, rng = arguments
     words, has_half, half = _numpy_pointers(context, builder, rng)
     state = builder.inttoptr(_state_address(context, builder, local), PCG.as_pointer())
@@ -229,6 +234,7 @@ def _type_return_array(context: Any) -> Any:
 
 @lower_builtin(borrow_array, types.Integer, types.Integer)  # type: ignore[untyped-decorator]
 def _lower_borrow_array(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Emit code that allocates the memory of a workspace of rows and columns; return its array."""
     rows, columns = (
         context.cast(builder, number, kind, types.intp)
         for number, kind in zip(arguments, signature.args, strict=True)
@@ -244,6 +250,7 @@ def _lower_borrow_array(context: Any, builder: Any, signature: Any, arguments: A
 
 @lower_builtin(return_array, types.Array)  # type: ignore[untyped-decorator]
 def _lower_return_array(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Emit code that frees the memory of a workspace; return numba's None."""
     room = make_array(WORKSPACE)(context, builder, arguments[0])
     kind = ir.FunctionType(ir.VoidType(), [POINTER])
     give = cgutils.get_or_insert_function(builder.module, kind, "PyMem_RawFree")

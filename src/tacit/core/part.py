@@ -296,7 +296,16 @@ def _import_class(name: str, base: type[Kind]) -> type[Kind]:
 def match_arguments(
     kind: type, order: list[str], positional: list[Any], named: dict[str, Any]
 ) -> dict[str, Any]:
-    """Match a call's arguments to the fields of a dataclass; raise InvalidValue if they do not fit."""
+    """Return a call's arguments by the names of the dataclass fields that they set.
+
+    ``order`` names the fields of positional arguments. A field given both by position and by name takes the
+    named value. Fields with defaults may be absent, and ``arms``, which the caller adds.
+
+    Raises
+    ------
+    InvalidValue
+        If there are too many arguments, a name is no field, or a field without a default is absent.
+    """
     field_names = [field.name for field in fields(kind) if field.init]
     surplus = [*positional[len(order) :], *(name for name in named if name not in field_names)]
     if surplus:

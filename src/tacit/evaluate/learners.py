@@ -532,9 +532,10 @@ class LoggedLists(NamedTuple):
 def progress_lists(
     params: Any, state: Any, logged: LoggedLists, prefixes: Floats, places: Floats, chances: Floats
 ) -> None:
-    """For each list, write the probabilities of the arms shown, then learn from the list.
+    """For each logged list, write its probabilities under the policy, then learn from the list.
 
-    The probability of each shown arm at every position is written to ``chances``, unless it is empty.
+    ``prefixes[i, k]`` is the probability of the first k + 1 arms of list i, ``places[i, k]`` that of its arm
+    k at position k, and ``chances[i, k, j]`` that of its arm k at position j, unless ``chances`` is empty.
     """
     batch, actions, feedback, propensities = logged
     for i in range(len(actions)):
@@ -563,7 +564,13 @@ def progress_drawn(
     places: Floats,
     chances: Floats,
 ) -> None:
-    """Do the same for policies without propensities: 1 at positions where a sampled list agrees, else 0."""
+    """For each logged list, write where a list drawn by the policy agrees, then learn from the logged list.
+
+    This serves policies without known propensities. The outputs are those of :func:`evaluate_lists`, with 1
+    for agreement and 0 for none: ``prefixes[i, k]`` for the first k + 1 arms, ``places[i, k]`` for the arm at
+    position k, and ``chances[i, k, j]`` for the logged arm k at position j of the drawn list, unless
+    ``chances`` is empty.
+    """
     batch, actions, feedback, propensities = logged
     sampled_list = np.empty(actions.shape[1], np.int64)
     for i in range(len(actions)):

@@ -278,7 +278,7 @@ class RowReader:
         return rows
 
     def _code_offers(self, batch: Any) -> Ints:
-        """Return the index into ``offers`` for each row."""
+        """Return the index of each row's offer in ``_offers``; append new offers to it."""
         arms = batch["arms"]
         if common_list_codes(arms) is not None:
             return np.full(len(arms), self._offer_index(arms[0].as_py()))

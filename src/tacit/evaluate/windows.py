@@ -285,7 +285,7 @@ class _Offers:
     def locate_lists(
         self, arms: Any, list_arm_indices: Callable[[int], Ints], *, alone: bool = False
     ) -> tuple[Ints, Ints]:
-        """Return where each row's list starts and stops; ``slots_of`` returns the list of a row.
+        """Return where each row's list starts and stops; ``list_arm_indices`` returns the list of a row.
 
         With ``alone``, the list of each row is looked up, as the same arms may have different indices.
         """
@@ -305,7 +305,7 @@ class _Offers:
 
 
 def _join_parts(parts: list[_WindowPart], offers: _Offers) -> Window:
-    """Concatenate parts to a window."""
+    """Return the window of all parts' rows; its arms on offer are those of ``offers``."""
     columns = _WindowPart(*map(np.concatenate, zip(*parts, strict=True)))
     batch = Batch(
         columns.lanes,

@@ -207,6 +207,7 @@ def _counterfactuals(
     """
 
     def estimate(name: str, target: Any, rows: pa.Table) -> CounterfactualValue:
+        """Return the SNIPS estimate of a target policy's mean reward; its value is None for an unfit log."""
         try:
             return _to_counterfactual(name, off_policy(target, rows, [SNIPS()], propensities=propensities))
         except UnfitLog as error:
@@ -225,6 +226,7 @@ def _counterfactuals(
 
 
 def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
+    """Return an off-policy result as a counterfactual value; None for the value if no row supports it."""
     (estimate,), assumptions = result.estimates, (result.assumes,) if result.assumes else ()
     if np.isnan(estimate.value):
         return CounterfactualValue(

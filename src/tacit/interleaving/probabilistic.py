@@ -431,14 +431,20 @@ def credit_differences(
 
 
 def sensitivity(difference: Floats) -> Floats:
-    """Return the sensitivity of each list: the entropy of who wins a click, by position ∝ 1/position.
+    """Return the sensitivity of each list: P(no tie) · entropy in bits of the winner if there is no tie.
 
-    Ties add nothing.
+    A click falls on a position with a probability proportional to 1/position; the ranker with more credit
+    there wins, equal credits are a tie.
 
     Parameters
     ----------
     difference : array, shape (lists, positions)
         Credit of the left ranker minus that of the right one.
+
+    Returns
+    -------
+    array, shape (lists,)
+        From 0, if the same ranker always wins or all positions tie, to 1.
     """
     attention = 1.0 / np.arange(1, difference.shape[1] + 1)
     attention /= attention.sum()

@@ -166,7 +166,7 @@ def observe_rows(params: Any, state: Any, batch: Batch) -> None:
 
 @kernel
 def count_shown(plays: Ints, lanes: Ints, actions: Ints, fresh: Booleans) -> None:
-    """Count the arms shown in learned rows, unless ``plays`` has no columns."""
+    """Add 1 to ``plays`` for each arm that a row in ``fresh`` showed; nothing if ``plays`` has no columns."""
     if plays.shape[1] > 0:
         for i in range(len(lanes)):
             for k in range(actions.shape[1]):
@@ -185,9 +185,10 @@ def learn_rows(
     epochs: Ints,
     fresh: Booleans,
 ) -> int:
-    """Learn row by row and return how many rows were learned.
+    """Learn the outcomes row by row into ``state``; return the number of rows learned.
 
-    A row is learned only if it is of its lane's present epoch; ``fresh`` is filled with whether it is.
+    A row is learned only if its epoch is the present one of its lane. ``fresh`` is filled with the mask of
+    these rows, and their shown arms are counted in ``plays``.
     """
     learned = 0
     for i in range(len(batch.lanes)):
@@ -213,7 +214,10 @@ def replay_rows(
     propensities: Floats,
     fresh: Booleans,
 ) -> None:
-    """Observe and learn row by row, each before the next one; all rows are ``fresh``."""
+    """Update ``state`` row by row: observe the row's impression, then learn its outcome.
+
+    The shown arms are counted in ``plays``. ``fresh`` must be True for all rows.
+    """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
         impression = get_impression(batch, i)
@@ -233,7 +237,7 @@ def correct_rows(
     propensities: Floats,
     epochs: Ints,
 ) -> int:
-    """Replace learned rewards ``before`` by ``after``; return how many rows were corrected.
+    """Replace the learned rewards ``before`` by ``after`` in ``state``; return the number of rows corrected.
 
     A row is corrected only if its lane has not restarted since.
     """

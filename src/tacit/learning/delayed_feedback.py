@@ -157,7 +157,10 @@ def enlarge_queue(queue: Queue, count: int) -> Queue:
 
 
 def add_classes(delays: Delays, classes: int) -> Delays:
-    """Return the distribution with more arms; new ones have the distribution of all arms."""
+    """Return the distributions enlarged to a total of ``classes`` arms, and estimated again.
+
+    A new arm has no clicks yet, so its distribution is that of all arms.
+    """
     larger = copy_to_larger(delays, Delays.create(int(delays.edges[-1]), classes))
     refit_delays(larger)
     return larger  # type: ignore[no-any-return]
@@ -168,7 +171,7 @@ def add_classes(delays: Delays, classes: int) -> Delays:
 
 @kernel
 def find_class(delays: Delays, arm: int) -> int:
-    """Return the class of an arm."""
+    """Return the index of an arm in the arrays of ``delays``; 0 if it has no class of its own."""
     return int(arm) if 0 <= arm < len(delays.clicks) else 0
 
 
@@ -194,7 +197,11 @@ def enqueue(
     entry: int,
     start: int,
 ) -> None:
-    """Append a decision whose window starts; the queue must have room, ``open_feedback`` its lane and arm."""
+    """Append a decision to the queue when its window starts, and count it as open in the policy's state.
+
+    The queue must have room, and ``open_feedback`` must have the decision's lane and arm at ``entry``; its
+    other fields are reset. With lane −1 the decision is not counted.
+    """
     place = queue.size[0]
     queue.start[place], queue.entry[place] = start, entry
     queue.size[0] = place + 1
@@ -226,7 +233,11 @@ def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
 def pass_edges(
     params: object, state: object, delays: Delays, queue: Queue, open_feedback: OpenFeedback, time: int
 ) -> None:
-    """Advance decisions to a time: at each edge they reach, count their delays and adjust the open counts."""
+    """Process the edges of bins that queued decisions have reached by a time; nothing is learned yet.
+
+    At each edge the decision's click, if any, is counted in the distribution of delays, and its open count
+    in the policy's state grows to the share of clicks that come by the middle of the next bin.
+    """
     for b in range(EDGES):
         place, edge = queue.cursor[b], delays.edges[b]
         # Strictly older than the edge, as feedback at that very time is valid, except at the window's end.
@@ -258,7 +269,11 @@ def record_feedback(
     reward: float,
     final: bool,
 ) -> None:
-    """Record the reward of a decision so far; for a learned decision only the delay is recorded."""
+    """Record feedback on a decision, and adjust its open counts in the policy's state.
+
+    ``reward`` is the decision's total so far; ``delay`` is recorded unless it is 0; ``final`` means that the
+    reward cannot change. With lane −1, as of a learned decision, the policy's state is unchanged.
+    """
     if reward != 0.0:
         open_feedback.delay[entry] = delay
     open_feedback.known[entry] = open_feedback.known[entry] or final
@@ -281,9 +296,9 @@ def release(
     time: int,
     age: int,
 ) -> int:
-    """Release the first decisions that are old enough or final, and return the end of the released.
+    """Move the cursor past the leading decisions that are old enough or final; return its new place.
 
-    Their open counts are subtracted and their lanes set to −1; the caller learns them next.
+    Their open counts are subtracted and their lanes set to −1. The caller learns them next.
     """
     place = queue.cursor[RELEASED]
     while place < queue.size[0]:

@@ -466,6 +466,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return 0.5 if self.learner.policy.showing.compared else 0.0
 
     def _read_id(self, decision: Any) -> int:
+        """Return the id of a decision, given as a Decision, as its JSON text, or as the id itself."""
         if type(decision) is Decision:
             return decision.id
         if isinstance(decision, str | bytes):

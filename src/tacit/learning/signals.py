@@ -26,7 +26,7 @@ Syed, Slivkins, Mishra (2009), "Adapting to the shifting intent of search querie
 names such signals; the formulas are our own.
 """
 
-# 1. ``Scales``, ``Streams``, ``SessionTable``, ``Arrivals``: arrays of keys, of sessions, of one batch.
+# 1. ``Scales``, ``KeyActivity``, ``SessionTable``, ``Arrivals``: arrays of keys, of sessions, of one batch.
 # 2. ``fade`` and ``add``: decaying sums, brought to a time before they are read or incremented.
 # 3. A function for each signal, in the order of the table above.
 # 4. ``arrive_rows``, ``answer_rows``, ``shift_rows``: the loops; a row's signals are computed before it is
@@ -65,7 +65,7 @@ class Scales(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """The sums and times of each key.
+    """Decayed counts of decisions and times of events, one row (lane) for each key.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Streams(NamedTuple):
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> Streams:
-        """Return a number of lanes without any events."""
+        """Return rows for ``lanes`` keys without decisions: all counts are 0, all times −1 (never)."""
         return cls(
             first=np.full(lanes, NEVER),
             time=np.full(lanes, NEVER),
@@ -118,7 +118,7 @@ class SessionTable(NamedTuple):
 
     @classmethod
     def zeros(cls, places: int) -> SessionTable:
-        """Return a table without sessions."""
+        """Return a table of ``places`` places without sessions."""
         return cls(*np.zeros((3, places), np.int64))
 
 
@@ -292,7 +292,7 @@ class Signals:
 
     Attributes
     ----------
-    state : Streams
+    state : KeyActivity
         The sums of each lane (some may be spare).
 
     Raises

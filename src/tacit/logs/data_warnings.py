@@ -106,15 +106,15 @@ class DataWarning(NamedTuple):
 def find_name_warnings(
     columns: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints
 ) -> Iterator[DataWarning]:
-    """Yield warnings about names: blanks around them, or numbers with fractions.
+    """Yield warnings about names: blanks around them, an empty arm, or floats in place of text or integers.
 
     Parameters
     ----------
-    given, texts : mapping
+    columns, texts : mapping
         Columns as they were read (Arrow arrays, or lists of JSON values), and the same as texts.
     source : str
     rows : array of int64
-        The numbers of the rows there.
+        Number of each row in the source.
     """
     for column in NAMES:
         if column in texts:
@@ -130,7 +130,10 @@ def find_name_warnings(
 
 
 def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[DataWarning]:
-    """Yield warnings about the rewards of all rows and about the order of their times.
+    """Yield warnings about the rewards of a block of rows, and about times that are not in order.
+
+    Warnings about rewards: all are missing, all are 0, all are 1, or rows of lists have reward 1. A block
+    is only a part of a log: :func:`select_warnings` drops warnings that too few of the log's rows support.
 
     Parameters
     ----------
@@ -138,7 +141,7 @@ def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> It
         Columns of valid rows, as Arrow arrays.
     source : str
     rows : array of int64
-        The numbers of the rows there.
+        Number of each row in the source.
     """
     reward, times, size = columns.get("reward"), columns.get("timestamp"), len(rows)
     if reward is not None and size:
@@ -153,6 +156,7 @@ def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> It
 
 
 def _find_reward_warnings(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[DataWarning]:
+    """Yield at most one warning: all rewards are missing, 0 or 1, or rows of lists have reward 1."""
     kind, value, bad_rows = EMPTY, None, rows
     if reward.null_count < len(rows):
         if reward.null_count:
@@ -173,10 +177,10 @@ def select_warnings(
 
     Parameters
     ----------
-    found : iterable of Doubt
-    kept : int
+    warnings : iterable of DataWarning
+    row_count : int
         Number of valid rows.
-    beyond : bool
+    has_large_rewards : bool
         Whether rows were rejected because their reward is outside [0, 1].
     """
     min_rows = {
@@ -191,6 +195,7 @@ def select_warnings(
 
 
 def _has_fraction(values: Any) -> Booleans | None:
+    """Return a mask of the values of floating-point type; None if an Arrow column has another type."""
     if isinstance(values, list):
         return np.array([type(value) is float for value in values], np.bool_)
     if not pa.types.is_floating(values.type):
@@ -199,6 +204,7 @@ def _has_fraction(values: Any) -> Booleans | None:
 
 
 def _has_blanks(array: Any, empty: str) -> Booleans | None:
+    """Return a mask of the texts that have blanks around them or equal ``empty``; None if there are none."""
     is_encoded = pa.types.is_dictionary(array.type)
     texts = array.dictionary if is_encoded else array
     is_blank = pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, empty))

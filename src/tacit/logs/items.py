@@ -70,6 +70,13 @@ def item_batches(table: Any) -> Iterator[ItemBatch]:
 
 
 def _batches(table: Any) -> Iterator[dict[str, Any]]:
+    """Yield the columns of an item table, or of its file, by name, in batches of up to 8192 rows.
+
+    Raises
+    ------
+    InvalidValue
+        If it is no table, or has no ids or vectors.
+    """
     if isinstance(table, str | Path):
         file = open_file(Path(table))
         columns = _columns(file.names, str(table))
@@ -85,6 +92,7 @@ def _batches(table: Any) -> Iterator[dict[str, Any]]:
 
 
 def _columns(names: Any, where: str) -> list[str]:
+    """Return which columns of an item table to read; raise InvalidValue without ids or vectors."""
     if ID not in names or VECTOR not in names:
         raise InvalidValue("items", f"{where} with the columns {', '.join(map(repr, names))}", COLUMNS)
     return [name for name in (ID, VECTOR, SEGMENT, FROM) if name in names]

@@ -226,6 +226,7 @@ def _read_items(file: Path) -> list[str]:
 def _open_folder(
     places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any
 ) -> LogReader:
+    """Return a reader of one folder of the Open Bandit Dataset; raise InvalidValue for several folders."""
     if len(places) > 1:
         raise InvalidValue("path", places, "give one folder of the Open Bandit Dataset at a time")
     return read_open_bandit(places[0], columns=columns, **options)

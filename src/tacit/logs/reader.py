@@ -432,7 +432,7 @@ class LogReader:
         return reader
 
     def with_columns(self, columns: Sequence[str], cluster: str | None = None) -> LogReader:
-        """Return the log with additional columns of its files, unchanged.
+        """Return the log with additional columns, whose values are read unchanged from its files.
 
         Errors about the column ``cluster`` name the option ``cluster``.
 
@@ -660,6 +660,7 @@ def _is_nested(values: Any) -> bool:
 
 
 def _with_segment(file: LogFile, column: str) -> LogFile:
+    """Return a file with one of its columns as the additional column ``segment``."""
     source_column = _source_column(file, "by", column)
     _refuse_roles(file, "by", [source_column], ["reward", "arm"])
     return file._replace(columns=file.columns | {SEGMENT: source_column})
@@ -668,7 +669,16 @@ def _with_segment(file: LogFile, column: str) -> LogFile:
 def _with_extra_columns(
     file: LogFile, what: str, columns: Sequence[str], cluster: str | None = None
 ) -> LogFile:
-    """Return a file with additional columns, as features or parts of contexts."""
+    """Return a file that also reads ``columns``, each named by ``what``, a space and its name.
+
+    ``what`` is "context" or "feature", for which outcomes such as the reward are refused, or "column".
+    Errors name ``what``; for the column ``cluster`` they name the option ``cluster``.
+
+    Raises
+    ------
+    LogError
+        If the file has no such column, or it is refused.
+    """
     fields = {column: "cluster" if column == cluster else what for column in columns}
     added = {f"{what} {column}": _source_column(file, field, column) for column, field in fields.items()}
     _refuse_roles(file, what, added.values(), () if what == EXTRA.strip() else OUTCOME_COLUMNS)
@@ -750,6 +760,13 @@ def _parse_field(column: Any, holds: Any) -> list[Any]:
 
 
 def _source_column(file: LogFile, field: str, column: str) -> str:
+    """Return a column's name in the file; ``column`` is that name, or a name in the schema.
+
+    Raises
+    ------
+    LogError
+        If there is no such column; the message names ``field``.
+    """
     source_column = column if column in file.names else file.columns.get(column)
     if source_column is None:
         message = no_column_error(field, column, file.names, also=file.columns)

@@ -391,7 +391,10 @@ def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
 
 
 def _parse_lists(texts: Any, kind: Any) -> Any:
-    """Parse JSON texts to lists, each distinct text once."""
+    """Return JSON texts as an Arrow array of lists; null for a text that is not a list of fitting elements.
+
+    ``kind`` is the Arrow type of the lists. Each distinct text is parsed once.
+    """
     encoded = texts.dictionary_encode()
     element = _arm_name if kind.value_type == pa.string() else _number
     lists = [_parse_list(text, element) for text in encoded.dictionary.to_pylist()]
@@ -399,6 +402,7 @@ def _parse_lists(texts: Any, kind: Any) -> Any:
 
 
 def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
+    """Return the list of a JSON text, with ``element`` applied to each value; None if that is impossible."""
     try:
         values = json.loads(text)
         return list(map(element, values)) if isinstance(values, list) else None
@@ -407,6 +411,7 @@ def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
 
 
 def _arm_name(value: Any) -> str | None:
+    """Return an arm of JSON as text, or None for null; raise ValueError for other than text or int."""
     if value is None:
         return None
     if type(value) not in (str, int):
@@ -415,6 +420,7 @@ def _arm_name(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
+    """Return a number of JSON as float, or None for null; raise ValueError for other values."""
     if value is None:
         return None
     if type(value) not in (int, float):

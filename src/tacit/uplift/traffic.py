@@ -104,7 +104,7 @@ class PropensitySums(NamedTuple):
         return cls(np.zeros(2))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike) -> None:
-        """Add decisions.
+        """Add the excess of the tested arm's decisions over its propensities, and its variance, in place.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class FrequencySums(NamedTuple):
         return cls(np.zeros((arms, len(BETS))), np.zeros(arms), np.zeros(len(BETS)))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike, offers: Sequence[Ints]) -> None:
-        """Add decisions.
+        """Add decisions to the three sums, in place; a propensity below the least counts as the least.
 
         Parameters
         ----------

@@ -256,7 +256,11 @@ def _is_in_package(place: Place) -> bool:
 def _blame_kernel(
     place: Place | None, cause: str, way_up: list[str], kernels: list[Callable[..., Any]]
 ) -> tuple[Place, str]:
-    """Return the location of a user's kernel that the package's failing line calls, and the cause."""
+    """Return the first line of the user's kernel that an error in the package comes from, and the cause.
+
+    It is a kernel that the failing line or a line of ``way_up`` calls. If numba's message says that a kernel
+    does not return an arm, the cause says so in words. Without such a kernel, place and cause stay the same.
+    """
     called_names = [] if place is None else re.findall(r"(\w+)\(", _source(place))
     called_names += [location["name"] for line in way_up for location in [CALLEE.search(line)] if location]
     for kernel in kernels:
@@ -270,6 +274,7 @@ def _blame_kernel(
 
 
 def _source(place: Place) -> str:
+    """Return the line of code at a place, stripped; empty if it cannot be read."""
     return linecache.getline(place.file, place.line).strip()
 
 

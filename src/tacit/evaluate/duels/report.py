@@ -272,7 +272,7 @@ class DuelReport(Tabulated, Plot):
         return self.winner is not None or len(self.left) == 1
 
     def count_missing_duels(self, second: int) -> int | None:
-        """Return how many more duels would decide between the leader and a ranker, at the present estimate.
+        """Return how many more duels would decide between the leader and a ranker if the estimate stays.
 
         Parameters
         ----------
@@ -282,7 +282,8 @@ class DuelReport(Tabulated, Plot):
         Returns
         -------
         int or None
-            0 if it is decided; None if there is no estimate, or no difference in it.
+            0 if it is decided; None if there is no estimate, if it is 1/2, or if the total number of duels
+            would exceed ``MAX_DUELS``.
         """
         first = self.leader
         if self.beats[first, second] or self.beats[second, first]:

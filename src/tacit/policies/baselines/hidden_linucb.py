@@ -122,6 +122,7 @@ class HLinUCB(Policy):
         return cls(arms, dim, dim)
 
     def init(self, lanes: int) -> State:
+        """Return the initial state of ``lanes`` lanes; hidden features start at fixed random points."""
         shape = lanes, self.arm_count, self.hidden_dim
         width = self.relevance_dim + self.examination_dim + int(self.intercept) + self.hidden_dim
         # Drawn arm by arm with a fixed seed, so that an arm starts at the same point when arms are added.

@@ -87,7 +87,10 @@ def nth_rival(
 
 @kernel
 def probe_chance(state: Standings, lane: int, arms: Ints, arm: int) -> float:
-    """Return the probability of a duel with a rival as a probe, in a round in which no rival is eligible."""
+    """Return the probability of a duel of the leader with ``arm`` in a round without an eligible rival.
+
+    Such duels, called probes, become rarer from round to round.
+    """
     now = state.rounds[lane] + 1.0
     mean, _ = standings.pair_margin(state.margins, lane, state.leader[lane], arm)
     wait = 30.0 * np.sqrt(now * abs(mean) * (len(arms) - 1))
@@ -96,7 +99,12 @@ def probe_chance(state: Standings, lane: int, arms: Ints, arm: int) -> float:
 
 @kernel
 def draw_rival(state: Standings, lane: int, arms: Ints, log_round: float, tail: float, rng: Generator) -> int:
-    """Draw the rival of a leader that beats all others; the leader itself if none is eligible or probed."""
+    """Return a rival for the leader, which beats all others; the leader itself if there is to be no duel.
+
+    A random reach decides which rivals are eligible. Of these, the one of the largest expected gain is
+    returned, or, with probability ``ANY_RIVAL``, any. If none is eligible, each other arm is returned with
+    its small :func:`probe_chance`.
+    """
     leader = state.leader[lane]
     reach = -np.log(1.0 - rng.random()) / tail
     if state.soonest[lane] - log_round <= reach:

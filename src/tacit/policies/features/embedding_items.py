@@ -344,9 +344,14 @@ def build_view(
 def read_candidates(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, view: UserView
 ) -> Floats:
-    """Return the logit of each candidate under each hypothesis that reads features, and their variance.
+    """Return each candidate's mean logit under each hypothesis that reads features, and one variance.
 
     One loop without further kernels: a call for each candidate would count references to a dozen arrays.
+
+    Returns
+    -------
+    array of float64, shape (candidates, FULL + 1)
+        A column for each of the ``FULL`` hypotheses; last the variance, averaged by the weights of ``view``.
     """
     wide, leading, first, single = layout.wide, layout.leading, 1 + layout.order, np.float32
     scaled, turned = np.zeros(layout.dim, single), np.zeros(leading + ABREAST, single)

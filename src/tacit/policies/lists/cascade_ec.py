@@ -75,7 +75,10 @@ def write_arm(columns: Floats, j: int, place: int, attraction: float, hidden: fl
 
 @kernel
 def insert_arm(columns: Floats, listed: int, place: int, attraction: float, hidden: float) -> None:
-    """Insert an arm into a list in the order of ranks; the workspace must have a free column."""
+    """Insert an arm into the list in the first ``listed`` columns, before all arms of lower rank.
+
+    These arms move one column to the right, into a free column.
+    """
     rank, j = attraction / hidden, listed
     while j > 0 and columns[RANK, j - 1] < rank:
         for i in range(POSITION):
@@ -86,7 +89,10 @@ def insert_arm(columns: Floats, listed: int, place: int, attraction: float, hidd
 
 @kernel
 def remove_worst(columns: Floats, listed: int, one_click: bool) -> None:
-    """Remove the arm without which the list gets most clicks; the lowest of several."""
+    """Remove the arm without which the list in the first ``listed`` columns has the most expected clicks.
+
+    The arms to the right of it move one column to the left. Of equal arms, the lowest is removed.
+    """
     worst, best = listed - 1, list_value(columns, listed, listed - 1, one_click)
     for j in range(listed - 2, -1, -1):
         value = list_value(columns, listed, j, one_click)
@@ -107,7 +113,10 @@ def swap_columns(columns: Floats, j: int, k: int) -> None:
 
 @kernel
 def replace_arm(columns: Floats, listed: int, one_click: bool) -> None:
-    """Replace the arm of the list by the arm below it where the list gains most; none if it never gains."""
+    """Exchange the arm in column ``listed`` for the arm of the list whose replacement gains most clicks.
+
+    The list is in the columns before ``listed``. Nothing changes if no exchange gains.
+    """
     best, at = list_value(columns, listed, listed, one_click), listed
     for j in range(listed):
         swap_columns(columns, j, listed)
@@ -120,7 +129,7 @@ def replace_arm(columns: Floats, listed: int, one_click: bool) -> None:
 
 @kernel
 def order_list(columns: Floats, listed: int, one_click: bool) -> None:
-    """Exchange neighbours where the list gains, in as many passes as it has arms."""
+    """Exchange neighbours of the list if its expected clicks grow, in as many passes as it has arms."""
     best = list_value(columns, listed, listed, one_click)
     for _ in range(listed):
         for j in range(listed - 1):

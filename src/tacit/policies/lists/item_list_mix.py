@@ -273,7 +273,10 @@ def forget_effects(state: ItemListState, model: int) -> None:
 
 @kernel
 def end_list(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
-    """Count a list, and give every hypothesis and user model a minimum weight again."""
+    """Count a learned list, raise small weights of hypotheses and user models, and raise variances a little.
+
+    The recent hypothesis is restarted if it is due; if it was far ahead, all item effects are reset.
+    """
     tally = learning.tally
     tally.rounds[model] += 1.0
     tally.age[model] += 1.0

@@ -190,7 +190,12 @@ class MixPolicy(SlatePolicy, abstract=True):
 def draw_list(
     params: Any, arranged: Any, lane: int, impression: Impression, rng: Generator, action: Ints
 ) -> None:
-    """Draw a list and write it into ``action``."""
+    """Draw a list of arms and write it into ``action``, with −1 at positions for which no arm is left.
+
+    The policy orders the arms by ``arranged``, which ``arrange`` returned, and one draw z. With the promised
+    probabilities a promised arm, and in a share ``epsilon`` of the remaining lists a uniformly drawn arm, is
+    put at a uniformly drawn position of this order.
+    """
     arms = impression.arms
     length = min(len(action), len(arms))
     for k in range(len(action)):

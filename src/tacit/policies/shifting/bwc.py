@@ -155,7 +155,10 @@ def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
 
 @kernel
 def record_restart(state: Any, lane: int, context: Floats) -> None:
-    """Add a restart to the log, and store its context to be labelled at the end of the testing phase."""
+    """Add a restart to the log, and store its context to be labelled at the end of the testing phase.
+
+    The context also fills the places of all witnesses, until :func:`store_witness` replaces them.
+    """
     phases, log = state.phases, state.diary
     entry = log.restarts[0, 0] % log.lane.shape[1]
     log.restarts[0, 0] += 1

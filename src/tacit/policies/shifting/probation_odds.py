@@ -189,7 +189,10 @@ def set_mode(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
 
 @kernel
 def record_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
-    """Record the outcome of a probation or of an event without a warning; label the warning's context."""
+    """Add the outcome of a lane's probation, or of an event without a warning, to the event statistics.
+
+    If the warning was probably false, the classifier learns that its context was no event.
+    """
     lanes, record = state.lanes, state.record
     row = lane if params.per_key else 0
     if lanes.mode[lane] == SORTING:
@@ -210,7 +213,11 @@ def record_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
 
 @kernel
 def end_mode(params: Any, state: Any, lane: int) -> None:
-    """End a mode: drop the old counts of arms that probably changed, and merge the counts of the others."""
+    """End a lane's mode: record its outcome, drop the counts before probable changes, and make it quiet.
+
+    Old counts of an arm are dropped if it changed with a probability above one half; if any arm did, a
+    restart is counted. Then the new counts of all arms are merged into the old ones.
+    """
     lanes = state.lanes
     odds = weigh_explanations(params, state, lane)
     record_outcome(params, state, lane, odds)
@@ -270,7 +277,10 @@ class QuietRates(NamedTuple):
 
 @kernel
 def quiet_change_rates(params: Any, state: Any, lane: int) -> QuietRates:
-    """Return the rates of changes without a warning in a quiet lane."""
+    """Return the rates at which arms change without the classifier's warning, for a lane in no probation.
+
+    They are estimated from the recorded events. The round of the latest test is returned with them.
+    """
     lanes = state.lanes
     arms = lanes.factor.shape[1]
     row = lane if params.per_key else 0

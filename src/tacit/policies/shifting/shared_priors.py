@@ -81,7 +81,10 @@ def beta_priors(counts: Floats) -> Floats:
 
 @kernel
 def raise_tail(priors: Priors, arm: int, column: int, before: float, after: float) -> None:
-    """Update a tail, for one arm and for all, when a key's count grows from ``before`` to ``after``."""
+    """Update the tails of an arm and of all arms when a key's count grows from ``before`` to ``after``.
+
+    ``column`` is SUCCESSES, FAILURES or PLAYS.
+    """
     low, level = before, int(before)
     while low < after:
         high = min(after, level + 1.0)
@@ -92,7 +95,11 @@ def raise_tail(priors: Priors, arm: int, column: int, before: float, after: floa
 
 @kernel
 def count_play(priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float) -> None:
-    """Count a play of a key that had ``successes`` and ``failures`` of the arm before."""
+    """Add a play of an arm to the tails of ``priors``; ignore it if the key then has more than 256 plays.
+
+    ``successes`` and ``failures`` are the key's counts of the arm before the play. ``hit`` and ``miss`` are
+    the play's success and failure, which may be fractions.
+    """
     plays = successes + failures
     # The likelihood covers a key's first plays: a later play must not count in part.
     if plays + hit + miss > BINS:

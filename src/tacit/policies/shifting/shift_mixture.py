@@ -59,7 +59,7 @@ class SharedState(NamedTuple):
     priors : Priors
     found : ChangeTotals
     spread : RewardSpread
-    usual : Usual
+    usual : UsualRange
         Usual ranges of the signals.
     crossings : array of float64, shape (1, arms)
         Workspace of :func:`arm_chance`; 0 between its calls.
@@ -198,7 +198,11 @@ def mixture_chance(
 
 @kernel
 def count_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
-    """Return the number of clicks that a reward counts as; count it for the prior of the arm."""
+    """Add a reward to the state that all keys share; return the number of clicks that it counts as.
+
+    The number is from 1 to 20, and above 1 if fractional rewards vary less than clicks. The reward is added
+    to the spread of rewards and, until the key's first accepted change, to the data of the arm's prior.
+    """
     lanes, shared = state.own, state.shared
     a, b = hypotheses.posterior(lanes, shared.priors, lane, lanes.leading[lane], arm)
     scale = click_equivalents(shared.spread, a / (a + b), reward)
@@ -329,6 +333,7 @@ class ShiftMixture(PriorsPolicy):
 
     @property
     def reads(self) -> str:
+        """Number of signals in words; empty if there are none."""
         return f"signals, {self.context_dim} numbers given as context" if self.context_dim else ""
 
     @param

@@ -246,10 +246,12 @@ def normalise(variables: Floats, b: int) -> None:
 
 @kernel
 def lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
-    """Return a point between ``low`` and ``high`` up to which the product of all F is negligible.
+    """Return the log-odds, from ``low`` to below ``high``, up to which the product of all F is negligible.
 
-    A variable that is a mixture of Betas has columns ``count`` apart; its F is at most the largest F of its
-    Betas.
+    Negligible is at most exp(−``level``), by the bound of :func:`describe` on each distribution function F.
+    Five bisections of the interval find the point; it is ``low`` if they find none above it. Variable v of
+    ``count`` has the columns v, v + ``count``, … of ``variables``. Several columns are a mixture of Betas,
+    whose F is at most the largest F of its Betas.
     """
     for _ in range(5):
         y = 0.5 * (low + high)
@@ -332,7 +334,7 @@ def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
 
 @kernel
 def first_half(work: Floats, row: int) -> tuple[float, ...]:
-    """Return the first half of a row."""
+    """Return the first eight numbers of a row of ``work``."""
     return (
         work[row, 0], work[row, 1], work[row, 2], work[row, 3],
         work[row, 4], work[row, 5], work[row, 6], work[row, 7],
@@ -341,7 +343,7 @@ def first_half(work: Floats, row: int) -> tuple[float, ...]:
 
 @kernel
 def weigh_sums(i: int, x: tuple[float, ...]) -> float:
-    """Return the sums of node pairs, weighed by column ``i`` of OF_SUMS.
+    """Return the dot product of column ``i`` of OF_SUMS and the sums of a function at the node pairs.
 
     Written out, because a nested loop would not become vector instructions.
     """
@@ -355,7 +357,7 @@ def weigh_sums(i: int, x: tuple[float, ...]) -> float:
 
 @kernel
 def weigh_differences(i: int, x: tuple[float, ...]) -> float:
-    """Return the differences of node pairs, weighed by column ``i`` of OF_DIFFERENCES."""
+    """Return the dot product of column ``i`` of OF_DIFFERENCES and a function's differences at node pairs."""
     return float(
         OF_DIFFERENCES[0, i] * x[0] + OF_DIFFERENCES[1, i] * x[1]
         + OF_DIFFERENCES[2, i] * x[2] + OF_DIFFERENCES[3, i] * x[3]

@@ -46,7 +46,7 @@ class GuardedRequest(Protocol):
 
     Attributes
     ----------
-    addressed : Addressed
+    addressed : RouteMatch
         Route and names of the address.
     method : str
     address : bytes
@@ -100,14 +100,14 @@ class Guard:
     config : Config
         Limits, keys (without keys, every client on the loopback may do everything), and signed feeds.
     metrics : Metrics
-    answers : Answers
+    answers : AnswerCounts
         Counts answers for the page.
     close : function
         Ends streamed answers; called before the end.
 
     Attributes
     ----------
-    heads : dict of bytes to LetIn
+    heads : dict of bytes to AdmittedHead
         Heads of admitted requests; cleared when limits or keys change.
     """
 
@@ -175,7 +175,7 @@ class Guard:
         return Visit(addressed, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
     def refusal_again(self, visit: GuardedRequest, client: tuple[str, int] | None) -> Answer | None:
-        """Check a request with a known head; return its refusal or None."""
+        """Count a request with a known head as open and check load and rate; return its refusal or None."""
         self.running += 1
         refusal = None
         if self.running > self._server.concurrency:
@@ -188,7 +188,20 @@ class Guard:
         return None
 
     def remember_head(self, head: bytes, visit: Visit, size: int) -> None:
-        """Remember the head of an admitted request, if other requests may have the same."""
+        """Store the parsed head of an admitted request, for later requests with the same bytes.
+
+        Their heads are not parsed, and host, origin and key not checked, again; load and rate are. Heads
+        that are long or have a header unique to the request are not stored; the oldest of 1024 is dropped.
+
+        Parameters
+        ----------
+        head : bytes
+            The undecoded head.
+        visit : Visit
+            The request.
+        size : int
+            Size of its body in bytes.
+        """
         if not visit.admitted or len(head) > LONGEST_HEAD or not UNIQUE.isdisjoint(visit.headers):
             return
         if len(self.heads) == MOST_HEADS:

@@ -540,12 +540,22 @@ def _open_allowed_listener(
 
 
 def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
-    """Open a listener at an address.
+    """Return a socket that listens for TCP connections at an address.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+        0 for any free port.
+    reuse_port : bool, default False
+        Whether other processes may listen at the same port, too.
 
     Raises
     ------
-    ConfigError, AddressUnavailable
-        If the address cannot be taken.
+    ConfigError
+        If the system forbids this process to listen there.
+    AddressUnavailable
+        If it is impossible for another reason, such as another listener at the address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -636,11 +636,11 @@ REMOVED = {
     ("mode", "apprentice"): "version 0.3 was the last to have it; leave mode out, and give a holdout with "
     'control = "baseline", which says how much more the policy earns than the first arm on offer',
 }
-"""Settings of placements that version 0.3 had and this one has not, each with a remedy."""
+"""Settings of placements and their values that were removed after version 0.3, each with a remedy."""
 
 
 def _check_removed(table: Any, place: str) -> None:
-    """Refuse settings that were removed since version 0.3."""
+    """Raise ConfigError if a setting of a placement has a value that was removed after version 0.3."""
     for (key, value), remedy in REMOVED.items():
         if isinstance(table, dict) and table.get(key) == value:
             raise ConfigError(f"{place}.{key}: {value!r}: {remedy}")

@@ -242,6 +242,10 @@ def apply_rows(placements: Mapping[int, Placement], events: Iterable[Event]) -> 
 
 
 def _apply_block(placement: Placement, rows: Block[Any]) -> None:
+    """Apply the rows that are not in the placement's snapshot; learn nothing from skipped rows.
+
+    Rollbacks and rebuilds name the rows to skip.
+    """
     # Snapshots differ in age: some of the rows may be in this placement's snapshot.
     seqs = rows.column("seq")
     if seqs[-1] <= placement.snapshot_seq:
@@ -261,7 +265,8 @@ def _apply_block(placement: Placement, rows: Block[Any]) -> None:
 
 
 def _apply_part(placement: Placement, rows: Block[Any]) -> None:
-    # As in a running service, due windows close before the rows are applied.
+    """Close the windows due by the first row's time, then apply rows of one kind to a placement."""
+    # The same order as in a running service.
     placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
         placement.learn_turns()

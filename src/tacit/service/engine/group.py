@@ -110,7 +110,10 @@ class _Recorder:
         )
 
     def record(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
-        """Record feedback on distinct decisions; return the outcomes."""
+        """Record and learn feedback on distinct decisions; return the outcome of each piece, in order.
+
+        Refused feedback is neither recorded nor learned; its outcome is the error, or that it is a duplicate.
+        """
         placement = self._placement
         entries = self._open_entries(feedback)
         if entries is not None:
@@ -374,7 +377,10 @@ class _Batch:
         return answer
 
     def choose(self, now: int) -> None:
-        """Decide for all new impressions."""
+        """Decide for all new impressions; append the decisions' rows to the pending log, and keep them.
+
+        Before that, the policy learns the earlier decisions whose turn has come.
+        """
         if self._size:
             several = len(self._parts) > 1
             impressions = Block.concatenate(Impression, self._parts) if several else self._parts[0]
@@ -384,7 +390,7 @@ class _Batch:
             self._rows = rows
 
     def decisions(self, answers: Answers) -> Sequence[DecisionRow]:
-        """Return the decisions for the answers of :meth:`add`."""
+        """Return the decisions for the answers of :meth:`add`, after :meth:`choose`."""
         if len(answers) == self._size and isinstance(answers, range):
             return self._rows
         if self._row_list is None:

@@ -81,7 +81,7 @@ class PendingLog:
     # Due windows -----------------------------------------------------------------------------
 
     def touch_all(self) -> None:
-        """Note that placements were added, removed or changed."""
+        """Recompute open counts, due times and ``buffering``, after placements were added or removed."""
         self._open: dict[str, int] = {}
         self.open_count = 0
         named = self.placements.items()
@@ -89,7 +89,7 @@ class PendingLog:
         self.touch(self.placements)
 
     def touch(self, names: Iterable[str]) -> None:
-        """Note that placements changed or were loaded again."""
+        """Update the due times and open counts of changed placements, and mark them for the next upkeep."""
         for name in names:
             self.touched.add(name)
             windows = self.placements[name].windows
@@ -132,7 +132,7 @@ class PendingLog:
         return name
 
     def take_due_placements(self, now: int) -> list[Placement]:
-        """Return the placements with windows that are due at a time."""
+        """Return the placements with windows that are due at a time, and remove their due times."""
         if not self._dues or self._dues[0][0] > now:
             # Outdated times are too early, never too late.
             return []

@@ -227,6 +227,13 @@ class ReadStore(LayoutStore):
     """
 
     def _open(self) -> None:
+        """Connect to PostgreSQL for read-only transactions, check the log's version and read its salt.
+
+        Raises
+        ------
+        StoreError
+            If there is no log, or one of another version.
+        """
         with contextlib.ExitStack() as cleanup, self._translate_errors():
             # All reads are in one transaction, which begins with the first statement.
             self._reader = cleanup.enter_context(psycopg.connect(self._conninfo))
@@ -240,11 +247,13 @@ class ReadStore(LayoutStore):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
+        """Yield the connection; its reads see the log at one moment, until :meth:`renew`."""
         with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """Raise StoreError: the store is read-only."""
         raise StoreError(f"{self._where} is open for reading only")
         yield
 

@@ -66,16 +66,16 @@ class Commits:
         self._recent: deque[list[int]] = deque()
 
     def count(self, rows: int, seconds: float, now: int) -> None:
-        """Count a successful commit.
+        """Record a commit as the last one, count its rows for the rate, and call ``on_commit``.
 
         Parameters
         ----------
         rows : int
-            Number of its rows.
+            Number of committed rows.
         seconds : float
-            Its duration.
+            Duration of the commit.
         now : int
-            Microseconds since 1970.
+            Its time, in microseconds since 1970.
         """
         self.last, self.seconds = now, seconds
         self.on_commit(rows, seconds)

@@ -133,6 +133,15 @@ class Endpoint:
     def _make_call(
         self, route: Route, route_match: RouteMatch, query: bytes, body: bytes, caller: Caller
     ) -> RouteCall:
+        """Check that the caller may use the placement, then return the decoded request for the handler.
+
+        The request is the decoded body, or the query's parameters if the route takes no body.
+
+        Raises
+        ------
+        TacitError, msgspec.MsgspecError
+            If the caller may not use the placement, or if body or query are invalid.
+        """
         decode = self._decode.get(route.method)
         if caller.placements is not None and route.placement_source not in ("each", "none"):
             caller.check(self._find_placement(route, route_match, query))

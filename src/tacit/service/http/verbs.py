@@ -128,9 +128,10 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
 
 
 def _add_warning(placement: Placement, start: int, request: Any, time: int, answer: Any) -> Any:
-    """Return the answer with a warning if its request is probably a mistake.
+    """Return the answer to a decision request, with a warning if the request is probably a mistake.
 
-    A decision whose ``time`` is before ``start``, the start of the request, was made for an earlier request.
+    The warning is about its context, a missing user or session, or a reused decision id. ``time`` is when
+    the decision was made; if it is before ``start``, the time of this request, the id was used before.
     """
     warning = placement.doubt(request) or (
         _explain_reuse(placement, answer.decision_id, time) if time < start else None
@@ -231,7 +232,12 @@ def _find_warning(placement: Placement, request: Any, outcome: str | TacitError)
 
 
 def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str | None:
-    """Explain why the policy does not learn from a reward, and how it could; None if nothing is lost."""
+    """Return a message why the policy does not learn from feedback and how it could, or None.
+
+    There is a message if the decision is deferred and not activated; if the feedback is late and not 0; or
+    if only a decision's first feedback is learned, and later feedback has a higher reward or an amount of
+    the learned metric.
+    """
     reward, amounts = getattr(request, "reward", None), getattr(request, "metrics", None) or {}
     rule, learned = placement.config.rule, placement.config.learned
     if outcome == INACTIVE:

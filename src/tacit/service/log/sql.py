@@ -506,6 +506,7 @@ class Store(SqlDatabase):
         return done
 
     def _forget_decisions(self, writer: Any, subject: Subject, stored: StoredPlacement) -> int:
+        """Remove the hash of a subject from decisions of a placement; return the number of rows changed."""
         blank = []
         for unit in subject.units(stored.salt, stored.id, stored.seed):
             rows = self._run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
@@ -516,6 +517,10 @@ class Store(SqlDatabase):
         return len(blank)
 
     def _forget_records(self, writer: Any, subject: Subject, placement: int) -> int:
+        """Blank the data of a subject in the records of a placement; return the number of rows changed.
+
+        The rows stay, with the content of :meth:`Subject.blank_record` and a new checksum.
+        """
         name = encode_json(subject.name)
         pattern = re.sub(r"([%_!])", r"!\1", name)
         blank = []

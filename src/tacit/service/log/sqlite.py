@@ -249,10 +249,10 @@ class SqliteStore(sql.Store):
             return self._check_integrity(connection, "")
 
     def check_indexes(self) -> None:
-        """Check the indexes within a time limit, and raise Damaged if one is damaged.
+        """Check the indexes and raise Damaged if one is damaged; else let :meth:`close` mark the store clean.
 
-        The limit is :data:`CHECK_SECONDS`, or :data:`CLEAN_SECONDS` after a clean end. A check that is
-        incomplete after an unclean end is logged.
+        Small tables are checked completely, the others up to a time limit: :data:`CHECK_SECONDS`, or
+        :data:`CLEAN_SECONDS` after a clean end. A check that is incomplete after an unclean end is logged.
         """
         with self._reading() as connection:
             wrong = [
@@ -276,6 +276,7 @@ class SqliteStore(sql.Store):
         self._clean = True
 
     def _check_integrity(self, connection: apsw.Connection, table: str) -> list[str]:
+        """Return a message for each damage of a table, given as ``"(name)"``; of all tables if empty."""
         wrong = []
         try:
             for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):

@@ -290,12 +290,14 @@ def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
 
 
 def _namesake() -> list[Check]:
+    """Return a failed check if another package named tacit is installed over this one; else no check."""
     name = name_conflict.find_namesake()
     remedy = name_conflict.REMEDY
     return [Check("name", False, f"{name}: another tacit is installed over this one", remedy)] if name else []
 
 
 def _package(name: str) -> Check:
+    """Check that a required package is installed."""
     try:
         return Check(name, True, version(name))
     except PackageNotFoundError:
@@ -303,6 +305,7 @@ def _package(name: str) -> Check:
 
 
 def _cache() -> Check:
+    """Check that files can be written to the folder of compiled code, which is created if it is missing."""
     from tacit.core.compilation.loops import cache_root
 
     root = cache_root()
@@ -320,6 +323,7 @@ def _cache() -> Check:
 
 
 def _check_shipped_code() -> Check:
+    """Check that the compiled code of the wheel is for the installed version of numba."""
     from tacit.core.compilation.loops import SHIPPED
 
     name, path = "compiled code", SHIPPED / "made_for.json"
@@ -333,6 +337,7 @@ def _check_shipped_code() -> Check:
 
 
 def _extra(extra: str) -> Check:
+    """Check whether the packages of an extra are installed; a note if not."""
     missing = [name for name in EXTRAS[extra].split() if find_spec(name) is None]
     if not missing:
         return Check(f"extra {extra}", True, "installed")
@@ -341,6 +346,7 @@ def _extra(extra: str) -> Check:
 
 
 def _sqlite() -> Check:
+    """Check that apsw is installed with a version of SQLite that cannot corrupt the store."""
     if find_spec("apsw") is None:
         return Check("SQLite", None, "apsw is missing", "pip install 'tacit-learn[service]'")
     import apsw
@@ -357,6 +363,7 @@ def _sqlite() -> Check:
 
 
 def _check_python_sqlite() -> Check:
+    """Return a note on the version of Python's own SQLite."""
     note = "unused here"
     if sqlite3.sqlite_version_info < SOUND_SQLITE:
         note += "; do not write to the store with it, its write-ahead log can corrupt a database"
@@ -364,6 +371,7 @@ def _check_python_sqlite() -> Check:
 
 
 def _check_configuration(path: Path) -> list[Check]:
+    """Check that a configuration can be loaded, with a note for each warning, and that its port is free."""
     try:
         config = load_config(path)
     except ConfigError as error:
@@ -374,6 +382,7 @@ def _check_configuration(path: Path) -> list[Check]:
 
 
 def _port(port: int) -> Check:
+    """Check that a port of this machine is free."""
     name = f"port {port}"
     try:
         socket.create_server(("127.0.0.1", port)).close()

@@ -269,6 +269,7 @@ def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *,
 
 
 def _distribute_records(source: Source, targets: list[NewShard]) -> None:
+    """Copy each record of a source to the new shard of its id."""
     for record in source.store.records():
         name = source.names[record.placement]
         target = targets[find_shard(hash_partition(name, record.id), len(targets))]
@@ -276,6 +277,7 @@ def _distribute_records(source: Source, targets: list[NewShard]) -> None:
 
 
 def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
+    """Append a decision to its new shard, and store its new place for its feedback."""
     name = source.names[row.placement]
     number = find_shard(_partition(name, config.placements[name], row), len(targets))
     target = targets[number]
@@ -285,12 +287,14 @@ def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targe
 
 
 def _partition(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
+    """Return the partition of a decision: by its key, or by its id if the placement is spread."""
     if not config.spread:
         return hash_partition(name, row.key)
     return find_id_partition(name, row.id)
 
 
 def _merge(targets: list[NewShard], learned: Iterator[tuple[str, SharedUpdate]]) -> None:
+    """Append a MERGE change event to every new shard for each update, given with its placement's name."""
     for name, news in learned:
         value = msgspec.json.encode(news).decode()
         for target in targets:

@@ -114,7 +114,15 @@ class PlacementDecisions(PlacementState):
         return None if self.encoder is None else self.encoder.find_warning(request.context)
 
     def _check_session(self, id: str | None) -> str | None:
-        """Check a session and return its text for the log; None without signals that use it."""
+        """Check a request's session and return its hash, as text for the log, if a signal uses sessions.
+
+        Returns None without a session, or if only a present or earlier holdout uses sessions.
+
+        Raises
+        ------
+        InvalidValue
+            If the session is no valid id, or nothing uses sessions.
+        """
         if id is None:
             return None
         check_id("session", id)

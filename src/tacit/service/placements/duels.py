@@ -265,6 +265,11 @@ class DuelPlacement(Placement):
     def _format_list(
         self, impression: requests.Impression, decision: Decision, id: str, control: int | None
     ) -> str:
+        """Interleave the lists of the decision's two rankers; return pair and list as JSON text for the log.
+
+        The random draws depend on the decision's ``id``. With ``control`` (the request is in the control
+        group) the list is that of one ranker alone. Without lists in the request the text has the pair only.
+        """
         content: dict[str, Any] = {"pair": decision.pair}
         if impression.details is not None:
             rankings = [impression.details[str(ranker)] for ranker in decision.pair]
@@ -393,6 +398,7 @@ class DuelPlacement(Placement):
         return {key: tally.save_state() for key, tally in self.tallies.items()}
 
     def _restore_counts(self, counts: Any) -> None:
+        """Replace the duels of all keys by the output of :meth:`export_counts`; recompute the totals."""
         self.tallies: dict[str, DuelTally] = {
             key: DuelTally.from_state(saved) for key, saved in counts.items()
         }

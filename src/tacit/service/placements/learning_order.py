@@ -77,7 +77,7 @@ def enqueue_rows(
 def pass_time(
     params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenFeedback, time: int
 ) -> None:
-    """Advance the ages of the queued decisions to a time."""
+    """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
     pass_edges(params, state, delays, queue, answers, time)
 
 
@@ -216,7 +216,7 @@ class LearningOrder:
         return time - int(self._queue.start[first]) if first < self._queue.size[0] else 0
 
     def age(self, time: int) -> int:
-        """Return the age at which decisions are learned."""
+        """Return the age at which decisions are learned, as of a time."""
         return self.rule.window if self._waits_whole else int(compute_learning_age(self.delays, time))
 
     @property
@@ -225,7 +225,7 @@ class LearningOrder:
         return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
 
     def reach(self, arms: int) -> None:
-        """Add delays for new arms."""
+        """Enlarge the distributions of delays to a total of ``arms`` arms, if they are kept per arm."""
         if self._single and arms > len(self.delays.clicks):
             self.delays = add_classes(self.delays, arms)
 
@@ -251,7 +251,7 @@ class LearningOrder:
         loop(*parts, self.delays, self._queue, self._answers, windows, entries, start)
 
     def pass_time(self, time: int) -> None:
-        """Advance the ages of the queued decisions to a time."""
+        """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
         self._passed = time
         if self._queue.size[0]:
             self._get_loops().pass_time(*self._parts(), self.delays, self._queue, self._answers, time)

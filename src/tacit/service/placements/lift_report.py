@@ -532,7 +532,12 @@ class _Reporter:
         return wire.Plan(query.lift, decision_count, days, share, self._scale.amount(rate), daily, verdict)
 
     def _observe_rewards(self) -> tuple[float, float, float]:
-        """Return the number of decisions, the sum of rewards, and the dispersion of rewards."""
+        """Return the planner's data: number of decisions, sum of rewards, and dispersion of rewards.
+
+        With a holdout, decisions and rewards are those of both groups over all comparable periods, and the
+        dispersion is that of the last period. Without one they are those of the comparison with uniformly
+        drawn arms. The dispersion is the variance of rewards relative to clicks; 1 if it is unknown.
+        """
         if self._current_holdout is not None:
             period_sums = [stratum.reward for stratum in self._strata] or [self._sums.reward]
             n = float(sum(sums.counts.sum() for sums in period_sums))

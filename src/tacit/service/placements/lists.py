@@ -161,6 +161,7 @@ class SlatePlacement(Placement):
         return self.tally.tolist()
 
     def _restore_counts(self, counts: Any) -> None:
+        """Replace the tally of all positions by the output of :meth:`export_counts`."""
         # Old snapshots without a tally have None, which fails here, and the log is folded.
         self.tally[:] = np.array(counts, np.int64)
 
@@ -377,10 +378,15 @@ class FeaturePlacement(Placement):
         super()._store_open(entries, rows, decisions, secondary_decision)
 
     def _parse_item(self, row: DecisionRow) -> Any:
-        """Return the catalogue item that a logged decision showed; None if its candidates were others."""
+        """Return the catalogue item that a logged decision showed; None if the request had the features."""
         return parse_shown_item(row.shown)
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
+        """Return the learner's form of a logged decision, with the features of arms.
+
+        They are read from the shown catalogue item in the row, or else from the logged request. ``epoch``
+        is the number of earlier restarts of the row's key.
+        """
         item = self._parse_item(row)
         if item is not None:
             indexed = super().restore_decision(row._replace(arm=item.place, offered=None, shown=None), epoch)
@@ -556,10 +562,16 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
         )
 
     def _parse_item(self, row: DecisionRow) -> ShownItems | None:
+        """Return the catalogue items that a logged decision showed; None if the request had the features."""
         text = row.shown or ""
         return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
+        """Return the learner's form of a logged decision, with the features of the shown arms only.
+
+        They are read from the shown catalogue items in the row, or else from the logged request. ``epoch``
+        is the number of earlier restarts of the row's key.
+        """
         items = self._parse_item(row)
         if items is None:
             return super().restore_decision(row, epoch).lean()

@@ -226,7 +226,7 @@ class PlacementState:
 
     @property
     def lift_terms(self) -> str:
-        """The terms that the reward sums should have, as JSON; other terms begin a new period."""
+        """Terms for the reward sums, as JSON; if they differ from the current ones, a new period begins."""
         return self.control.terms(self.as_placement)
 
     @property
@@ -391,7 +391,10 @@ class PlacementState:
         """Set the counts to the sum of :meth:`export_counts` over all shards."""
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, equal to that of the live decision."""
+        """Return the learner's form of a logged decision, equal to that of the live decision.
+
+        ``epoch`` is the number of earlier restarts of the row's key.
+        """
         names = decode_json(row.offered)
         context = NO_VALUES
         if self.config.context_dim and row.context is not None:
@@ -411,7 +414,7 @@ class PlacementState:
     ) -> None:
         """Open the windows of decisions of the same time, and count them.
 
-        With ``second``, the secondary policy's form of the decision, there is one decision.
+        With ``secondary_decision``, the secondary policy's form of the decision, there is one decision.
         """
         # Windows come first: they assign the entries by which everything else is stored.
         entries = self.windows.open_windows(rows)

@@ -93,12 +93,18 @@ class Control:
         return int(offer[0 if self._is_baseline else draw % len(offer)])
 
     def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return the probabilities with which the control shows the same actions.
+        """Return, for each row, the probability that the control shows the row's action.
 
         Parameters
         ----------
         actions : array of int64, shape (rows, width)
+            Arm indices of each row's action.
         offers : sequence of array of int64
+            Indices of the arms on offer in each row.
+
+        Returns
+        -------
+        array of float64, shape (rows,)
         """
         first = actions[:, 0]
         if self._arm_index is not None:
@@ -147,15 +153,15 @@ class ListControl(Control):
         return listed
 
     def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return the probabilities with which the control shows the same lists."""
+        """Return, for each row, the probability that the control shows the row's whole list."""
         return self.prefix_probabilities(actions, offers)[:, -1]
 
     def prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return the probability that the control's list begins the same, down to each position."""
+        """Return the probability of the same list down to each position, shape (rows, width)."""
         return np.asarray(np.cumprod(self._conditional_probabilities(actions, offers), axis=1), np.float64)
 
     def position_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return the probability that the control shows each arm at its position."""
+        """Return the probability that the control shows each arm at its position, shape (rows, width)."""
         if self._is_baseline:
             return self._conditional_probabilities(actions, offers)
         sizes = np.array(list(map(len, offers)), np.float64)[:, None]
@@ -419,9 +425,11 @@ class ControlGroup(Aspect):
     # Terms -----------------------------------------------------------------------------------
 
     def terms(self, placement: Placement) -> str:
-        """Return the terms that the reward sums should have, as JSON; other terms begin a new period.
+        """Return the terms for the reward sums as JSON: the holdout, the rule of rewards and the metrics.
 
-        A holdout that a request has set stays until the configured holdout changes.
+        If they differ from the current terms, the caller begins a new period of sums. The holdout is the
+        configured one, or the one that a request has set, until the configured one changes. The terms are
+        ``null`` if there is no holdout, neither configured nor set.
         """
         configured = placement.config.holdout
         stays = parse_configured_holdout(placement.reward_sums.sums.terms) == configured
