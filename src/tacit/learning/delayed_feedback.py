@@ -80,7 +80,9 @@ class Delays(NamedTuple):
 
     @classmethod
     def create(cls, window: int, classes: int) -> Delays:
-        """Return the distribution for a window without any clicks."""
+        """Return the distribution without any clicks, for ``window`` in microseconds; it assumes no early
+        clicks.
+        """
         edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
         edges[-1] = window
         curve = np.ones((classes, EDGES + 1))
@@ -147,7 +149,10 @@ class OpenFeedback(NamedTuple):
 
 
 def enlarge_queue(queue: Queue, count: int) -> Queue:
-    """Return a queue with room for ``count`` more, without decisions that every cursor has passed."""
+    """Return a queue with room for ``count`` more, without decisions that every cursor has passed.
+
+    If the present arrays suffice they are reused and changed; otherwise the result has new arrays.
+    """
     first, size = int(queue.cursor.min()), int(queue.size[0])
     remaining = size - first
     larger = queue if 2 * (remaining + count) <= len(queue.start) else Queue.empty(2 * (remaining + count))
@@ -157,7 +162,7 @@ def enlarge_queue(queue: Queue, count: int) -> Queue:
 
 
 def add_classes(delays: Delays, classes: int) -> Delays:
-    """Return the distributions enlarged to a total of ``classes`` arms, and estimated again.
+    """Return a copy of the distributions enlarged to a total of ``classes`` arms, and estimated again.
 
     A new arm has no clicks yet, so its distribution is that of all arms.
     """
@@ -171,7 +176,7 @@ def add_classes(delays: Delays, classes: int) -> Delays:
 
 @kernel
 def find_class(delays: Delays, arm: int) -> int:
-    """Return the index of an arm in the arrays of ``delays``; 0 if it has no class of its own."""
+    """Return the row of an arm in the arrays of ``delays``; 0 if it has no row of its own."""
     return int(arm) if 0 <= arm < len(delays.clicks) else 0
 
 
@@ -217,7 +222,10 @@ def enqueue(
 
 @kernel
 def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
-    """Count a click whose delay is at most a bin's end; older counts are halved from time to time."""
+    """Count a click of class ``k`` in bin ``b`` of ``delays``, whose delay is at most the bin's end.
+
+    Counts of a bin with more than 400 clicks are halved.
+    """
     delays.risk[k, b] += 1.0
     if b == 0 or delay > delays.edges[b - 1]:
         delays.clicked[k, b] += 1.0
@@ -343,10 +351,11 @@ def compute_quantile_in_bin(low: float, high: float, mean: float, share: float) 
 
 @kernel
 def refit_delays(delays: Delays) -> None:
-    """Estimate the share of clicks that have come by each edge, and the age at which decisions are learned.
+    """Estimate again, in ``delays``, the share of clicks that have come by each edge, and the learning age.
 
-    The estimator is the product limit in reverse time, for right-truncated delays: its hazard is the share
-    of clicks in a bin among those with a delay of at most the bin's end.
+    The learning age is when 95 % of clicks have come, at most the window, and the window with fewer than 10
+    clicks. The estimator is the product limit in reverse time, for right-truncated delays: its hazard is the
+    share of clicks in a bin among those with a delay of at most the bin's end.
     """
     classes, total = len(delays.clicks), 0.0
     for k in range(classes):
@@ -383,7 +392,10 @@ def refit_delays(delays: Delays) -> None:
 
 @kernel
 def compute_learning_age(delays: Delays, time: int) -> int:
-    """Return the age at which decisions are learned, as of a time."""
+    """Return the age at which decisions are learned at ``time``: the estimated age, or the whole window.
+
+    It is the window as long as the first window has not lasted three times the estimated age.
+    """
     age, window = delays.age[0], delays.edges[EDGES - 1]
     elapsed = time - delays.begin[0]
     # Long delays cannot have been observed yet, so the estimate would be too short.
