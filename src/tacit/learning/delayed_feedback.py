@@ -80,8 +80,8 @@ class Delays(NamedTuple):
 
     @classmethod
     def create(cls, window: int, classes: int) -> Delays:
-        """Return the distribution without any clicks, for ``window`` in microseconds; it assumes no early
-        clicks.
+        """Return the distribution without any clicks, for a window in microseconds; the learning age is the
+        window.
         """
         edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
         edges[-1] = window

@@ -64,7 +64,9 @@ def to_natural(posterior: Gaussian) -> NaturalParameters:
 def to_gaussian(parameters: NaturalParameters) -> Gaussian:
     """Return the Gaussians with the natural parameters; their roots are triangular.
 
-    Parameters ---------- parameters : NaturalParameters
+    Parameters
+    ----------
+    parameters : NaturalParameters
 
     Raises
     ------
@@ -90,7 +92,9 @@ def compute_delta(state: Any, base: Any) -> Any:
         Of the same shapes. Learners must not forget (``discount`` 1): a discounted state is not
         a sum over impressions.
 
-    Returns ------- Counts, NaturalParameters, or named tuple of these
+    Returns
+    -------
+    Counts, NaturalParameters, or named tuple of these
 
     Raises
     ------
