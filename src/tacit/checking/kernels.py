@@ -76,7 +76,7 @@ class PolicyCheck(Tabulated):
         return [verdict for verdict in self.verdicts if verdict.passed is False]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per test."""
+        """Return one flat dict per test: ``name``, ``passed`` and ``detail``."""
         return [verdict._asdict() for verdict in self.verdicts]
 
     def as_dict(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class TrialImpression(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of ``Learner.choose``."""
+        """A dict of the arguments of ``Learner.choose`` for this impression, without empty ones."""
         named = {"context": self.context, "relevance": self.relevance, "examination": self.examination}
         return {name: array for name, array in named.items() if array.size}
 
@@ -144,7 +144,7 @@ class Trial:
 
     @property
     def arms(self) -> int:
-        """Number of arms on offer."""
+        """Number of arms on offer; 4 if the policy identifies arms by their features."""
         return self.policy.arm_count if self.has_fixed_arms else OFFERED_ARMS
 
     @property
@@ -191,7 +191,7 @@ class Trial:
         return Learner(self.policy, np.random.SeedSequence([self.seed, seed]))
 
     def choose(self, learner: Learner, key: str, round: int) -> Decision:
-        """Choose for the impression of a round with a learner; return the decision."""
+        """Choose with a learner for the impression of a round; return the decision, which is not learned."""
         return learner.choose(key, **self.make_impression(round).arguments)
 
     def play(self, learner: Learner, key: str, rounds: range) -> list[Decision]:
@@ -211,7 +211,7 @@ def seed_learner(learner: Learner, *numbers: int) -> None:
 
 
 def make_plain_generator(seed: int) -> Generator:
-    """Return a generator in the same state as that of :meth:`Trial.make_learner`."""
+    """Return a random generator in the same state as that of a new learner of :meth:`Trial.make_learner`."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0])))
 
 
@@ -543,7 +543,9 @@ def _repeat_impression(trial: Trial) -> dict[str, Any]:
 
 
 def _name_in_batch(name: str) -> str:
-    """Return the name in ``choose_many`` of an argument of ``choose``."""
+    """Return the name in ``choose_many`` of an argument of ``choose``: ``contexts`` for ``context``, else the
+    same.
+    """
     return "contexts" if name == "context" else name
 
 

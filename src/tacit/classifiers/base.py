@@ -28,7 +28,7 @@ def check_classifier(field: str, value: Any) -> Classifier:
 
 
 def predict_all(params: Any, state: Any, row: int, contexts: Floats, positive: Booleans) -> None:
-    """Fill ``positive`` with the prediction for each context, from one row of the state."""
+    """Fill ``positive`` with True for each context that may be an event, by one row of the state."""
     for i in range(len(contexts)):
         positive[i] = predict(params, state, row, contexts[i])
 
@@ -97,7 +97,7 @@ class Classifier(Part, abstract=True):
         raise NotImplementedError
 
     def check_contexts(self, contexts: Any) -> Floats:
-        """Return validated contexts as an array of shape (contexts, dim).
+        """Return contexts as an array of shape (contexts, dim); raise InvalidValue if one is invalid.
 
         Parameters
         ----------
@@ -127,10 +127,10 @@ class Classifier(Part, abstract=True):
         raise NotImplementedError
 
     def merge_states(self, first: Any, second: Any) -> Any:
-        """Return the join of two states, row by row: the state after the labels of both.
+        """Return a new state that joins two states, row by row: the state after the labels of both.
 
-        Joins are associative, commutative and idempotent, so states may be merged in any order
-        and more than once.
+        Joins are associative, commutative and idempotent, so states may be merged in any order and more than
+        once.
         """
         raise NotImplementedError
 
@@ -149,7 +149,7 @@ class Classifier(Part, abstract=True):
 
 
 def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
-    """Return a classifier from text or from a plain table.
+    """Return a classifier from the text of a call or from a plain table; a classifier is returned unchanged.
 
     Parameters
     ----------

@@ -323,7 +323,7 @@ class FiniteConcepts(Classifier):
 
     @param
     def verdicts(self) -> Table:
-        """The table as an array."""
+        """The table as an array of int8, shape (concepts, contexts), for kernels."""
         return np.array(self.table, np.int8)
 
     @cached_property

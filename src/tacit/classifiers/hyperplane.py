@@ -54,7 +54,7 @@ class Workspace(NamedTuple):
 
     @classmethod
     def zeros(cls, rows: int, dim: int) -> Workspace:
-        """Return work arrays for ``rows`` rows."""
+        """Return work arrays of zeros for ``rows`` rows and contexts of length ``dim``."""
         return cls(
             np.zeros((rows, dim + 1), np.int64),
             np.zeros((rows, dim + 1)),
@@ -88,7 +88,7 @@ class HullPoints(NamedTuple):
 
 @kernel
 def get_row(scratch: Workspace, row: int) -> Workspace:
-    """Return one row of the work arrays."""
+    """Return views of one row of all work arrays."""
     return Workspace(
         scratch.corral[row],
         scratch.weights[row],
@@ -297,7 +297,7 @@ def hull_distance(
 
 @kernel
 def row_distance(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
-    """Return the distance of a context from the hull in a row of the state; see :func:`hull_distance`."""
+    """Return the distance of a context from the hull of a row's points, as by :func:`hull_distance`."""
     points = state.points[row, : state.held[row]]
     return hull_distance(get_row(state.scratch, row), points, context, near, far, skip)
 
@@ -307,7 +307,8 @@ def trim(state: HullPoints, row: int) -> None:
     """Drop the newest point of a row if it is inside the hull; otherwise, if there are too many points, drop
     one.
 
-    It drops the point that is nearest to the hull of the others, and counts it in ``state.dropped``.
+    It drops the point that is nearest to the hull of the others. ``state.dropped`` counts if the hull
+    shrinks.
     """
     excess = state.held[row] == state.points.shape[1]
     dropped, loss = -1, math.inf

@@ -226,7 +226,8 @@ def check_sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
 
 
 def check_log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Booleans, bool]:
-    """Validate shown results and clicks; return them as tables, and whether they were single rows.
+    """Validate shown results and clicks; return tables of kinds and of clicks, and whether they were single
+    rows.
 
     Raises
     ------
@@ -271,7 +272,7 @@ class Sessions(NamedTuple):
 
 
 def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
-    """Read sessions from a click log: a row for each decision, in the order of the log.
+    """Read sessions from a click log and return them: a row for each decision, in the order of the log.
 
     Parameters
     ----------
@@ -458,9 +459,10 @@ def run_em(
 
 
 def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:
-    """Return the probability that each position was examined, given all clicks of its session.
+    """Return the probability that each position was examined, conditional on all clicks of its session.
 
-    All positions down to the last click were; below it, the user may have read on without clicks.
+    The shape is (sessions, positions). It is 1 for all positions down to the last click; below it, the user
+    may have read on without clicks.
     """
     count, positions = clicks.shape
     onward = np.empty((count, positions))  # the probability to continue, given no further click

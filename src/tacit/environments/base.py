@@ -165,11 +165,16 @@ class Environment(Part, abstract=True):
 
     @staticmethod
     def react(params: Any, world: Any, lane: int, shown: Any, feedback: Floats) -> None:
-        """Fill the row ``feedback`` for the shown arms: by default, with the reward of one arm."""
+        """Fill ``feedback``, one number per position, for the shown arms: by default, with the reward of one
+        arm.
+        """
         feedback[0] = dispatch.respond(params, world, lane, shown)
 
     @staticmethod
     def regret(params: Any, world: Any, lane: int, shown: Any) -> float:
-        """Return the regret of the shown arms: by default, the best expected reward minus that of one arm."""
+        """Return the expected regret of the shown arms in this round.
+
+        By default it is the best expected reward minus that of one arm.
+        """
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, shown))

@@ -63,7 +63,7 @@ NAMED: dict[str, Callable[..., Floats]] = {
 
 
 def parse_matrix(text: str) -> Floats:
-    """Return a preference matrix of the literature from text: a name or a call.
+    """Return the preference matrix of the literature that a text names, as a name or a call with arguments.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class PreferenceMatrix(DuelEnvironment):
 
     @param
     def kind(self) -> int:
-        """The number of the kind of regret, for kernels."""
+        """The kind of regret as a number for kernels: 0 average, 1 weak, 2 strong."""
         return KINDS.index(self.regret_kind)
 
     @property

@@ -253,7 +253,10 @@ class InterleavedRankers(DuelEnvironment):
 
     @property
     def best(self) -> int:
-        """The index of the best ranker, relative to which regret is measured."""
+        """The index of the best ranker, relative to which regret is measured.
+
+        It beats most others; among equals it has the highest mean.
+        """
         beaten = (self.preferences > 0.5 + TIE).sum(axis=1)
         mean = self.preferences.mean(axis=1)
         return int(np.lexsort((mean, beaten))[-1])
@@ -422,7 +425,7 @@ def from_rankers(
     ties: str = "coin",
     samples: int = 500,
 ) -> InterleavedRankers:
-    """Return the environment of dueling rankers with given rankings and judgments of relevance.
+    """Return the environment of dueling rankers from their rankings of ids and judgments of relevance.
 
     Parameters
     ----------

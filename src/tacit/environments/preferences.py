@@ -25,7 +25,7 @@ Triple = tuple[int, int, int]
 
 
 def validate(matrix: npt.ArrayLike, field: str = "preferences") -> Floats:
-    """Validate a preference matrix and return it as an array.
+    """Validate a preference matrix and return it as an exactly complementary array.
 
     Parameters
     ----------
@@ -371,13 +371,19 @@ def _validate_counts(wins: npt.ArrayLike) -> Ints:
 
 
 def _check_transitivity(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
-    """Return whether the bounds imply ε(i, k) ≥ max(ε(i, j), ε(j, k)), and whether they exclude it."""
+    """Return two flags: the bounds imply ε(i, k) ≥ max(ε(i, j), ε(j, k)), and the bounds exclude it.
+
+    ``low`` and ``high`` are bounds of the margins ε.
+    """
     larger = max(low[i, j], low[j, k]), max(high[i, j], high[j, k])
     return bool(low[i, k] >= larger[1]), bool(high[i, k] < larger[0])
 
 
 def _check_triangle(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
-    """Return whether the bounds imply ε(i, k) ≤ ε(i, j) + ε(j, k), and whether they exclude it."""
+    """Return two flags: the bounds imply ε(i, k) ≤ ε(i, j) + ε(j, k), and the bounds exclude it.
+
+    ``low`` and ``high`` are bounds of the margins ε.
+    """
     least, most = low[i, j] + low[j, k], high[i, j] + high[j, k]
     return bool(high[i, k] <= least), bool(low[i, k] > most)
 

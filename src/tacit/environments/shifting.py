@@ -208,7 +208,7 @@ class ShiftingArms(Environment):
 
     @param
     def kind(self) -> int:
-        """The number of the kind of signals, for kernels."""
+        """The kind of signals as a number for kernels: 0 box, 1 oblique, 2 gaussian, 3 noise."""
         return KINDS.index(self.signals)
 
     @property
@@ -226,7 +226,7 @@ class ShiftingArms(Environment):
 
     @property
     def _weights(self) -> Any:
-        """The expected share of rounds of each key."""
+        """The expected share of rounds of each key, shape (keys,), decreasing."""
         weights = np.arange(1, self.keys + 1) ** -self.traffic
         return weights / weights.sum()
 

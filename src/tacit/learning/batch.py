@@ -132,7 +132,11 @@ def force_rows(
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Fill ``probabilities`` with the probability of choosing each entry of the batch's ``arms``."""
+    """Fill ``probabilities`` with each row's probability of choosing each entry of the batch's ``arms`` on
+    offer.
+
+    NaN if the policy does not know it; ``state`` is unchanged.
+    """
     for i in range(len(batch.lanes)):
         impression = get_impression(batch, i)
         for j in range(len(impression.arms)):

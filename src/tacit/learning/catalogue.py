@@ -58,7 +58,7 @@ class Candidates:
 
     @property
     def vectors(self) -> Floats:
-        """The vectors of the candidates."""
+        """A copy of the candidates' vectors as float64, shape (candidates, dim)."""
         return self.halves[self.rows].astype(np.float64)
 
 
@@ -103,6 +103,7 @@ class Catalogue:
     """
 
     def __init__(self, dim: int) -> None:
+        """Create an empty catalogue of version 0."""
         self.dim = dim
         self.version = 0
         self._has_warned = False
@@ -267,7 +268,8 @@ class Catalogue:
         return {segment: len(members) for segment, members in self._members.items()}
 
     def locate(self, ids: Sequence[Arm] | None, segment: str | None = None) -> Candidates:
-        """Return the items with some ids, or all items, or all of a segment, as candidates.
+        """Return items and their present vectors as candidates: those with ``ids``, or all, or all of a
+        segment.
 
         Raises
         ------
@@ -287,7 +289,10 @@ class Catalogue:
         return Candidates(names, self._vectors, rows)
 
     def _locate_all(self, segment: str | None) -> Candidates:
-        """Return all items, or all of a segment, as candidates; cached until the catalogue changes."""
+        """Return all items, or all of a segment, as candidates; cached until the catalogue changes.
+
+        Raises InvalidValue if there are none or more than 10,000.
+        """
         if self._cache[0] != self.version:
             self._cache = self.version, {}
         candidates = self._cache[1].get(segment)
@@ -299,11 +304,11 @@ class Catalogue:
         return candidates
 
     def count(self, segment: str | None = None) -> int:
-        """Return the number of all items, or of the items of a segment."""
+        """Return the number of all items, or of the items of a segment; 0 for an unknown segment."""
         return len(self._rows if segment is None else self._members.get(segment, ()))
 
     def _check_count(self, count: int, segment: str | None) -> None:
-        """Raise if a decision cannot have this number of candidates."""
+        """Raise InvalidValue unless a decision can have ``count`` candidates: 1 to 10,000."""
         if not 1 <= count <= MAX_CANDIDATES:
             remedy = f"offer 1 to {MAX_CANDIDATES:,} items: one of items.segments(), or what a search finds"
             of_segment = "" if segment is None else f" of segment {segment!r}"
@@ -320,7 +325,8 @@ class Catalogue:
         return self._vectors[self._find_rows("ids", checks.as_list(ids))].astype(np.float64)
 
     def find_candidates(self, arms: Any, decisions: int) -> tuple[list[Sequence[Arm]], CandidateVectors]:
-        """Return the ids and the vectors of the candidates of several decisions.
+        """Return the ids of each decision's candidates, and the vectors of all, concatenated, with their
+        numbers.
 
         Parameters
         ----------
@@ -385,7 +391,7 @@ class Catalogue:
     def from_columns(
         cls, ids: Sequence[Arm], segments: Sequence[str | None], vectors: Halves, version: int
     ) -> Catalogue:
-        """Build a catalogue from columns, as :meth:`columns` returns them."""
+        """Return a catalogue with items and version from columns as :meth:`columns` returns them."""
         catalogue = cls(vectors.shape[1])
         catalogue.put(ids, vectors, segments)
         catalogue.version = version
@@ -473,7 +479,9 @@ class Catalogue:
         self._vectors = vectors
 
     def _close_gaps(self) -> None:
-        """Drop the rows of removed and replaced items; the order stays."""
+        """Drop the rows of removed and replaced items from all columns; the order of items stays, rows are
+        renumbered.
+        """
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         self._vectors = self._vectors[rows]
         self._segments = [self._segments[row] for row in rows.tolist()]

@@ -108,12 +108,12 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def arms(self) -> list[ArmT_co]:
-        """The arms on offer."""
+        """A list of the arms on offer; empty if the policy identifies arms by their features."""
         return self.offer.arms
 
     @property
     def retired(self) -> list[ArmT_co]:
-        """The arms that are no longer on offer."""
+        """A list of the arms that are no longer on offer."""
         return self.offer.retired
 
     @property
@@ -202,7 +202,10 @@ class ColumnLearner(Generic[ArmT_co]):
         self.use_policy(self.policy, self.offer.exclude_arms(checks.as_list(arms)))
 
     def restore_arms(self, arms: Sequence[Arm]) -> None:
-        """Put retired arms on offer again with their learned state; other arms are not affected."""
+        """Put retired arms on offer again with their learned state; arms already on offer are not affected.
+
+        Raises UnknownName for an unknown arm.
+        """
         self.use_policy(self.policy, self.offer.with_restored_arms(checks.as_list(arms)))
 
     def add_arm(self, name: str | None = None) -> ArmT_co:

@@ -134,7 +134,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         return self._replace(relevance=blocks[0], examination=blocks[1])
 
     def to_json(self) -> str:
-        """Return the decision as a JSON object, so that its feedback can be learned later or elsewhere.
+        """Return the decision as the text of a JSON object, so that its feedback can be learned later or
+        elsewhere.
 
         Examples
         --------
@@ -151,7 +152,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Decision[Any]:
-        """Return the decision that :meth:`to_json` wrote, bit for bit.
+        """Return the decision in a text of :meth:`to_json`, with equal numbers bit for bit.
 
         Raises
         ------
@@ -238,7 +239,7 @@ def _parse_array(field: str, fields: dict[str, Any], kind: Any, axes: int) -> An
 
 
 def make_empty_table() -> Floats:
-    """Return an empty array, the value of unknown propensities by position."""
+    """Return an array of shape (0, 0), the value of unknown propensities by position."""
     return np.empty((0, 0))
 
 
@@ -319,7 +320,10 @@ def count_features_per_arm(policy: Policy) -> int:
 
 
 def _scatter_rows(rows: Floats, places: Ints, count: int) -> Floats:
-    """Return an array of ``count`` rows that has ``rows`` at ``places`` and zeros elsewhere."""
+    """Return an array of ``count`` rows that has ``rows`` at ``places`` and zeros elsewhere.
+
+    If ``rows`` is empty, it is returned unchanged.
+    """
     if not len(rows):
         return rows
     table = np.zeros((count, rows.shape[1]))
@@ -476,7 +480,7 @@ def nan_to_none(values: Floats) -> list[float | None]:
 
 
 def describe_small_rewards(most: float) -> str:
-    """Return a warning if the largest of many rewards is suspiciously small, else "".
+    """Return a warning text if the largest of many rewards is above 0 and at most 0.01, else "".
 
     Examples
     --------
@@ -544,7 +548,7 @@ class LearningWatch:
         return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
 
     def check_order(self, decision: Decision, clicked: bool, decision_count: int, keys: int) -> str:
-        """Record the order of a learned decision; return a warning if zeros are missing or sorted, else "".
+        """Record the order of a learned decision; every 50 decisions, return a warning text or "".
 
         Zeros are missing if none is among the first 200 although a third of the decisions up to the last is
         not learned: by chance this has a probability of at most .00004 if .95 of the decisions have a reward,

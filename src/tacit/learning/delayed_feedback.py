@@ -113,7 +113,7 @@ class Queue(NamedTuple):
 
     @classmethod
     def empty(cls, capacity: int) -> Queue:
-        """Return a queue without decisions."""
+        """Return a queue without decisions that has room for ``capacity`` of them."""
         start, entry = np.zeros((2, capacity), np.int64)
         return cls(start, entry, np.zeros(EDGES + 1, np.int64), np.zeros(1, np.int64))
 
@@ -142,7 +142,7 @@ class OpenFeedback(NamedTuple):
 
     @classmethod
     def empty(cls, entries: int) -> OpenFeedback:
-        """Return arrays for a number of decisions without feedback."""
+        """Return arrays for ``entries`` decisions without feedback, lane and arm (all −1)."""
         lane, arm, hits, plays = np.full((4, entries), -1, np.int32)
         delay, is_final = np.full(entries, NO_CLICK, np.int64), np.zeros(entries, np.bool_)
         return cls(delay, lane, arm, hits, plays, is_final)
@@ -182,9 +182,9 @@ def find_class(delays: Delays, arm: int) -> int:
 
 @kernel
 def compute_share_in_bin(delays: Delays, arm: int, b: int) -> int:
-    """Return the share of an arm's clicks that have come by the middle of a bin, in units of 1/1024.
+    """Return the share of an arm's clicks that have come by the middle of bin ``b``, in units of 1/1024.
 
-    It is 1 for decisions without a single arm, such as duels.
+    It is 1024 (the whole) for decisions without a single arm, such as duels.
     """
     if arm < 0:
         return OPEN_UNIT
@@ -241,10 +241,11 @@ def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
 def pass_edges(
     params: object, state: object, delays: Delays, queue: Queue, open_feedback: OpenFeedback, time: int
 ) -> None:
-    """Process the edges of bins that queued decisions have reached by a time; nothing is learned yet.
+    """Process the edges of bins that queued decisions have reached by ``time``; nothing is learned yet.
 
-    At each edge the decision's click, if any, is counted in the distribution of delays, and its open count
-    in the policy's state grows to the share of clicks that come by the middle of the next bin.
+    At each edge the decision's click, if any, is counted in ``delays``, and its open count in the policy's
+    ``state`` grows to the share of clicks that come by the middle of the next bin. The queue's cursors
+    advance.
     """
     for b in range(EDGES):
         place, edge = queue.cursor[b], delays.edges[b]
@@ -304,9 +305,11 @@ def release(
     time: int,
     age: int,
 ) -> int:
-    """Move the cursor past the leading decisions that are old enough or final; return its new place.
+    """Move the queue's cursor past the leading decisions that are older than ``age`` or final; return its new
+    place.
 
-    Their open counts are subtracted and their lanes set to −1. The caller learns them next.
+    Their open counts are subtracted from the policy's ``state`` and their lanes set to −1. The caller learns
+    them next.
     """
     place = queue.cursor[RELEASED]
     while place < queue.size[0]:
@@ -327,7 +330,7 @@ def release(
 
 @kernel
 def is_outgrown(delays: Delays) -> bool:
-    """True if enough clicks came since the last estimation of the distribution."""
+    """True if clicks have grown by 5 % since the last estimation of the distribution."""
     total, classes = 0.0, len(delays.clicks)
     for k in range(classes):
         total += delays.clicks[k]
@@ -338,9 +341,11 @@ def is_outgrown(delays: Delays) -> bool:
 
 @kernel
 def compute_quantile_in_bin(low: float, high: float, mean: float, share: float) -> float:
-    """Return a quantile of the delays in a bin, as if uniform about their mean up to the nearer end.
+    """Return the delay by which ``share`` of the delays between ``low`` and ``high`` with this mean have
+    come.
 
-    Delays may be nearly equal; a uniform distribution over the bin could put the quantile before all of them.
+    They are taken as uniform about their mean up to the nearer end. Delays may be nearly equal; a uniform
+    distribution over the bin could put the quantile before all of them.
     """
     if 2.0 * mean > low + high:
         low = 2.0 * mean - high

@@ -159,7 +159,9 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
 
 
 def _compute_panel_width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
-    """Return the width of a panel that ends at y, within which all densities are smooth."""
+    """Return the width of an integration panel whose upper end is ``y``, within which all densities are
+    smooth.
+    """
     core = CORE_WIDTH * np.minimum(np.sqrt(1.0 / s + 1.0 / f), 1.5)
     widths = widest * core
     beyond = y - np.log(s) + np.log(f)
@@ -213,7 +215,7 @@ class Estimates(ByName[ArmEstimate], Tabulated):
     confidence: float
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per arm."""
+        """Return one flat dict per arm with the fields of :class:`ArmEstimate`."""
         return [estimate._asdict() for estimate in self]
 
     def __str__(self) -> str:
@@ -317,7 +319,7 @@ class Coefficients(tuple[Coefficient, ...], Tabulated):
     confidence: float
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per parameter."""
+        """Return one flat dict per parameter with the fields of :class:`Coefficient`."""
         return [coefficient._asdict() for coefficient in self]
 
     def __str__(self) -> str:

@@ -308,7 +308,8 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def learning_age(self) -> float:
-        """The age in seconds at which decisions are learned now; the whole window before ten clicks."""
+        """The age in seconds at which decisions are learned now; the length of the window before ten clicks.
+        """
         return compute_learning_age(self._delays, self._time) / MICROSECONDS
 
     @property
@@ -522,7 +523,10 @@ class FeedbackWindow(Generic[ArmT_co]):
         return 0.5 if self.learner.policy.showing.compared else 0.0
 
     def _read_id(self, decision: Any) -> int:
-        """Return the id of a decision, given as a Decision, as its JSON text, or as the id itself."""
+        """Return the id of a decision, passed as a Decision, as its JSON text, or as the id itself.
+
+        Raises InvalidValue for anything else.
+        """
         if type(decision) is Decision:
             return decision.id
         if isinstance(decision, str | bytes):
@@ -555,7 +559,10 @@ class FeedbackWindow(Generic[ArmT_co]):
         return self._learn_due(False)
 
     def flush(self) -> int:
-        """Learn all open decisions with their feedback so far, as at the end of a log; return the count."""
+        """Learn all open decisions with their feedback so far, as at the end of a log; return their number.
+
+        Decisions without feedback are learned as 0.
+        """
         return self._learn_due(True)
 
     def _learn_due(self, everything: bool) -> int:

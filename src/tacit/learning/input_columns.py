@@ -56,6 +56,7 @@ class ContextWatch:
     """
 
     def __init__(self, policy: Any) -> None:
+        """Find the policy's classifier; without one nothing is inspected."""
         self._classifier = find_classifier(policy)
         self.outside = 0
 
@@ -90,6 +91,7 @@ class UserWatch:
     """
 
     def __init__(self) -> None:
+        """Start with 30 decisions to inspect."""
         self._remaining = WATCHED_COUNT
         self._first: Floats | None = None
         self._constant: Booleans | None = None
@@ -156,6 +158,7 @@ class ImpressionReader:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Create a reader that has seen no impressions."""
         self.watch = ContextWatch(policy)
         self.encoder = Encoder(policy.schema) if policy.schema else None
         self._users = UserWatch()
@@ -640,7 +643,7 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
 
 
 def order_by_id(decisions: Sequence[Decision], decision_count: int) -> Ints | None:
-    """Return the order that sorts decisions by id, or None if they need no sorting.
+    """Return the indices that sort decisions by id, or None if they need no sorting.
 
     The order is unknown if some are of other learners, with ids that are not below ``decision_count``, the
     number of this learner's decisions; then None is returned, with a warning if the ids do not ascend.

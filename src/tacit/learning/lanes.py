@@ -60,6 +60,7 @@ class Offer:
     """
 
     def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
+        """Create the offer of all arms without the retired ones."""
         self.names: tuple[Any, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
         self._index_of_arm = {name: index for index, name in enumerate(self.names)}
         self.all = arms
@@ -209,6 +210,7 @@ class Lanes:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Create the state of a policy without keys."""
         self.logged = False
         self.lane_of_key: dict[str, int] = {}
         self._names: list[str] = []
@@ -241,11 +243,12 @@ class Lanes:
 
     @cached_property
     def rows(self) -> list[int]:
-        """Number of rows that a lane has in each array; 0 for arrays that all lanes share."""
+        """For each array of the state, the number of rows of a lane; 0 for arrays that all lanes share."""
         return lane_rows(self._policy.init)
 
     def keys(self) -> KeyView:
-        """Return all present keys in the order of their lanes; later keys are not included."""
+        """Return a view of all present keys in the order of their lanes; keys added later are not included.
+        """
         return KeyView(self._names)
 
     def view(self, lane: int) -> Any:
@@ -333,7 +336,7 @@ class Lanes:
         return np.where(self.plays[lane] < 0, np.nan, self.plays[lane])
 
     def copy_all(self) -> tuple[dict[str, int], Any, Ints, int]:
-        """Return a copy of keys, state, plays and capacity, for :meth:`roll_back`."""
+        """Return a copy of keys, state, plays and capacity, from which :meth:`roll_back` restores them."""
         return dict(self.lane_of_key), copy.deepcopy(self.state), self.plays.copy(), self._capacity
 
     def roll_back(self, backup: tuple[dict[str, int], Any, Ints, int]) -> None:
@@ -389,13 +392,17 @@ class KeyView(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
+        """Return the name at an index, or the list of names of a slice."""
         if isinstance(index, slice):
             return [self._names[i] for i in range(*index.indices(self._count))]
         return self._names[range(self._count)[index]]
 
 
 def make_plays(policy: Policy, lanes: int) -> Ints:
-    """Return zero plays for a number of lanes; without columns if the policy does not need them counted."""
+    """Return an array of zeros, shape (lanes, arms), to count plays of arms in.
+
+    It has no columns if the policy forgets nothing or has no fixed arms, as plays are not counted then.
+    """
     counted = policy.forgets and policy.arms is not None
     return np.zeros((lanes, policy.arm_count if counted else 0), np.int64)
 
@@ -447,7 +454,7 @@ class Loops:
         self.propensity_buffer = self.propensity if has_propensity else None
 
     def make_plain_batch(self, lanes: Ints, contexts: Floats) -> Batch:
-        """Return a batch of impressions that have all arms on offer and no features."""
+        """Return a batch of one impression per lane, each with all arms on offer and no features of arms."""
         rows, arms = len(lanes), self._offered
         if rows == 1:
             starts, stops = self._single_bounds
@@ -466,49 +473,51 @@ class Loops:
 
     @cached_property
     def force(self) -> Any:
-        """The loop over ``force_rows``."""
+        """The compiled loop over ``force_rows``, which shows forced arms."""
         forced = np.empty((0, 0), np.int64), False
         return self._compile_entry(force_rows, self._rng, *forced, self.action, self.epoch, self.propensity)
 
     @cached_property
     def observe(self) -> Any:
-        """The loop over ``observe_rows``."""
+        """The compiled loop over ``observe_rows``, which learns impressions without deciding."""
         return self._compile_entry(observe_rows)
 
     @cached_property
     def learn(self) -> Any:
-        """The loop over ``learn_rows``."""
+        """The compiled loop over ``learn_rows``, which learns feedback."""
         outcome_buffers = self.feedback, self.propensity, self.epoch, self.fresh
         return self._compile_entry(learn_rows, self._lanes.plays, self.action, *outcome_buffers)
 
     @cached_property
     def correct(self) -> Any:
-        """The loop over ``correct_rows``."""
+        """The compiled loop over ``correct_rows``, which replaces learned rewards."""
         return self._compile(correct_rows)
 
     @cached_property
     def replay(self) -> Any:
-        """The loop over ``replay_rows``."""
+        """The compiled loop over ``replay_rows``, which learns logged impressions and their feedback."""
         return self._compile(replay_rows)
 
     @cached_property
     def refit(self) -> Any:
-        """The loop over ``refit_shared``."""
+        """The compiled loop over ``refit_shared``, which updates quantities derived from shared sums."""
         return self._compile(refit_shared)
 
     @cached_property
     def weigh(self) -> Any:
-        """The loop over ``weigh_rows``."""
+        """The compiled loop over ``weigh_rows``, which computes the probability of each arm."""
         return self._compile_entry(weigh_rows, np.empty(0))
 
     @cached_property
     def weigh_cells(self) -> Any:
-        """The loop over ``weigh_cells``."""
+        """The compiled loop over ``weigh_cells``, which computes the probability of each arm at each
+        position.
+        """
         return self._compile_entry(weigh_cells, np.empty((0, 0)))
 
     @cached_property
     def place(self) -> Any:
-        """The loop over ``place_rows``."""
+        """The compiled loop over ``place_rows``, which computes the propensities of lists by position."""
         return self._compile_entry(place_rows, self.action, self.prefixes, self.places)
 
     def _compile(self, loop: Callable[..., Any]) -> Any:

@@ -511,7 +511,7 @@ class Learner(EstimatingLearner[ArmT_co]):
 
 
 def _unpickle(policy: Policy, content: bytes) -> Learner:
-    """Return the learner of a pickle."""
+    """Return the learner of a pickle's snapshot, with counts of open decisions of 0."""
     learner = from_bytes(content, "pickle", restore_learner)
     clear_open(learner)
     return learner
@@ -528,7 +528,7 @@ def clear_open(learner: Learner) -> None:
 
 
 def get_arrays(learner: Learner) -> Arrays:
-    """Return all arrays of a learner, without copying them."""
+    """Return the state and the plays of a learner, without spare lanes and without copying."""
     return Arrays(learner.lanes.view_all(), learner.lanes.plays[: len(learner)])
 
 

@@ -142,6 +142,7 @@ class LoggedFeatures:
     """
 
     def __init__(self, policy: Policy, sources: tuple[Any, Any], items: ItemTable | None = None) -> None:
+        """Validate the sources for the features that the policy reads."""
         if sources[0] is None and policy.feature_dims[0] and items is not None:
             sources = items, sources[1]
         self._blocks = [
@@ -439,7 +440,9 @@ class _BatchReader:
         return chunk.filter_rows(pc.invert(is_other))
 
     def _split_lists(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield a chunk in parts of whole lists, with a bounded number of candidates each."""
+        """Yield a chunk in parts of whole lists, with a bounded number of candidates each; whole if none are
+        looked up.
+        """
         if not self._features.by_offer:
             yield chunk
             return

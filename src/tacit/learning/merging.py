@@ -45,7 +45,7 @@ class NaturalParameters(NamedTuple):
 
 
 def to_natural(posterior: Gaussian) -> NaturalParameters:
-    """Return the natural parameters of Gaussians.
+    """Return the natural parameters of Gaussians: precision Σ⁻¹ and linear term Σ⁻¹μ.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def compute_delta(state: Any, base: Any) -> Any:
 
 
 def add_deltas(base: Any, deltas: Sequence[Any]) -> Any:
-    """Return the base state plus all deltas.
+    """Return the state that is the base state plus all deltas; the base is unchanged.
 
     Parameters
     ----------

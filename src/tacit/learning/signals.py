@@ -171,7 +171,10 @@ def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> Non
 
 @kernel
 def compute_volume(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
-    """Return the signal ``volume``: the number of decisions relative to the key's own past."""
+    """Return the signal ``volume`` of a lane at ``time``: the number of decisions relative to the key's past.
+
+    It is 1/2 if traffic is unchanged, and near 1 if it has grown much.
+    """
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
     if lanes.first[lane] != NEVER and age > 0:
@@ -350,7 +353,10 @@ class Signals:
         self._prepare()
 
     def reserve_arms(self, arms: int) -> None:
-        """Enlarge the arrays for new arms, which were never on offer before."""
+        """Enlarge the state to ``arms`` arms, of which the new ones were never on offer before.
+
+        Nothing if ``new-arms`` is not among the signals.
+        """
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
             self.state = copy_to_larger(self.state, Streams.zeros(len(self.state.first), arms))
@@ -495,7 +501,7 @@ def _check_array(array: Any, like: Any) -> Any:
 
 
 def check_signals(names: Sequence[str], fast: float, slow: float) -> None:
-    """Validate the names of signals and their time constants.
+    """Raise InvalidValue unless the names of signals and their time constants are valid.
 
     Raises
     ------

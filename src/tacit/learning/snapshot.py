@@ -86,7 +86,7 @@ class LearnerSnapshot(NamedTuple):
 
     @property
     def arrays(self) -> Any:
-        """All arrays, as a named tuple."""
+        """All arrays, the state and the plays, as a named tuple."""
         return Arrays(self.state, self.plays)
 
     def copy(self, buffer: CopyBuffer | None = None) -> LearnerSnapshot:
@@ -215,7 +215,9 @@ def _is_snapshot_or_empty(path: Path) -> bool:
 
 
 def iter_pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
-    """Yield a snapshot in pieces of about a megabyte, so that it need not be in memory as a whole."""
+    """Yield the content of a snapshot's file in pieces of about a megabyte, so that it is not in memory as a
+    whole.
+    """
     piece: list[bytes | memoryview] = []
     for part in iter_views(snapshot):
         piece.append(part)
@@ -291,7 +293,10 @@ class _Sink:
 
 
 def read_snapshot(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Read the snapshot in ``path`` and return the result of ``restore`` on it."""
+    """Read the snapshot in the file ``path`` and return what ``restore`` makes of it, such as a learner.
+
+    Raises SnapshotError if the file cannot be read or is invalid.
+    """
     return from_bytes(read_file(path), str(path), restore)
 
 
@@ -304,7 +309,8 @@ def read_file(path: Path) -> bytes:
 
 
 def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Decode a snapshot and return the result of ``restore`` on it; ``source`` names it in errors.
+    """Decode the content of a snapshot's file and return what ``restore`` makes of it; ``source`` names it in
+    errors.
 
     Raises
     ------

@@ -251,7 +251,7 @@ def learn_released(
 
 @kernel
 def is_click(feedback: Floats, silence: Floats) -> bool:
-    """True if feedback differs from the value that stands for no click."""
+    """True if any entry of ``feedback`` differs from that of ``silence``, which stands for no click."""
     differences = 0
     for i in range(len(feedback)):
         differences += feedback[i] != silence[i]
@@ -339,6 +339,7 @@ class ClicksOnlyRun(Run):
         checkpoints: Ints,
         clicks: ClickTiming,
     ) -> None:
+        """Create the run before its first round, and compile its loop."""
         self.clicks = clicks
         super().__init__(policy, environment, horizon, seed, number, checkpoints)
 

@@ -99,7 +99,10 @@ class InFlight(NamedTuple):
 
     @classmethod
     def empty(cls, span: int, round_buffers: RoundBuffers, impression: Impression) -> InFlight:
-        """Return an empty store for feedback that takes fewer than ``span`` rounds."""
+        """Return a store without decisions, for feedback that takes fewer than ``span`` rounds.
+
+        The shapes of its arrays are those of the buffers and the impression.
+        """
 
         def like(array: Any) -> Any:
             return np.zeros((span, *array.shape), array.dtype)

@@ -126,7 +126,7 @@ class SimulationResult(Tabulated):
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return :meth:`records`."""
+        """Return one flat dict per policy, as :meth:`records` does."""
         return self.records()
 
     def summary(self) -> str:
@@ -208,7 +208,7 @@ class SimulationResult(Tabulated):
 
 
 def standard_error(values: Floats) -> float:
-    """Return the standard error of the mean; NaN for fewer than two values."""
+    """Return the standard error of the mean of ``values``; NaN for fewer than two."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
