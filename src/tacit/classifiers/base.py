@@ -93,7 +93,9 @@ class Classifier(Part, abstract=True):
 
     @property
     def diameter(self) -> float:
-        """Largest number of false positives, if each is learned before the next."""
+        """Largest number of false positives, if each one is learned before the next context;
+        NotImplementedError here.
+        """
         raise NotImplementedError
 
     def check_contexts(self, contexts: Any) -> Floats:

@@ -203,7 +203,7 @@ class ShiftingArms(Environment):
 
     @property
     def _upper_end(self) -> float:
-        """Upper end of drawn click probabilities, apart from raised ones."""
+        """Upper end of the range of drawn click probabilities; stealthy events may raise an arm above it."""
         return (0.4 if self.stealthy else 1.0) * self.high
 
     @param

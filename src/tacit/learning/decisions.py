@@ -377,6 +377,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         return f"<{len(self):,} decisions from {self.first_id} on: {arms}{more}>"
 
     def _repr_html_(self) -> str:
+        """Return an HTML table of the first ten decisions: id, arm, key and propensity."""
         columns = self._first_arms(), self.keys[:MAX_NAMED], self.propensities[:MAX_NAMED].tolist()
         first = zip(count(self.first_id), *columns, strict=False)
         names = "id", "arm", "key", "propensity"
@@ -548,7 +549,8 @@ class LearningWatch:
         return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
 
     def check_order(self, decision: Decision, clicked: bool, decision_count: int, keys: int) -> str:
-        """Record the order of a learned decision; every 50 decisions, return a warning text or "".
+        """Record the order of a learned decision; return a warning text if zeros are missing or sorted, else
+        "".
 
         Zeros are missing if none is among the first 200 although a third of the decisions up to the last is
         not learned: by chance this has a probability of at most .00004 if .95 of the decisions have a reward,

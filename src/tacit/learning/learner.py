@@ -138,9 +138,11 @@ class Learner(EstimatingLearner[ArmT_co]):
             raise AttributeError(f"a Learner has no {name!r}{suggestion}", name=name, obj=self)
 
     def __repr__(self) -> str:
+        """Return a text with the policy and the numbers of keys and decisions."""
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
 
     def _repr_html_(self) -> str:
+        """Return an HTML table of the policy, the first 12 arms, and the numbers of keys and decisions."""
         arms = ", ".join(map(str, self.arms[:MAX_ARMS_NAMED])) + (
             ", …" if len(self.arms) > MAX_ARMS_NAMED else ""
         )
