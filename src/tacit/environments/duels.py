@@ -114,7 +114,7 @@ class PreferenceMatrix(DuelEnvironment):
     regret_kind : str, default "average"
         ``average``, ``weak`` or ``strong``.
     winner : str, default "condorcet"
-        The definition of gaps. ``condorcet``: as above. ``copeland``: the difference to the
+        The definition of gaps. ``condorcet``: P(b, i) − 1/2. ``copeland``: the difference to the
         largest Copeland score, which is the share of other arms that an arm beats (a tie counts
         one half). ``borda``: the difference to the largest Borda score, which is the probability
         of beating another arm drawn at random. The last two exist for every matrix.
