@@ -382,7 +382,8 @@ class ColumnLearner(Generic[ArmT_co]):
         return fresh
 
     def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
-        """Replace rewards that were learned by other ones in the learner's state, in any order.
+        """Replace already learned rewards ``before`` by ``after`` in the learner's state, in any order of
+        decisions.
 
         Only for policies that can unlearn (``correctable``); others raise InvalidValue.
 
