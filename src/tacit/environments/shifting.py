@@ -94,7 +94,8 @@ class ShiftingArms(Environment):
         uniform where a coordinate is at least 1/2 + margin. ``oblique``: uniform in the unit box,
         with a mean of at most 1/2 without an event and at least 1/2 + margin with one.
         ``gaussian``: every number is normal around 0.45, or around 0.55 with an event, with
-        standard deviation 0.15, clipped to [0, 1], so that both overlap. ``noise``: uniform, without information.
+        standard deviation 0.15, clipped to [0, 1], so that both overlap. ``noise``: uniform,
+        without information.
     false_alarms : float, default 0
         Probability of an event's context in a round without an event, in [0, 1].
     missed : float, default 0
