@@ -67,7 +67,7 @@ class PolicyCheck(Tabulated):
 
     @property
     def passed(self) -> bool:
-        """True if no test failed."""
+        """True if no test failed; tests that do not apply do not count."""
         return all(verdict.passed is not False for verdict in self.verdicts)
 
     @property
@@ -76,11 +76,11 @@ class PolicyCheck(Tabulated):
         return [verdict for verdict in self.verdicts if verdict.passed is False]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per test."""
+        """Return one flat dict per test: ``name``, ``passed`` and ``detail``."""
         return [verdict._asdict() for verdict in self.verdicts]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the result as plain data."""
+        """Return the policy's label, whether all passed, and the tests, as plain data for JSON."""
         return {"policy": self.policy, "passed": self.passed, "tests": self.records()}
 
     def summary(self) -> str:
@@ -115,7 +115,7 @@ class TrialImpression(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of ``Learner.choose``."""
+        """A dict of the arguments of ``Learner.choose`` for this impression, without empty ones."""
         named = {"context": self.context, "relevance": self.relevance, "examination": self.examination}
         return {name: array for name, array in named.items() if array.size}
 
@@ -144,7 +144,7 @@ class Trial:
 
     @property
     def arms(self) -> int:
-        """Number of arms on offer."""
+        """Number of arms on offer; 4 if the policy identifies arms by their features."""
         return self.policy.arm_count if self.has_fixed_arms else OFFERED_ARMS
 
     @property
@@ -158,7 +158,7 @@ class Trial:
         return self.policy.showing.single and self.policy.feature_dims == (0, 0)
 
     def make_impression(self, round: int) -> TrialImpression:
-        """Return the impression of a round."""
+        """Return the random impression of a round, which depends only on the seed and ``round``."""
         rng = np.random.default_rng([self.seed, round])
         context = rng.random(self.policy.context_dim)
         relevance, examination = (
@@ -172,7 +172,11 @@ class Trial:
         return Impression(np.arange(self.arms), *impression[:3])
 
     def compute_reward(self, round: int, slots: Ints) -> Any:
-        """Return the reward of the arms shown in a round."""
+        """Return the reward of the arms with indices ``slots`` in a round: a number, or a list for list
+        policies.
+
+        It depends only on the seed, the round and the arms; of duels it is 0, 0.5 or 1.
+        """
         means = np.linspace(0.2, 0.8, self.arms)
         hits = (self.make_impression(round).chances < means).astype(float)
         if self.policy.showing.compared:
@@ -183,15 +187,15 @@ class Trial:
         return float(hits[int(slots[0])])
 
     def make_learner(self, seed: int = 0) -> Learner:
-        """Return a new learner."""
+        """Return a new learner of the policy with a seed derived from the trial's and ``seed``."""
         return Learner(self.policy, np.random.SeedSequence([self.seed, seed]))
 
     def choose(self, learner: Learner, key: str, round: int) -> Decision:
-        """Choose for the impression of a round with a learner; return the decision."""
+        """Choose with a learner for the impression of a round; return the decision, which is not learned."""
         return learner.choose(key, **self.make_impression(round).arguments)
 
     def play(self, learner: Learner, key: str, rounds: range) -> list[Decision]:
-        """Play rounds of a key with a learner; return its decisions."""
+        """Choose and learn in the rounds of a key with a learner; return its decisions."""
         decisions = []
         for round in rounds:
             decision = self.choose(learner, key, round)
@@ -201,18 +205,18 @@ class Trial:
 
 
 def seed_learner(learner: Learner, *numbers: int) -> None:
-    """Seed a learner's generator with numbers."""
+    """Reset a learner's random generator to a seed of numbers."""
     bits = np.random.PCG64(np.random.SeedSequence(numbers))
     learner.rng.bit_generator.state = bits.state
 
 
 def make_plain_generator(seed: int) -> Generator:
-    """Return a generator in the same state as that of :meth:`Trial.make_learner`."""
+    """Return a random generator in the same state as that of a new learner of :meth:`Trial.make_learner`."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0])))
 
 
 def check_same_states(state: Any, expected: Any, message: str) -> None:
-    """Raise ``Failed`` with a message unless two states are equal, bit for bit."""
+    """Raise ``Failed`` with the array's name and a message unless two states are equal, bit for bit."""
     for (name, array), (_, expected_array) in zip(leaves(state), leaves(expected), strict=True):
         if array.tobytes() != expected_array.tobytes():
             raise Failed(f"{name}: {message}")
@@ -226,13 +230,19 @@ TOLERANCES = {"rtol": 1e-6, "atol": 1e-8}
 
 
 def check_python(trial: Trial) -> str:
-    """Test that kernels run in plain Python, which raises for an index out of bounds."""
+    """Test that kernels run in plain Python, which raises for an index out of bounds; return a report.
+
+    Raises ``Failed`` or, after a division by zero, ``LeftOut``.
+    """
     _play_plain(trial)
     return f"{PLAIN_ROUNDS} rounds in plain Python: every slot was on offer, no index out of bounds"
 
 
 def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
-    """Play some rounds in plain Python; return the shown arm indices of each, and the state."""
+    """Play 60 rounds in plain Python; return the shown arm indices of each round, and the state.
+
+    Raises ``Failed``, with the line of the policy, if a kernel raises, ``LeftOut`` after a division by zero.
+    """
     policy, params = trial.policy, trial.policy.params
     lane_rows(policy.init)
     state, rng, actions = policy.init(1), make_plain_generator(trial.seed), []
@@ -261,7 +271,7 @@ def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
 
 
 def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
-    """Decide in plain Python and return the action; raise ``Failed`` if it is not on offer."""
+    """Decide in plain Python and return a copy of the action; raise ``Failed`` if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
     if policy.showing.single and type(policy).decide is Policy.decide:
         slot = policy.choose(params, state, 0, impression, rng)
@@ -281,7 +291,10 @@ def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generat
 
 
 def check_compilation(trial: Trial) -> str:
-    """Test that the loops for choosing and learning compile."""
+    """Test that the loops for choosing and learning compile; return a report.
+
+    Raises ``LeftOut`` if compilation is switched off.
+    """
     if not compiles_loops():
         raise LeftOut("TACIT_COMPILE=0: nothing is compiled")
     trial.make_learner().compile()
@@ -289,7 +302,10 @@ def check_compilation(trial: Trial) -> str:
 
 
 def check_compiled(trial: Trial) -> str:
-    """Test that compiled kernels give the same choices and state as plain Python."""
+    """Test that compiled kernels give the same choices and state as plain Python; return a report.
+
+    Raises ``Failed`` otherwise.
+    """
     actions, state = _play_plain(trial)
     learner = trial.make_learner()
     for round, expected in enumerate(actions):
@@ -304,7 +320,10 @@ def check_compiled(trial: Trial) -> str:
 
 
 def check_subsets(trial: Trial) -> str:
-    """Test that the policy shows only arms on offer if some arms are not on offer."""
+    """Test that the policy shows only arms on offer if some arms are not on offer; return a report.
+
+    Raises ``Failed`` otherwise, ``LeftOut`` if the policy reads features or has fewer than three arms.
+    """
     policy = trial.policy
     if policy.feature_dims != (0, 0) or trial.arms < 3:
         raise LeftOut("arms are known by features" if not trial.has_fixed_arms else "too few arms")
@@ -321,7 +340,10 @@ def check_subsets(trial: Trial) -> str:
 
 
 def check_new_arms(trial: Trial) -> str:
-    """Test that an arm can be added to a learner in use."""
+    """Test that an arm can be added to a learner in use and no array shrinks; return a report.
+
+    Raises ``Failed`` otherwise, ``LeftOut`` if the policy reads features or takes no more arms.
+    """
     if trial.policy.feature_dims != (0, 0):
         raise LeftOut("arms are known by features")
     learner = trial.make_learner()
@@ -344,7 +366,10 @@ def check_new_arms(trial: Trial) -> str:
 
 
 def check_seed(trial: Trial) -> str:
-    """Test that two runs with the same seed are equal."""
+    """Test that two runs with the same seed have the same decisions and states; return a report.
+
+    Raises ``Failed`` otherwise.
+    """
     learner, again = trial.make_learner(), trial.make_learner()
     first = trial.play(learner, "a", range(trial.rounds))
     second = trial.play(again, "a", range(trial.rounds))
@@ -361,7 +386,10 @@ def check_seed(trial: Trial) -> str:
 def draw_actions(
     params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, queries: Ints, chances: Floats
 ) -> None:
-    """Fill ``actions`` with decisions on one impression, ``chances`` with propensities of ``queries``."""
+    """Fill ``actions`` with independent decisions on the first impression of a batch.
+
+    ``chances`` gets the propensity of each action in ``queries``. The policy learns nothing.
+    """
     lane, impression = batch.lanes[0], get_impression(batch, 0)
     for i in range(len(actions)):
         decide(params, state, lane, impression, rng, actions[i])
@@ -371,7 +399,10 @@ def draw_actions(
 
 
 def _iter_states(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
-    """Yield a learner after 0, 10 and all rounds, each time with an impression and a text for errors."""
+    """Yield the same learner after 0, 10 and all rounds, each time with a batch of one impression and a text.
+
+    The text says after how many rounds, for errors.
+    """
     learner, played = trial.make_learner(), 0
     for rounds in (0, 10, trial.rounds):
         trial.play(learner, "a", range(played, rounds))
@@ -385,7 +416,10 @@ def _iter_states(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
 def _sample_actions(
     trial: Trial, learner: Learner, batch: Batch, stream: int = 1
 ) -> tuple[Ints, Ints, Floats]:
-    """Draw many decisions for one impression; return the distinct actions, their counts and propensities."""
+    """Draw many decisions for one impression; return the distinct actions, their counts and propensities.
+
+    For a policy that shows one arm, all arms are returned. Raises ``Failed`` if deciding changes the state.
+    """
     params, state = trial.policy.params, learner.state
     loop, rng = compile_loop(draw_actions, params), np.random.default_rng([trial.seed, stream])
     width = trial.policy.action_width
@@ -404,7 +438,10 @@ def _sample_actions(
 
 
 def check_propensities(trial: Trial) -> str:
-    """Test that propensities equal the frequencies of actions, at fixed states."""
+    """Test that propensities equal the frequencies of actions, at three fixed states; return a report.
+
+    Raises ``Failed`` otherwise, ``LeftOut`` if propensities are unknown.
+    """
     compared = worst = 0.0
     for learner, batch, when in _iter_states(trial):
         actions, counts, chances = _sample_actions(trial, learner, batch)
@@ -432,7 +469,8 @@ def check_propensities(trial: Trial) -> str:
 
 
 def _compute_divergence(share: float, chance: float) -> float:
-    """Return the Kullback–Leibler divergence of two Bernoulli distributions.
+    """Return the Kullback–Leibler divergence of two Bernoulli distributions; inf if ``chance`` excludes
+    ``share``.
 
     For a share of N draws, P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both sides).
     """
@@ -443,7 +481,10 @@ def _compute_divergence(share: float, chance: float) -> float:
 
 
 def check_ties(trial: Trial) -> str:
-    """Test that new keys are shown each arm with the same frequency."""
+    """Test that new keys are shown each arm with the same frequency; return a report.
+
+    Raises ``Failed`` otherwise, ``LeftOut`` for policies with features, with lists, or that begin in turn.
+    """
     if trial.policy.feature_dims != (0, 0) or trial.policy.showing.listed:
         raise LeftOut("only where a policy shows arms that have slots, not in lists")
     if trial.policy.begins_in_turn:
@@ -467,7 +508,10 @@ def check_ties(trial: Trial) -> str:
 
 
 def check_lanes(trial: Trial) -> str:
-    """Test that a key's decisions and state do not depend on other keys."""
+    """Test that a key's decisions and state do not depend on other keys; return a report.
+
+    Raises ``Failed`` otherwise. If keys share arrays, only the rows of the key's own lane are tested.
+    """
     alone, among = trial.make_learner(), trial.make_learner()
     rows = lane_rows(trial.policy.init)
     for learner in (alone, among):
@@ -493,19 +537,22 @@ def check_lanes(trial: Trial) -> str:
 
 
 def _repeat_impression(trial: Trial) -> dict[str, Any]:
+    """Return the first impression three times, as arguments of ``choose_many``."""
     arguments = trial.make_impression(0).arguments
     return {_name_in_batch(name): np.array([array] * 3) for name, array in arguments.items()}
 
 
 def _name_in_batch(name: str) -> str:
-    """Return the name in ``choose_many`` of an argument of ``choose``."""
+    """Return the name in ``choose_many`` of an argument of ``choose``: ``contexts`` for ``context``, else the
+    same.
+    """
     return "contexts" if name == "context" else name
 
 
 def _learn_checked(
     trial: Trial, learner: Learner, decision: Any, key: str, round: int, rows: list[int]
 ) -> None:
-    """Learn a decision's reward; raise ``Failed`` if rows of another lane change."""
+    """Learn the reward of a decision on ``key``; raise ``Failed`` if rows of another lane change."""
     lane = learner.lane(key)
     before = [array.copy() for _, array in leaves(learner.state)]
     learner.learn(decision, trial.compute_reward(round, decision.slots))
@@ -524,7 +571,10 @@ def _learn_checked(
 
 
 def check_unlearning(trial: Trial) -> str:
-    """Test that unlearning restores the state without the outcome."""
+    """Test that replacing rewards gives the state of learning the right ones at once; return a report.
+
+    Raises ``Failed`` otherwise, ``LeftOut`` if the policy cannot unlearn.
+    """
     if not trial.policy.correctable:
         raise LeftOut("it has no unlearn")
     learner = trial.make_learner()
@@ -545,7 +595,10 @@ def check_unlearning(trial: Trial) -> str:
 
 
 def check_snapshot(trial: Trial) -> str:
-    """Test that a loaded learner continues exactly as the saved one."""
+    """Test that a loaded learner continues exactly as the saved one; return a report.
+
+    Raises ``Failed`` otherwise. Uses a temporary file.
+    """
     learner = trial.make_learner()
     trial.play(learner, "a", range(trial.rounds))
     trial.play(learner, "b", range(5))

@@ -48,7 +48,10 @@ MICROSECONDS = 1_000_000
 
 
 def check_simulation(trial: Trial) -> str:
-    """Test that a simulation and a learner with the same impressions and feedback reach the same state."""
+    """Test that a simulation and a learner with the same impressions and feedback reach the same state.
+
+    Returns a report; raises ``Failed`` if they differ, ``LeftOut`` if no environment fits the policy.
+    """
     policy, seed, horizon = trial.policy, trial.seed, trial.rounds
     environment = _find_environment(trial)
     run = Run(policy, environment, horizon, seed, 0, np.array([horizon]))
@@ -80,17 +83,18 @@ def check_simulation(trial: Trial) -> str:
 
 
 def _select_rows(array: Any, lanes: list[int], count: int) -> Any:
-    """Return the rows of some lanes, in their order."""
+    """Return the rows of some lanes of an array, ``count`` rows per lane, in the order of ``lanes``."""
     return np.concatenate([array[lane * count : (lane + 1) * count] for lane in lanes])
 
 
 def _reads_field(policy: Policy, name: str) -> bool:
+    """True if the policy reads the context, relevance or examination named by ``name``."""
     dims = (policy.context_dim, *policy.feature_dims)
     return dims[("context", "relevance", "examination").index(name)] > 0
 
 
 def _find_environment(trial: Trial) -> Environment:
-    """Return an environment that fits the policy; raise ``LeftOut`` if there is none."""
+    """Return an example of an environment that fits the policy; raise ``LeftOut`` if there is none."""
     policy = trial.policy
     dims = {*policy.feature_dims, policy.context_dim} - {0} or {1}
     for kind in sorted(environments.values(), key=lambda kind: kind.__name__ != "BernoulliArms"):
@@ -104,6 +108,7 @@ def _find_environment(trial: Trial) -> Environment:
 
 
 def _is_fitting(trial: Trial, world: Environment) -> bool:
+    """True if the environment has the features, action width and contexts of the policy under test."""
     policy = trial.policy
     features = policy.feature_dims in ((0, 0), world.feature_dims)
     wide = policy.action_width == world.action_width
@@ -115,10 +120,11 @@ def _is_fitting(trial: Trial, world: Environment) -> bool:
 
 
 def check_clicks_only(trial: Trial) -> str:
-    """Test that rewards with delayed clicks only are nearly those with immediate feedback, in paired runs.
+    """Test that rewards with delayed clicks only are nearly those with immediate feedback, in 30 paired runs.
 
-    If the share of rewards is at least 97 % in half of all possible runs, each run is below with a
-    probability of at most ½, so the number of runs below has a binomial tail, which bounds the error.
+    Returns a report; raises ``Failed`` if too many runs are below. If the share of rewards is at least 97 %
+    in half of all possible runs, each run is below with a probability of at most ½, so the number of runs
+    below has a binomial tail, which bounds the error.
     """
     policy, horizon = trial.policy, 10 * trial.rounds
     environment, points = _find_environment(trial), np.array([horizon])
@@ -145,7 +151,7 @@ def check_clicks_only(trial: Trial) -> str:
 
 
 def _compute_binomial_tail(count: int) -> float:
-    """Return the probability of at least ``count`` heads among all runs with a fair coin."""
+    """Return the probability of at least ``count`` heads in 30 tosses of a fair coin."""
     return float(sum(comb(CLICK_RUNS, k) for k in range(count, CLICK_RUNS + 1)) / 2**CLICK_RUNS)
 
 
@@ -153,7 +159,10 @@ def _compute_binomial_tail(count: int) -> float:
 
 
 def check_replay(trial: Trial) -> str:
-    """Test that replay of a uniform log and a learner with its matching rows reach the same state."""
+    """Test that replay of a uniform log and a learner with its matching rows reach the same state.
+
+    Returns a report; raises ``Failed`` if they differ, ``LeftOut`` unless the policy shows one of fixed arms.
+    """
     import pyarrow as pa
 
     from tacit.evaluate.windows import Pass, ReplayConfig, WindowReader
@@ -195,7 +204,11 @@ def check_replay(trial: Trial) -> str:
 
 
 def check_service(trial: Trial) -> str:
-    """Test that the service's engine, a replay of its log, and a learner reach the same state."""
+    """Test that the service's engine, a replay of its log, and a learner reach the same state.
+
+    Returns a report; raises ``Failed`` if they differ, ``LeftOut`` if the service is not installed or refuses
+    the policy. Uses a temporary database.
+    """
     if trial.policy.showing.compared:
         raise LeftOut("placements of duels interleave rankings; the engine is not asked")
     try:
@@ -227,7 +240,10 @@ def check_service(trial: Trial) -> str:
 
 
 async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
-    """Play rounds in an engine and in a learner; return the engine's state, and the learner."""
+    """Play rounds in an engine and in a learner; return a copy of the engine's state, and the learner.
+
+    Raises ``Failed`` if they show different arms. The engine is started and stopped.
+    """
     from tacit.service.engine.engine import Engine
     from tacit.service.log.ids import Draws
     from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
@@ -273,7 +289,9 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
 
 
 def measure_speed(trial: Trial) -> str:
-    """Measure the time of a simulated round, also with uniform choice, and of single calls."""
+    """Measure the time of a simulated round, also with uniform choice, and of single calls; return it as a
+    text.
+    """
     learner, rounds = trial.make_learner(), 200
     trial.play(learner, "a", range(10))
     impressions = [trial.make_impression(round) for round in range(rounds)]
@@ -336,13 +354,13 @@ def check(
     draws: int = 20_000,
     error: float = 1e-6,
 ) -> PolicyCheck:
-    """Test a policy as the package's own policies are tested.
+    """Run the tests of the package's own policies on a policy, and return their results.
 
-    Its kernels run in plain Python, which detects indices out of bounds, and compiled. The arms
-    shown must be on offer, drawn only from ``rng``, with frequencies equal to their propensities;
-    keys must learn independently; a snapshot, a simulation, a replay and the service's engine must
-    reach the state of a learner, bit for bit; and with delayed clicks only, rewards must be nearly
-    as high as with immediate feedback. Impressions and rewards are random.
+    Its kernels run in plain Python, which detects indices out of bounds, and compiled. The arms shown must be
+    on offer, drawn only from ``rng``, with frequencies equal to their propensities; keys must learn
+    independently; a snapshot, a simulation, a replay and the service's engine must reach the state of a
+    learner, bit for bit; and with delayed clicks only, rewards must be nearly as high as with immediate
+    feedback. Impressions and rewards are random. A failed test is reported, not raised; progress is shown.
 
     Parameters
     ----------
@@ -400,7 +418,10 @@ def check(
 
 
 def _run_test(name: str, test: Test, trial: Trial) -> Finding:
-    """Run a test and return its result; any exception counts as a failure of the policy."""
+    """Run a test without showing its warnings, and return its result.
+
+    Any exception counts as a failure of the policy, except ``LeftOut``: then the test does not apply.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -414,7 +435,7 @@ def _run_test(name: str, test: Test, trial: Trial) -> Finding:
 
 
 def _find_user_line(error: Exception) -> str:
-    """Return the last line outside of this package in an error's traceback, or ""."""
+    """Return "file:line: " of the last line outside of this package in an error's traceback, or ""."""
     ours = str(Path(__file__).parents[1])
     frames: list[Any] = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith(ours)]

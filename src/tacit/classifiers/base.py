@@ -19,20 +19,22 @@ from tacit.errors import InvalidValue
 
 
 def check_classifier(field: str, value: Any) -> Classifier:
-    """Return a value that is a classifier; raise for any other value."""
+    """Return ``value`` if it is a classifier; raise InvalidValue, with the name ``field``, for any other
+    value.
+    """
     if not isinstance(value, Classifier):
         raise InvalidValue(field, value, "give a safe classifier, such as Rectangle(dim=2, margin=0.1)")
     return value
 
 
 def predict_all(params: Any, state: Any, row: int, contexts: Floats, positive: Booleans) -> None:
-    """Fill ``positive`` with the prediction for each context, from one row of the state."""
+    """Fill ``positive`` with True for each context that may be an event, by one row of the state."""
     for i in range(len(contexts)):
         positive[i] = predict(params, state, row, contexts[i])
 
 
 def learn_all_false(params: Any, state: Any, row: int, contexts: Floats) -> None:
-    """Update one row of the state with contexts that were no events, in order."""
+    """Update one row of the state with contexts labelled as no events, in order."""
     for i in range(len(contexts)):
         learn_false(params, state, row, contexts[i])
 
@@ -86,16 +88,18 @@ class Classifier(Part, abstract=True):
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
-        """Return an instance, for contexts of length ``dim`` if the length can be chosen."""
+        """Return an example instance, for contexts of length ``dim`` if the length can be chosen."""
         return cls(dim)
 
     @property
     def diameter(self) -> float:
-        """Largest number of false positives, if each is learned before the next."""
+        """Largest number of false positives, if each one is learned before the next context;
+        NotImplementedError here.
+        """
         raise NotImplementedError
 
     def check_contexts(self, contexts: Any) -> Floats:
-        """Return validated contexts as an array of shape (contexts, dim).
+        """Return contexts as an array of shape (contexts, dim); raise InvalidValue if one is invalid.
 
         Parameters
         ----------
@@ -121,25 +125,25 @@ class Classifier(Part, abstract=True):
         return np.asarray(((contexts >= 0.0) & (contexts <= 1.0)).all(axis=1))
 
     def init(self, rows: int) -> Any:
-        """Return the initial state of ``rows`` rows."""
+        """Return the state before any label, of ``rows`` rows."""
         raise NotImplementedError
 
     def merge_states(self, first: Any, second: Any) -> Any:
-        """Return the join of two states, row by row: the state after the labels of both.
+        """Return a new state that joins two states, row by row: the state after the labels of both.
 
-        Joins are associative, commutative and idempotent, so states may be merged in any order
-        and more than once.
+        Joins are associative, commutative and idempotent, so states may be merged in any order and more than
+        once.
         """
         raise NotImplementedError
 
     @staticmethod
     def predict(params: Any, state: Any, row: int, context: Floats) -> bool:
-        """Return whether the context may be an event."""
+        """Return True if the context may be an event, by the labels in a row of the state."""
         raise NotImplementedError
 
     @staticmethod
     def learn_false(params: Any, state: Any, row: int, context: Floats) -> None:
-        """Learn that the context was no event."""
+        """Update a row of the state: the context was no event."""
         raise NotImplementedError
 
 
@@ -147,7 +151,7 @@ class Classifier(Part, abstract=True):
 
 
 def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
-    """Return a classifier from text or from a plain table.
+    """Return a classifier from the text of a call or from a plain table; a classifier is returned unchanged.
 
     Parameters
     ----------
@@ -179,7 +183,7 @@ def classifier_from_spec(spec: Any, *, imports: bool = True) -> Classifier:
 
 
 def classifier_to_spec(classifier: Classifier) -> dict[str, Any]:
-    """Return a classifier as a plain table.
+    """Return a classifier as a dict of its name and hyperparameters, which ``classifier_from_spec`` reads.
 
     Examples
     --------
@@ -230,6 +234,7 @@ class SafeClassifier:
     """
 
     def __init__(self, classifier: Classifier) -> None:
+        """Create a classifier without labels and compile its loops."""
         self.classifier = check_classifier("classifier", classifier)
         self.state = classifier.init(1)
         self.positives = 0
@@ -240,7 +245,7 @@ class SafeClassifier:
         self._learn = compile_loop(learn_all_false, params).entry((params, self.state, 0, contexts))
 
     def predict(self, context: npt.ArrayLike) -> bool:
-        """Return whether a context may be an event.
+        """Return whether a context may be an event; a positive prediction is counted in ``positives``.
 
         Parameters
         ----------
@@ -259,7 +264,7 @@ class SafeClassifier:
         return bool(self.predict_many([context])[0])
 
     def predict_many(self, contexts: Any) -> Booleans:
-        """Return, for each of many contexts, whether it may be an event.
+        """Return, for each of many contexts, whether it may be an event; count positives in ``positives``.
 
         Parameters
         ----------
@@ -281,7 +286,7 @@ class SafeClassifier:
         return positive
 
     def learn_false(self, context: npt.ArrayLike) -> None:
-        """Learn that a context was no event.
+        """Update the state with a context that was no event, and count it in ``false_labels``.
 
         Parameters
         ----------
@@ -297,7 +302,7 @@ class SafeClassifier:
         self.false_labels += 1
 
     def merge(self, other: SafeClassifier) -> None:
-        """Merge the state of another classifier into this one; the counts do not change.
+        """Add the labels of another classifier's state to this one's state; the counts do not change.
 
         Parameters
         ----------

@@ -67,6 +67,7 @@ class Rectangle(Classifier):
     anchored: bool = False
 
     def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue if one is out of its range."""
         super().__post_init__()
         if not isinstance(self.anchored, bool | np.bool_):
             raise InvalidValue("anchored", self.anchored, "give True or False")
@@ -74,6 +75,7 @@ class Rectangle(Classifier):
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
+        """Return an example with a margin of 0.1 for contexts of length ``dim``."""
         return cls(dim, margin=0.1)
 
     @property
@@ -89,14 +91,17 @@ class Rectangle(Classifier):
         return 1.0 + self.dim * moves
 
     def init(self, rows: int) -> State:
+        """Return ``rows`` empty boxes, with lower sides of inf and upper sides of −inf."""
         shape = (rows, self.dim)
         return self.State(np.full(shape, np.inf), np.full(shape, -np.inf))
 
     def merge_states(self, first: State, second: State) -> State:
+        """Return, row by row, the smallest box that contains both boxes."""
         return self.State(np.minimum(first.low, second.low), np.maximum(first.high, second.high))
 
     @staticmethod
     def predict(params: Rectangle, state: State, row: int, context: Floats) -> bool:
+        """Return True if the context is outside of the row's box by more than the margin."""
         reach = params.margin + TIE
         for i in range(len(context)):
             if context[i] < state.low[row, i] - reach or context[i] > state.high[row, i] + reach:
@@ -105,6 +110,7 @@ class Rectangle(Classifier):
 
     @staticmethod
     def learn_false(params: Rectangle, state: State, row: int, context: Floats) -> None:
+        """Enlarge the row's box to contain the context; down to 0 if anchored."""
         for i in range(len(context)):
             lowest = 0.0 if params.anchored else context[i]
             state.low[row, i] = min(state.low[row, i], lowest)
@@ -153,7 +159,10 @@ class UsualRange(NamedTuple):
 
 @kernel
 def median_peak(usual: UsualRange, blocks: int, i: int, side: int) -> float:
-    """Return the median of the extremes of blocks; the lower one if their number is even."""
+    """Return the median of the extremes of the first ``blocks`` blocks, for coordinate i and a side.
+
+    It is the lower median if their number is even.
+    """
     for k in range(blocks):
         value, lower, tied = usual.peaks[0, k, i, side], 0, 0
         for j in range(blocks):
@@ -168,7 +177,7 @@ def median_peak(usual: UsualRange, blocks: int, i: int, side: int) -> float:
 def is_unusual(usual: UsualRange, margin: float, context: Floats) -> bool:
     """Return whether a context is outside the usual range, and update the range with it.
 
-    It must be outside by more than ``margin`` times the width of the range.
+    It must be outside by more than ``margin`` times the width of the range; False for the first 20 contexts.
     """
     enough, first = usual.seen[0] >= LEAST, usual.seen[0] % BLOCK == 0
     usual.seen[0] += 1
@@ -205,9 +214,10 @@ def find_column(table: Table, context: Floats) -> int:
 
 
 def longest_sequence(columns: set[tuple[int, int]], concepts: int) -> int:
-    """Return the diameter of definition 3 by search over the sets of consistent concepts.
+    """Return the largest number of false positives in a sequence (definition 3), by exhaustive search.
 
-    ``columns`` holds, per context, the concepts that say +1 and those that say −1, as bit sets.
+    ``columns`` holds, per context, the concepts that say +1 and those that say −1, as bit sets; ``concepts``
+    is the number of concepts.
     """
 
     @cache
@@ -259,6 +269,7 @@ class FiniteConcepts(Classifier):
     table: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
+        """Validate the table; raise InvalidValue unless it is a rectangle of −1, 0 and +1."""
         super().__post_init__()
         try:
             table = np.array(self.table)
@@ -272,13 +283,14 @@ class FiniteConcepts(Classifier):
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
+        """Return an example of three concepts over four contexts; ``dim`` is ignored."""
         return cls(((1, -1, -1, 0), (-1, 1, -1, 1), (-1, -1, 1, 1)))
 
     @classmethod
     def from_predicates(
         cls, predicates: Sequence[Callable[[Any], bool | None]], contexts: Sequence[Any]
     ) -> Self:
-        """Return the classifier for concepts that are functions of contexts.
+        """Return the classifier whose table has the value of each predicate for each context.
 
         Parameters
         ----------
@@ -311,7 +323,7 @@ class FiniteConcepts(Classifier):
 
     @param
     def verdicts(self) -> Table:
-        """The table as an array."""
+        """The table as an array of int8, shape (concepts, contexts), for kernels."""
         return np.array(self.table, np.int8)
 
     @cached_property
@@ -336,18 +348,24 @@ class FiniteConcepts(Classifier):
         return float(longest_sequence(columns, len(bits)) if small else bound)
 
     def feasible(self, contexts: Floats) -> Booleans:
+        """Return for each context whether it is the number of a column of the table."""
         numbers = contexts[:, 0]
         whole = numbers == np.floor(numbers)
         return np.asarray((numbers >= 0) & (numbers < len(self.table[0])) & whole)
 
     def init(self, rows: int) -> State:
+        """Return ``rows`` rows in which all concepts are consistent."""
         return self.State(np.ones((rows, len(self.table)), np.bool_))
 
     def merge_states(self, first: State, second: State) -> State:
+        """Return, row by row, the concepts that are consistent in both states."""
         return self.State(first.consistent & second.consistent)
 
     @staticmethod
     def predict(params: FiniteConcepts, state: State, row: int, context: Floats) -> bool:
+        """Return True if a consistent concept calls the context an event, or if its number is not in the
+        table.
+        """
         at = find_column(params.verdicts, context)
         if at < 0:
             return True
@@ -358,6 +376,9 @@ class FiniteConcepts(Classifier):
 
     @staticmethod
     def learn_false(params: FiniteConcepts, state: State, row: int, context: Floats) -> None:
+        """Mark the concepts that do not say −1 for the context as inconsistent; an unknown context changes
+        nothing.
+        """
         at = find_column(params.verdicts, context)
         if at < 0:
             return

@@ -54,7 +54,7 @@ class Workspace(NamedTuple):
 
     @classmethod
     def zeros(cls, rows: int, dim: int) -> Workspace:
-        """Return work arrays for ``rows`` rows."""
+        """Return work arrays of zeros for ``rows`` rows and contexts of length ``dim``."""
         return cls(
             np.zeros((rows, dim + 1), np.int64),
             np.zeros((rows, dim + 1)),
@@ -88,7 +88,7 @@ class HullPoints(NamedTuple):
 
 @kernel
 def get_row(scratch: Workspace, row: int) -> Workspace:
-    """Return one row of the work arrays."""
+    """Return views of one row of all work arrays."""
     return Workspace(
         scratch.corral[row],
         scratch.weights[row],
@@ -115,7 +115,8 @@ def closest_point(points: Floats, context: Floats, skip: int) -> int:
 
 @kernel
 def lowest_point(points: Floats, normal: Floats, skip: int) -> int:
-    """Return the index of the lowest point in the direction of the normal, other than ``skip``."""
+    """Return the index of the lowest point in the direction of the normal, other than ``skip``; −1 for none.
+    """
     lowest, least = -1, math.inf
     for i in range(len(points)):
         height = 0.0
@@ -137,7 +138,8 @@ def norm(vector: Floats) -> float:
 
 @kernel
 def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
-    """Subtract from the vector its projections on the first rows of an orthonormal basis."""
+    """Subtract from ``vector``, in place, its projections on the first ``size`` rows of an orthonormal basis.
+    """
     for i in range(size):
         along = 0.0
         for j in range(len(vector)):
@@ -164,10 +166,11 @@ def set_offset(scratch: Workspace, points: Floats, context: Floats, size: int) -
 
 @kernel
 def factorise(scratch: Workspace, points: Floats, first: int, size: int) -> None:
-    """Update the QR factors of a corral whose differences changed from ``first`` on.
+    """Update the QR factors in ``scratch`` of a corral of ``size`` points changed from difference ``first``
+    on.
 
-    Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points
-    themselves, so those of near-duplicates are exact.
+    Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points themselves, so
+    those of near-duplicates are exact.
     """
     basis, triangle = scratch.basis, scratch.triangle
     start = scratch.corral[0]
@@ -192,7 +195,7 @@ def factorise(scratch: Workspace, points: Floats, first: int, size: int) -> None
 
 @kernel
 def set_target(scratch: Workspace, points: Floats, context: Floats, size: int) -> None:
-    """Set the target to the weights of the nearest point of the plane through the corral."""
+    """Set ``scratch.target`` to the weights of the nearest point of the plane through the corral's points."""
     basis, triangle, target = scratch.basis, scratch.triangle, scratch.target
     start = scratch.corral[0]
     target[0] = 1.0
@@ -208,7 +211,7 @@ def set_target(scratch: Workspace, points: Floats, context: Floats, size: int) -
 
 @kernel
 def step_to_target(weights: Floats, target: Floats, size: int) -> int:
-    """Move the weights toward the target until one is 0; return its index, or −1 if none is."""
+    """Move ``weights`` toward ``target``, in place, until one is 0; return its index, or −1 if none is."""
     step, leaving = 1.0, -1
     for i in range(size):
         if target[i] < 0.0 and weights[i] <= step * (weights[i] - target[i]):
@@ -220,7 +223,10 @@ def step_to_target(weights: Floats, target: Floats, size: int) -> int:
 
 @kernel
 def add_to_corral(scratch: Workspace, points: Floats, context: Floats, size: int, point: int) -> int:
-    """Add a point to the corral, and remove points whose weight becomes 0; return the corral's size."""
+    """Add a point to the corral in ``scratch``, and remove points whose weight becomes 0.
+
+    Updates weights and QR factors; returns the corral's new size.
+    """
     corral, weights = scratch.corral, scratch.weights
     corral[size], weights[size] = point, 0.0
     first, size = size - 1, size + 1
@@ -291,16 +297,18 @@ def hull_distance(
 
 @kernel
 def row_distance(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
-    """Return the distance of a context from the hull in a row of the state; see :func:`hull_distance`."""
+    """Return the distance of a context from the hull of a row's points, as by :func:`hull_distance`."""
     points = state.points[row, : state.held[row]]
     return hull_distance(get_row(state.scratch, row), points, context, near, far, skip)
 
 
 @kernel
 def trim(state: HullPoints, row: int) -> None:
-    """Drop the newest point if it is inside the hull; otherwise, if there are too many points, drop one.
+    """Drop the newest point of a row if it is inside the hull; otherwise, if there are too many points, drop
+    one.
 
-    It drops the point that is nearest to the hull of the others.
+    It drops the point that is nearest to the hull of the others. ``state.dropped`` counts if the hull
+    shrinks.
     """
     excess = state.held[row] == state.points.shape[1]
     dropped, loss = -1, math.inf
@@ -364,6 +372,7 @@ class Hyperplane(Classifier):
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
+        """Return an example with a margin of 0.1 for contexts of length ``dim``."""
         return cls(dim, margin=0.1)
 
     @property
@@ -379,6 +388,7 @@ class Hyperplane(Classifier):
             return float(np.float64(ratio) ** self.dim)
 
     def init(self, rows: int) -> HullPoints:
+        """Return ``rows`` rows without points, with work arrays."""
         return HullPoints(
             np.zeros((rows, self.capacity + 1, self.dim)),
             np.zeros(rows, np.int64),
@@ -387,6 +397,7 @@ class Hyperplane(Classifier):
         )
 
     def merge_states(self, first: HullPoints, second: HullPoints) -> HullPoints:
+        """Return, row by row, the hull of the points of both states, at most ``capacity`` of them."""
         learn = compile_loop(learn_all_false, self.params)
         joined = self.init(len(first.held))
         for row in range(len(joined.held)):
@@ -398,11 +409,13 @@ class Hyperplane(Classifier):
 
     @staticmethod
     def predict(params: Hyperplane, state: HullPoints, row: int, context: Floats) -> bool:
+        """Return True if the context is farther than twice the margin from the row's hull."""
         reach = 2.0 * params.margin + TIE
         return row_distance(state, row, context, reach, reach, -1) > reach
 
     @staticmethod
     def learn_false(params: Hyperplane, state: HullPoints, row: int, context: Floats) -> None:
+        """Add the context to the row's points, and drop a point that is inside the hull or too many."""
         state.points[row, state.held[row]] = context
         state.held[row] += 1
         trim(state, row)

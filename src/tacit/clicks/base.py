@@ -69,7 +69,7 @@ class ClickModel(Checked):
         return len(self.attraction)
 
     def chain(self, shown: Ints) -> Chain:
-        """Return the transition probabilities of the user.
+        """Return the probabilities of a click and of continuing, per session and position.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class ClickModel(Checked):
         raise NotImplementedError
 
     def simulate(self, shown: Any, rng: Generator) -> Booleans:
-        """Draw clicks for sessions.
+        """Draw the clicks of simulated users on sessions, and return them; draws from ``rng``.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class ClickModel(Checked):
         return clicks[0] if single else clicks
 
     def click_probabilities(self, shown: Any) -> Floats:
-        """Return the marginal probability of a click at each position.
+        """Return the probability of a click at each position, whatever the other clicks.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class ClickModel(Checked):
         return chances[0] if single else chances
 
     def conditional_probabilities(self, shown: Any, clicks: Any) -> Floats:
-        """Return the probability of a click at each position, given the clicks above it.
+        """Return the probability of a click at each position, conditional on the clicks above it.
 
         Parameters
         ----------
@@ -181,7 +181,10 @@ class ClickModel(Checked):
 
 
 def conditional_clicks(chain: Chain, clicks: Booleans) -> Floats:
-    """Return the probability of a click at each position, given the clicks above it."""
+    """Return the probability of a click at each position, conditional on the clicks above it.
+
+    ``clicks`` and the result have the shape (sessions, positions).
+    """
     chances = np.zeros(clicks.shape)
     examined = np.ones(len(clicks))
     for position in range(clicks.shape[1]):
@@ -196,13 +199,16 @@ def conditional_clicks(chain: Chain, clicks: Booleans) -> Floats:
 
 
 def log_probabilities(chances: Floats, clicks: Booleans) -> Floats:
-    """Return the log-probability of the click, or of no click, at each position."""
+    """Return at each position the log of ``chances`` where there is a click, of 1 − ``chances`` elsewhere.
+
+    −inf if that probability is 0.
+    """
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.where(clicks, chances, 1.0 - chances)))
 
 
 def check_sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
-    """Validate ``shown``; return it as a table of kinds, and whether it was a single row.
+    """Validate ``shown``; return it as a table of kinds, a row per session, and whether it was a single row.
 
     Raises
     ------
@@ -220,7 +226,8 @@ def check_sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
 
 
 def check_log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Booleans, bool]:
-    """Validate shown results and clicks; return them as tables, and whether they were single rows.
+    """Validate shown results and clicks; return tables of kinds and of clicks, and whether they were single
+    rows.
 
     Raises
     ------
@@ -240,7 +247,7 @@ def check_log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, 
 
 
 def lookup_values(values: Sequence[float], shown: Ints, nothing: float) -> Floats:
-    """Return each result's value by its kind, and ``nothing`` at empty positions."""
+    """Return each result's entry of ``values`` by its kind, and ``nothing`` at empty positions."""
     return np.asarray([*values, nothing])[shown]
 
 
@@ -265,7 +272,7 @@ class Sessions(NamedTuple):
 
 
 def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
-    """Read sessions from a click log: a row for each decision, in the order of the log.
+    """Read sessions from a click log and return them: a row for each decision, in the order of the log.
 
     Parameters
     ----------
@@ -332,10 +339,10 @@ def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
 
 
 def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool = False) -> Floats:
-    """Return the perplexity of a click log under a model, per position.
+    """Return the perplexity of a click log under a model, per position: how badly it predicts clicks.
 
-    It is 2 to the power of the mean of −log₂ p, where p is the probability of the click, or of no click,
-    at the position: 1 for a perfect prediction, 2 for p = ½, infinite if the model excludes the log.
+    It is 2 to the power of the mean of −log₂ p, where p is the probability of the click, or of no click, at
+    the position: 1 for a perfect prediction, 2 for p = ½, infinite if the model excludes the log.
 
     Parameters
     ----------
@@ -407,7 +414,7 @@ class Fit(NamedTuple):
 
 
 def prepare_log(shown: Any, clicks: Any, kinds: int | None) -> tuple[Ints, Booleans, int]:
-    """Validate a log for fitting; return its tables and the number of kinds.
+    """Validate a log for fitting; return tables of kinds and of clicks, and the number of kinds.
 
     Raises
     ------
@@ -429,7 +436,10 @@ def run_em(
     iterations: int,
     tolerance: float,
 ) -> Fit:
-    """Repeat a step of EM until it gains less than ``tolerance`` per session.
+    """Repeat a step of EM, at most ``iterations`` times, until it gains at most ``tolerance`` per session.
+
+    Returns the last model with the log-likelihood after each step; a run that is stopped by ``iterations`` is
+    not converged.
 
     Raises
     ------
@@ -449,9 +459,10 @@ def run_em(
 
 
 def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:
-    """Return the probability that each position was examined, given all clicks of its session.
+    """Return the probability that each position was examined, conditional on all clicks of its session.
 
-    All positions down to the last click were; below it, the user may have read on without clicks.
+    The shape is (sessions, positions). It is 1 for all positions down to the last click; below it, the user
+    may have read on without clicks.
     """
     count, positions = clicks.shape
     onward = np.empty((count, positions))  # the probability to continue, given no further click
@@ -470,20 +481,25 @@ def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:
 
 
 def rates(hits: Floats, trials: Floats, otherwise: Any) -> Any:
-    """Return hits / trials, and ``otherwise`` where there is no trial."""
+    """Return hits / trials, at most 1, and ``otherwise`` where there is no trial; all arrays of one shape."""
     ratio = np.divide(hits, trials, out=np.array(otherwise, np.float64), where=trials > 0)
     # Sums in different orders may leave a ratio one rounding error above 1.
     return np.clip(ratio, 0.0, 1.0)
 
 
 def totals(values: Any, shown: Ints, kinds: int) -> Floats:
-    """Return the sum of values over the results of each kind."""
+    """Return the sum of ``values`` over the results of each kind, shape (kinds,); empty positions do not
+    count.
+    """
     real = shown != EMPTY
     weights = np.broadcast_to(values, shown.shape)[real].astype(np.float64)
     return np.asarray(np.bincount(shown[real], weights, minlength=kinds), np.float64)
 
 
 def kind_rates(hits: Any, trials: Any, shown: Ints, otherwise: Any) -> Any:
-    """Return hits / trials for each kind; ``otherwise`` has a rate per kind, for kinds without trials."""
+    """Return the sum of hits over the sum of trials for each kind, shape (kinds,).
+
+    ``otherwise`` has a rate per kind, for kinds without trials.
+    """
     kinds = len(otherwise)
     return rates(totals(hits, shown, kinds), totals(trials, shown, kinds), otherwise)

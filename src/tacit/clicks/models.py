@@ -57,12 +57,15 @@ class Cascade(ClickModel):
     """
 
     def chain(self, shown: Ints) -> Chain:
+        """Return the chain of a user who clicks by attraction, leaves after a click and continues without
+        one.
+        """
         click = lookup_values(self.attraction, shown, 0.0)
         return Chain(click, np.zeros(shown.shape), np.ones(shown.shape))
 
     @classmethod
     def fit(cls, shown: Any, clicks: Any, *, kinds: int | None = None) -> Fit:
-        """Fit the model to a click log: clicks over examinations, for each kind.
+        """Return the model fitted to a click log: clicks over examinations, for each kind.
 
         Parameters
         ----------
@@ -137,6 +140,10 @@ class DependentClick(ClickModel):
     continuation: Annotated[Any, probabilities]
 
     def chain(self, shown: Ints) -> Chain:
+        """Return the chain of a user who continues after a click by position, and always without one.
+
+        Raises InvalidValue if a session has more positions than the model.
+        """
         positions = shown.shape[1]
         if positions > len(self.continuation) + 1:
             raise InvalidValue(
@@ -156,7 +163,7 @@ class DependentClick(ClickModel):
         iterations: int = 1000,
         tolerance: float = 1e-8,
     ) -> Fit:
-        """Fit the model to a click log by EM.
+        """Return the model fitted to a click log by EM, with its log-likelihoods.
 
         Parameters
         ----------
@@ -235,11 +242,13 @@ class DynamicBayesian(ClickModel):
     persistence: Fraction = 1.0
 
     def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue unless each kind has a satisfaction."""
         super().__post_init__()
         if len(self.satisfaction) != self.kinds:
             raise InvalidValue("satisfaction", self.satisfaction, f"give {self.kinds} numbers")
 
     def chain(self, shown: Ints) -> Chain:
+        """Return the chain of a user who leaves if satisfied by a click, or if not persistent."""
         click = lookup_values(self.attraction, shown, 0.0)
         unsatisfied = 1.0 - lookup_values(self.satisfaction, shown, 0.0)
         onward = np.full(shown.shape, self.persistence)
@@ -256,7 +265,7 @@ class DynamicBayesian(ClickModel):
         iterations: int = 1000,
         tolerance: float = 1e-8,
     ) -> Fit:
-        """Fit the model to a click log by EM.
+        """Return the model fitted to a click log by EM, with its log-likelihoods.
 
         Parameters
         ----------
@@ -342,6 +351,11 @@ class PositionBased(ClickModel):
     examination: Annotated[Any, probabilities]
 
     def chain(self, shown: Ints) -> Chain:
+        """Return the chain of a user who clicks by attraction and the position's examination, and always
+        continues.
+
+        Raises InvalidValue if a session has more positions than the model.
+        """
         positions = shown.shape[1]
         if positions > len(self.examination):
             raise InvalidValue(
@@ -360,10 +374,10 @@ class PositionBased(ClickModel):
         iterations: int = 1000,
         tolerance: float = 1e-8,
     ) -> Fit:
-        """Fit the model to a click log by EM.
+        """Return the model fitted to a click log by EM, with its log-likelihoods.
 
-        A log determines products of attraction and examination only: the first position is assumed to
-        be always examined, and kinds must have been shown at several positions.
+        A log determines products of attraction and examination only: the first position is assumed to be
+        always examined, and kinds must have been shown at several positions.
 
         Parameters
         ----------
@@ -430,6 +444,7 @@ Table = dict[int, tuple[tuple[float, ...], tuple[float, ...]]]
 
 
 def _build_user(table: Table, grades: int) -> DynamicBayesian:
+    """Return the click model of a user for a number of grades; raise InvalidValue if the table has none."""
     if checks.integer("grades", grades, 2) not in table:
         raise InvalidValue("grades", grades, "there are users for 2, 3 and 5 grades")
     attraction, satisfaction = table[grades]
@@ -437,7 +452,7 @@ def _build_user(table: Table, grades: int) -> DynamicBayesian:
 
 
 def perfect(grades: int = 5) -> DynamicBayesian:
-    """Return a user who examines all results, and clicks better results more often.
+    """Return the click model of a user who examines all results, and clicks better results more often.
 
     Parameters
     ----------
@@ -464,7 +479,7 @@ def perfect(grades: int = 5) -> DynamicBayesian:
 
 
 def navigational(grades: int = 5) -> DynamicBayesian:
-    """Return a user who looks for one good result, and then leaves.
+    """Return the click model of a user who looks for one good result, and then leaves.
 
     Parameters
     ----------
@@ -489,7 +504,9 @@ def navigational(grades: int = 5) -> DynamicBayesian:
 
 
 def informational(grades: int = 5) -> DynamicBayesian:
-    """Return a user who reads many results: many clicks, with little difference between good and bad.
+    """Return the click model of a user who reads many results.
+
+    Such users click often, with little difference between good and bad results.
 
     Parameters
     ----------

@@ -48,6 +48,7 @@ class Environment(Part, abstract=True):
     batch: Annotated[int, int_range(1, 2**31)] = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
+        """Validate the parameters, and store a delay of equal bounds as one number."""
         super().__post_init__()
         least, most = self.delays
         self._set("delay", least if least == most else (least, most))
@@ -67,7 +68,9 @@ class Environment(Part, abstract=True):
 
     @property
     def delays(self) -> tuple[int, int]:
-        """The smallest and the largest number of rounds that feedback may take."""
+        """The smallest and the largest number of rounds that feedback may take; raises InvalidValue for
+        invalid ones.
+        """
         if isinstance(self.delay, Sequence):
             if len(self.delay) != 2 or self.delay[0] > self.delay[1]:
                 raise InvalidValue("delay", self.delay, "give one number, or (least, most)")
@@ -88,7 +91,7 @@ class Environment(Part, abstract=True):
 
     @property
     def context_dim(self) -> int:
-        """Length of the contexts."""
+        """Length of the contexts; by default 0."""
         return 0
 
     @property
@@ -103,12 +106,15 @@ class Environment(Part, abstract=True):
 
     @property
     def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
-        """Scheduled changes: the field's name, the rounds of a key, and a key's largest share of traffic."""
+        """Scheduled changes: the field's name, the rounds of a key, and a key's largest share of traffic.
+
+        By default there are none: ``("", (), 1.0)``.
+        """
         return "", (), 1.0
 
     @property
     def setting(self) -> dict[str, Any]:
-        """The arguments of :func:`tacit.auto` that suit the environment."""
+        """A dict of the arguments of :func:`tacit.auto`, without ``arms``, that suit the environment."""
         if self.takes == "slate":
             arguments = {"shows": self.takes, "positions": self.action_width}
             relevance, examination = self.feature_dims
@@ -119,7 +125,7 @@ class Environment(Part, abstract=True):
         return {"shows": self.takes, "signals_dim": self.context_dim}
 
     def warn_of_late_changes(self, horizon: int) -> None:
-        """Warn if a scheduled change is too late to happen within the horizon."""
+        """Warn if a scheduled change is too late to happen within ``horizon`` rounds."""
         field, rounds, share = self.scheduled_changes
         late = next((round for round in rounds if round >= share * horizon), None)
         if late is not None:
@@ -130,36 +136,45 @@ class Environment(Part, abstract=True):
             warnings.warn(f"{what} {remedy}", AssumptionWarning, stacklevel=4)
 
     def world(self, rng: Generator, horizon: int) -> Any:
-        """Return the arrays of one run, before its first round."""
+        """Draw and return the mutable arrays of one run of ``horizon`` rounds, before its first round."""
         raise NotImplementedError
 
     @staticmethod
     def arrive(params: Any, world: Any, round: int, rng: Generator) -> int:
-        """Write the round's impression to ``world.impression``; return its lane."""
+        """Draw the impression of a round and its random numbers, write them to ``world``, and return its
+        lane.
+        """
         raise NotImplementedError
 
     @staticmethod
     def respond(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Return the reward of showing ``arm``: by default 1 if the uniform draw is below its mean."""
+        """Return the reward of showing ``arm`` in this round: by default 1 if the uniform draw is below its
+        mean, else 0.
+        """
         return 1.0 if world.uniform[0] < dispatch.expected(params, world, lane, arm) else 0.0
 
     @staticmethod
     def expected(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Return the expected reward of showing ``arm``."""
+        """Return the expected reward of showing ``arm`` (of duels, a pair) in this round."""
         raise NotImplementedError
 
     @staticmethod
     def optimum(params: Any, world: Any, lane: int) -> float:
-        """Return the highest expected reward of any arm."""
+        """Return the highest expected reward of any arm for a lane in this round."""
         raise NotImplementedError
 
     @staticmethod
     def react(params: Any, world: Any, lane: int, shown: Any, feedback: Floats) -> None:
-        """Fill the row ``feedback`` for the shown arms: by default, with the reward of one arm."""
+        """Fill ``feedback``, one number per position, for the shown arms: by default, with the reward of one
+        arm.
+        """
         feedback[0] = dispatch.respond(params, world, lane, shown)
 
     @staticmethod
     def regret(params: Any, world: Any, lane: int, shown: Any) -> float:
-        """Return the regret of the shown arms: by default, the best expected reward minus that of one arm."""
+        """Return the expected regret of the shown arms in this round.
+
+        By default it is the best expected reward minus that of one arm.
+        """
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, shown))

@@ -55,28 +55,34 @@ class BernoulliArms(Environment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example whose click probabilities increase evenly; ``dim`` is ignored."""
         return cls(np.arange(1, arms + 1) / (arms + 1))
 
     @property
     def arm_count(self) -> int:
+        """Number of arms: the number of click probabilities."""
         return len(self.means)
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Return the arrays of one run: click probabilities, the highest of them, and all arms on offer."""
         means = np.array(self.means)
         impression = Impression(np.arange(len(means)), np.zeros(0))
         return self.World(impression, means, np.array([means.max()]), np.zeros(1))
 
     @staticmethod
     def arrive(params: BernoulliArms, world: World, round: int, rng: Generator) -> int:
+        """Draw the uniform number that decides the click of this round; return lane 0."""
         world.uniform[0] = rng.random()
         return 0
 
     @staticmethod
     def expected(params: BernoulliArms, world: World, lane: int, arm: int) -> float:
+        """Return the click probability of an arm."""
         return float(world.means[arm])
 
     @staticmethod
     def optimum(params: BernoulliArms, world: World, lane: int) -> float:
+        """Return the highest click probability."""
         return float(world.best[0])
 
 
@@ -139,15 +145,18 @@ class LongTail(Environment):
     traffic: Annotated[float, float_range(0.0, 10.0)] = 1.0
 
     def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue for an unknown ``alike``."""
         super().__post_init__()
         if self.alike not in ALIKE:
             raise InvalidValue("alike", self.alike, f"give one of {', '.join(ALIKE)}")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example with ``arms`` arms; ``dim`` is ignored."""
         return cls(arms)
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Draw the click probabilities of all keys; return them with the keys' cumulative traffic."""
         clicks = 1.0 / (1.0 + np.exp(-self._log_odds(rng)))
         weights = np.arange(1, self.keys + 1) ** -self.traffic
         traffic = np.cumsum(weights / weights.sum())
@@ -155,6 +164,9 @@ class LongTail(Environment):
         return self.World(impression, clicks, clicks.max(axis=1), traffic, np.zeros(1))
 
     def _log_odds(self, rng: Generator) -> Floats:
+        """Draw the log-odds of a click, shape (keys, arms), with the component that ``alike`` says keys
+        share.
+        """
         log_odds = self.level + 0.5 * rng.standard_normal((self.keys, self.arms))
         if self.alike == "nothing":
             return log_odds + rng.standard_normal(log_odds.shape)
@@ -168,14 +180,17 @@ class LongTail(Environment):
 
     @staticmethod
     def arrive(params: LongTail, world: World, round: int, rng: Generator) -> int:
+        """Draw a key by its traffic, and the uniform number that decides the click; return the key's lane."""
         lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
         world.uniform[0] = rng.random()
         return min(lane, len(world.traffic) - 1)
 
     @staticmethod
     def expected(params: LongTail, world: World, lane: int, arm: int) -> float:
+        """Return the click probability of an arm for a lane's key."""
         return float(world.clicks[lane, arm])
 
     @staticmethod
     def optimum(params: LongTail, world: World, lane: int) -> float:
+        """Return the highest click probability for a lane's key."""
         return float(world.best[lane])

@@ -74,19 +74,23 @@ class CascadeArms(Environment):
     positions: int = 3
 
     def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue if the list is longer than the number of arms."""
         super().__post_init__()
         positions = checks.integer("positions", self.positions, 1, len(self.attraction))
         self._set("positions", positions)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example whose attraction increases evenly, with lists of at most three arms."""
         return cls(np.arange(1, arms + 1) / (arms + 1), positions=min(arms, 3))
 
     @property
     def arm_count(self) -> int:
+        """Number of arms: the number of attraction probabilities."""
         return len(self.attraction)
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Return the arrays of one run, with the probability of a click on the best list."""
         attraction = np.array(self.attraction)
         top = np.sort(attraction)[-self.positions :]
         impression = Impression(np.arange(len(attraction)), np.zeros(0))
@@ -95,12 +99,14 @@ class CascadeArms(Environment):
 
     @staticmethod
     def arrive(params: CascadeArms, world: World, round: int, rng: Generator) -> int:
+        """Draw a uniform number for each arm, which decides whether it attracts; return lane 0."""
         for arm in range(len(world.uniforms)):
             world.uniforms[arm] = rng.random()
         return 0
 
     @staticmethod
     def react(params: CascadeArms, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
+        """Fill ``feedback`` with 1 at the first shown arm that attracts, and with 0 elsewhere."""
         feedback[:] = 0.0
         for k in range(len(shown)):
             if shown[k] >= 0 and world.uniforms[shown[k]] < world.attraction[shown[k]]:
@@ -109,6 +115,7 @@ class CascadeArms(Environment):
 
     @staticmethod
     def regret(params: CascadeArms, world: World, lane: int, shown: Ints) -> float:
+        """Return the probability of a click on the best list minus that of the shown list."""
         none = 1.0
         for arm in shown:
             if arm >= 0:
@@ -124,17 +131,22 @@ MAX_OFFERED = 16
 
 @kernel
 def sum_clicks(look_chance: float, attraction: float, below: float, one_click: int) -> float:
-    """Return the expected clicks on a list, from those on its first arm and on the list below it."""
+    """Return the expected clicks on a list from its first arm and the expected clicks ``below`` it.
+
+    ``look_chance`` is the probability of examining the first arm, ``attraction`` that of clicking it then;
+    with ``one_click`` users leave after a click.
+    """
     read_on = 1.0 - attraction if one_click else 1.0
     return look_chance * (attraction + read_on * below)
 
 
 @kernel
 def find_best_clicks(world: Any, one_click: int) -> float:
-    """Return the largest expected number of clicks of any list.
+    """Return the largest expected number of clicks of any list of the arms on offer; overwrites
+    ``world.rest``.
 
-    By dynamic programming over the set of arms above a position, from the largest set to the
-    empty one: the largest expected number of clicks on the positions below.
+    By dynamic programming over the set of arms above a position, from the largest set to the empty one: the
+    largest expected number of clicks on the positions below.
     """
     offered, positions = world.seen.shape
     for above in range(len(world.sizes) - 1, -1, -1):
@@ -230,6 +242,7 @@ class ContextualCascade(Environment):
     identified: Flag = False
 
     def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue if one is out of its range."""
         super().__post_init__()
         most = min(self.pool, MAX_OFFERED)
         self._set("offered", checks.integer("offered", self.offered, 1, most))
@@ -239,9 +252,13 @@ class ContextualCascade(Environment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example with ``arms`` arms, all on offer, and ``dim`` features of each kind."""
         return cls(dim, dim, positions=min(arms, 3), pool=arms, offered=arms)
 
     def _check_constants(self, constants: Any) -> tuple[float, ...]:
+        """Return the constants of positions as a tuple; raise InvalidValue unless there is a finite one per
+        position.
+        """
         values = floats(constants)
         if values.shape != (self.positions,) or not np.isfinite(values).all():
             remedy = f"give {self.positions} finite numbers"
@@ -250,9 +267,11 @@ class ContextualCascade(Environment):
 
     @property
     def arm_count(self) -> int:
+        """Number of arms that a policy sees: the pool if arms are identified, else the arms on offer."""
         return self.pool if self.identified else self.offered
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Draw features of the pool and parameters; return them with work arrays for the best list."""
         dims = self.relevance_dim, self.examination_dim
         relevance, examination = (uniform_in_ball(rng, self.pool, dim) for dim in dims)
         theta_c, theta_e = (self.scale * uniform_in_ball(rng, 1, dim)[0] for dim in dims)
@@ -278,6 +297,8 @@ class ContextualCascade(Environment):
 
     @staticmethod
     def arrive(params: ContextualCascade, world: World, round: int, rng: Generator) -> int:
+        """Draw the arms on offer and this round's random numbers, and compute the best list; return lane 0.
+        """
         impression = world.impression
         offer_arms(world, rng)
         for i in range(len(impression.arms)):
@@ -294,6 +315,7 @@ class ContextualCascade(Environment):
 
     @staticmethod
     def react(params: ContextualCascade, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
+        """Fill ``feedback`` with the clicks of a user who reads from the top until leaving."""
         feedback[:] = 0.0
         for k in range(len(shown)):
             if shown[k] < 0:
@@ -308,6 +330,7 @@ class ContextualCascade(Environment):
 
     @staticmethod
     def regret(params: ContextualCascade, world: World, lane: int, shown: Ints) -> float:
+        """Return the expected clicks on the best list minus those on the shown list."""
         clicks = 0.0
         for k in range(len(shown) - 1, -1, -1):
             if shown[k] >= 0:

@@ -48,7 +48,9 @@ WINNERS = ("condorcet", "copeland", "borda")
 
 
 def logistic_utilities(arms: int, seed: int = 1) -> Floats:
-    """Return the preference matrix of random utilities with a seed."""
+    """Return the preference matrix, shape (arms, arms), of random utilities drawn with ``seed``, best arm
+    first.
+    """
     rng = stream("logistic utilities", checks.integer("seed", seed, 0))
     return preferences.logistic_utilities(arms, rng)
 
@@ -61,7 +63,7 @@ NAMED: dict[str, Callable[..., Floats]] = {
 
 
 def parse_matrix(text: str) -> Floats:
-    """Return a preference matrix of the literature from text: a name or a call.
+    """Return the preference matrix of the literature that a text names, as a name or a call with arguments.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ class PreferenceMatrix(DuelEnvironment):
     regret_kind : str, default "average"
         ``average``, ``weak`` or ``strong``.
     winner : str, default "condorcet"
-        The definition of gaps. ``condorcet``: as above. ``copeland``: the difference to the
+        The definition of gaps. ``condorcet``: P(b, i) − 1/2. ``copeland``: the difference to the
         largest Copeland score, which is the share of other arms that an arm beats (a tie counts
         one half). ``borda``: the difference to the largest Borda score, which is the probability
         of beating another arm drawn at random. The last two exist for every matrix.
@@ -161,6 +163,9 @@ class PreferenceMatrix(DuelEnvironment):
     shift: Annotated[int, int_range(0)] = 0
 
     def __post_init__(self) -> None:
+        """Validate the matrices and the shift; raise InvalidValue if one is invalid or they do not fit each
+        other.
+        """
         super().__post_init__()
         for field in ("matrix", "after"):
             if getattr(self, field) is not None:
@@ -172,6 +177,9 @@ class PreferenceMatrix(DuelEnvironment):
             raise InvalidValue("after", f"{len(self.after)} arms", f"give {self.arm_count}, as in matrix")
 
     def _validate_matrix(self, field: str) -> tuple[tuple[float, ...], ...]:
+        """Return the matrix in ``field`` as nested tuples; raise InvalidValue without a Condorcet winner if
+        needed.
+        """
         value = getattr(self, field)
         matrix = preferences.validate(parse_matrix(value) if isinstance(value, str) else value, field)
         if self.winner == "condorcet" and preferences.condorcet_winner(matrix) is None:
@@ -184,23 +192,26 @@ class PreferenceMatrix(DuelEnvironment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example in which each arm beats every later one with probability 0.6."""
         return cls(f"uniform-gap({arms}, 0.1)")
 
     @param
     def kind(self) -> int:
-        """The number of the kind of regret, for kernels."""
+        """The kind of regret as a number for kernels: 0 average, 1 weak, 2 strong."""
         return KINDS.index(self.regret_kind)
 
     @property
     def arm_count(self) -> int:
+        """Number of arms: the number of rows of the matrix."""
         return len(self.matrix)
 
     @property
     def gaps(self) -> Floats:
-        """The gap of each arm to the best one, shape (arms,)."""
+        """The gap of each arm to the best one before the shift, shape (arms,)."""
         return self._compute_gaps(np.array(self.matrix))
 
     def _compute_gaps(self, p: Floats) -> Floats:
+        """Return the gap of each arm of matrix ``p`` to the best one, by the definition ``winner``."""
         if self.winner == "condorcet":
             gaps: Floats = p[preferences.condorcet_winner(p)] - 0.5
             return gaps
@@ -215,9 +226,12 @@ class PreferenceMatrix(DuelEnvironment):
 
     @property
     def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
+        """The field's name, the round of the shift if there is one, and the key's share of traffic, 1."""
         return "shift", (self.shift,) if self.after is not None else (), 1.0
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Return the arrays of one run, with preferences and gaps before and after the shift; draws nothing.
+        """
         impression = Impression(np.arange(self.arm_count), np.zeros(0))
         first, later = (
             (chances, (256.0 * chances).astype(np.uint8), self._compute_gaps(chances))
@@ -227,6 +241,9 @@ class PreferenceMatrix(DuelEnvironment):
 
     @staticmethod
     def arrive(params: PreferenceMatrix, world: World, round: int, rng: Generator) -> int:
+        """Shift the preferences if their round has come, and draw the numbers that decide the duel; return
+        lane 0.
+        """
         if params.shift > 0 and round == params.shift:
             shift_preferences(world)
         world.uniform[0] = rng.random()
@@ -236,6 +253,8 @@ class PreferenceMatrix(DuelEnvironment):
 
     @staticmethod
     def respond(params: PreferenceMatrix, world: World, lane: int, pair: tuple[int, int]) -> float:
+        """Return 1.0 if the left arm of the pair wins this round's duel, 0.0 if the right one, 0.5 for a tie.
+        """
         if params.ties > 0.0 and world.uniform[1] < params.ties:
             return 0.5
         # The first 8 bits nearly always decide the comparison, and the small table stays in the cache.
@@ -247,6 +266,7 @@ class PreferenceMatrix(DuelEnvironment):
 
     @staticmethod
     def regret(params: PreferenceMatrix, world: World, lane: int, shown: Ints) -> float:
+        """Return the regret of a duel: the mean, the smaller or the larger of both arms' gaps."""
         left_gap, right_gap = world.gaps[shown[0]], world.gaps[shown[1]]
         if params.kind == AVERAGE:
             return float(0.5 * (left_gap + right_gap))
@@ -255,7 +275,7 @@ class PreferenceMatrix(DuelEnvironment):
 
 @kernel
 def shift_preferences(world: PreferenceMatrix.World) -> None:
-    """Replace the preferences by those after the shift."""
+    """Replace the preferences and gaps in ``world`` by those after the shift."""
     chances, levels, gaps = world.later
     for i in range(len(gaps)):
         world.gaps[i] = gaps[i]
@@ -320,9 +340,11 @@ class ContextualDuels(DuelEnvironment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example with ``arms`` arms, contexts of length ``dim`` and 4 keys."""
         return cls(arms, dim, 4)
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Draw the keys' contexts and the arms' utilities for each key, and return them."""
         contexts = rng.standard_normal((self.keys, self.context_dim)) / np.sqrt(self.context_dim)
         slopes = rng.standard_normal((self.context_dim, self.arms))
         constants = 0.3 * rng.standard_normal(self.arms)
@@ -338,6 +360,9 @@ class ContextualDuels(DuelEnvironment):
 
     @staticmethod
     def arrive(params: ContextualDuels, world: World, round: int, rng: Generator) -> int:
+        """Draw a key, write its context to the impression, and draw the number that decides the duel; return
+        its lane.
+        """
         key = int(rng.random() * len(world.contexts))
         world.impression.context[:] = world.contexts[key]
         world.uniform[0] = rng.random()
@@ -345,11 +370,13 @@ class ContextualDuels(DuelEnvironment):
 
     @staticmethod
     def respond(params: ContextualDuels, world: World, lane: int, pair: Any) -> float:
+        """Return 1.0 if the left arm of the pair wins this round's duel for the key, else 0.0."""
         ahead = world.utilities[lane, pair[0]] - world.utilities[lane, pair[1]]
         return 1.0 if world.uniform[0] < sigmoid(ahead) else 0.0
 
     @staticmethod
     def expected(params: ContextualDuels, world: World, lane: int, pair: Any) -> float:
+        """Return 1/2 minus the mean gap of both arms of the pair to the key's best arm."""
         best = world.best[lane]
         left_gap = sigmoid(best - world.utilities[lane, pair[0]]) - 0.5
         right_gap = sigmoid(best - world.utilities[lane, pair[1]]) - 0.5
@@ -357,4 +384,5 @@ class ContextualDuels(DuelEnvironment):
 
     @staticmethod
     def optimum(params: ContextualDuels, world: World, lane: int) -> float:
+        """Return 0.5, the expected value of a duel of the best arm with itself."""
         return 0.5

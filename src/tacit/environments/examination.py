@@ -26,7 +26,7 @@ BALLS = ("blocks", "joint")
 
 
 def uniform_in_ball(rng: Generator, rows: int, dim: int) -> Floats:
-    """Draw points uniformly in the unit ball, one per row."""
+    """Draw ``rows`` points uniformly in the unit ball; return them, shape (rows, dim)."""
     points = rng.standard_normal((rows, dim))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     return points * rng.random((rows, 1)) ** (1.0 / dim)
@@ -34,7 +34,10 @@ def uniform_in_ball(rng: Generator, rows: int, dim: int) -> Floats:
 
 @kernel
 def offer_arms(world: Any, rng: Generator) -> None:
-    """Draw arms without replacement, and write their features to the impression."""
+    """Draw the arms on offer without replacement, and write their features to ``world.impression``.
+
+    The first entries of ``world.order`` become the indices of these arms in the pool.
+    """
     impression, order = world.impression, world.order
     pool, offered = len(order), len(impression.arms)
     for i in range(offered):
@@ -137,6 +140,9 @@ class ExaminationArms(Environment):
     parameters: Any = None
 
     def __post_init__(self) -> None:
+        """Validate the parameters and set those that follow from others; raise InvalidValue if one is
+        invalid.
+        """
         super().__post_init__()
         if self.positions:
             self._set("examination_dim", self.positions * self.devices)
@@ -162,14 +168,20 @@ class ExaminationArms(Environment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example with ``arms`` arms, all on offer, and ``dim`` features of each kind."""
         return cls(dim, dim, pool=arms, offered=arms)
 
     @property
     def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
+        """The field's name, the rounds at which parameters are drawn again, and the key's share of traffic,
+        1.
+        """
         return "redraws", self.redraws, 1.0
 
     def _check_table(self, field: str, given: Any) -> Any:
-        """Validate rows of features and return them as nested tuples."""
+        """Return rows of features as nested tuples; raise InvalidValue unless each has as many finite
+        numbers.
+        """
         width = self.relevance_dim + self.examination_dim
         rows = floats(given)
         if rows.ndim != 2 or rows.shape[1] != width or not np.isfinite(rows).all():
@@ -190,13 +202,16 @@ class ExaminationArms(Environment):
 
     @property
     def arm_count(self) -> int:
+        """Number of arms that a policy sees: the pool if arms are identified, else the arms on offer."""
         return self.pool if self.identified else self.offered
 
     @property
     def context_dim(self) -> int:
+        """Length of the contexts: 1 if redraws are announced, else 0."""
         return int(self.announced)
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Draw features of the pool and parameters for each segment between redraws, and return them."""
         features = self._make_features(rng)
         segments = [self._draw_points(rng, 1)[0] for _ in range(1 + len(self.redraws))]
         theta = self.scale * np.array(segments)
@@ -222,6 +237,11 @@ class ExaminationArms(Environment):
         )
 
     def _make_features(self, rng: Generator) -> Floats:
+        """Return the features of the pool, shape (pool, features of both kinds): the given ones, or random
+        ones.
+
+        With positions, an arm has its item's features and an indicator of its position.
+        """
         if self.arms is not None:
             return np.array(self.arms)
         if not self.positions:
@@ -234,7 +254,9 @@ class ExaminationArms(Environment):
         return features
 
     def _draw_points(self, rng: Generator, rows: int) -> Floats:
-        """Draw points in the unit ball, jointly or per block of features."""
+        """Draw points in the unit ball, jointly or per block of features; return them, shape (rows, all
+        features).
+        """
         if self.ball == "joint":
             return uniform_in_ball(rng, rows, self.relevance_dim + self.examination_dim)
         relevance = uniform_in_ball(rng, rows, self.relevance_dim)
@@ -242,6 +264,10 @@ class ExaminationArms(Environment):
 
     @staticmethod
     def arrive(params: ExaminationArms, world: World, round: int, rng: Generator) -> int:
+        """Draw the arms on offer, the device and the number that decides the click; return lane 0.
+
+        Also moves to the next parameters in the round of a redraw, and computes each arm's click probability.
+        """
         impression = world.impression
         redrawn = round + 1 == world.starts[world.segment[0] + 1]
         if redrawn:
@@ -269,13 +295,16 @@ class ExaminationArms(Environment):
 
     @staticmethod
     def respond(params: ExaminationArms, world: World, lane: int, arm: int) -> float:
+        """Return 1.0 if this round's user clicks the arm, else 0.0."""
         place = find_place(world.impression.arms, arm)
         return 1.0 if world.round[1] < world.chances[place] else 0.0
 
     @staticmethod
     def expected(params: ExaminationArms, world: World, lane: int, arm: int) -> float:
+        """Return the click probability of an arm on offer in this round."""
         return float(world.chances[find_place(world.impression.arms, arm)])
 
     @staticmethod
     def optimum(params: ExaminationArms, world: World, lane: int) -> float:
+        """Return the highest click probability of the arms on offer in this round."""
         return float(world.round[0])

@@ -108,6 +108,7 @@ class InterleavedRankers(DuelEnvironment):
     names: Any = None
 
     def __post_init__(self) -> None:
+        """Validate all parameters and store them as tuples; raise InvalidValue if one is invalid."""
         super().__post_init__()
         if not isinstance(self.user, ClickModel):
             raise InvalidValue("user", self.user, "give a click model")
@@ -126,10 +127,17 @@ class InterleavedRankers(DuelEnvironment):
                 raise InvalidValue("names", self.names, f"give {self.arm_count} names")
 
     def _validate_grades(self, grades: Any) -> tuple[int, ...]:
+        """Return the grades of one query as a tuple; raise InvalidValue for a grade that the user does not
+        know.
+        """
         most = self.user.kinds - 1
         return tuple(checks.integer("grades", grade, 0, most) for grade in grades)
 
     def _validate_rankings(self) -> Any:
+        """Return the rankings as nested tuples.
+
+        Raises InvalidValue unless each query has the same rankers, at least two, and rankings of its items.
+        """
         if len(self.rankings) != len(self.grades) or len(self.rankings) == 0:
             raise InvalidValue("rankings", self.rankings, "give as many queries as in grades")
         rankings = tuple(tuple(ranking("rankings", items) for items in query) for query in self.rankings)
@@ -143,6 +151,7 @@ class InterleavedRankers(DuelEnvironment):
 
     @property
     def arm_count(self) -> int:
+        """Number of arms: the number of rankers."""
         return len(self.rankings[0])
 
     @param
@@ -152,7 +161,11 @@ class InterleavedRankers(DuelEnvironment):
 
     @cached_property
     def tables(self) -> tuple[Floats, Floats, float]:
-        """Probabilities per query and pair that the left ranker wins, and of a tie; and the precision."""
+        """Probabilities that the left ranker wins, and of a tie, and the largest standard error of a
+        preference.
+
+        The first two are arrays of shape (queries, rankers, rankers); they are computed once.
+        """
         count, rankers = len(self.rankings), self.arm_count
         wins, ties = np.zeros((count, rankers, rankers)), np.zeros((count, rankers, rankers))
         ties[:, range(rankers), range(rankers)] = 1.0
@@ -170,7 +183,10 @@ class InterleavedRankers(DuelEnvironment):
         return wins, ties, float(np.sqrt(variance.max()))
 
     def _compute_outcomes(self, query: int, left_ranker: int, right_ranker: int) -> tuple[Floats, Floats]:
-        """Return the probability of each list, and of a win, tie or loss of the left ranker with it."""
+        """Return the probability of each list, and of a win, tie or loss of the left ranker with it.
+
+        The shapes are (lists,) and (lists, 3).
+        """
         pair = self.rankings[query][left_ranker], self.rankings[query][right_ranker]
         if isinstance(self.method, (TeamDraft, Probabilistic)):
             items, weights = self._draft_lists(
@@ -189,7 +205,11 @@ class InterleavedRankers(DuelEnvironment):
         return chances, outcomes
 
     def _draft_lists(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
-        """Return all lists of team draft, or a sample for probabilistic interleaving, and credit weights."""
+        """Return all lists of team draft, or a sample for probabilistic interleaving, and the weights of
+        credit.
+
+        Their shapes are (lists, positions) and (lists, positions, positions); ``seed`` determines the sample.
+        """
         depth = fair_depth(pair, self.method.length)
         ranked = np.full((2, max(map(len, pair))), EMPTY)
         for row, ranker_items in zip(ranked, pair, strict=True):
@@ -233,12 +253,16 @@ class InterleavedRankers(DuelEnvironment):
 
     @property
     def best(self) -> int:
-        """The index of the best ranker, relative to which regret is measured."""
+        """The index of the best ranker, relative to which regret is measured.
+
+        It beats most others; among equals it has the highest mean.
+        """
         beaten = (self.preferences > 0.5 + TIE).sum(axis=1)
         mean = self.preferences.mean(axis=1)
         return int(np.lexsort((mean, beaten))[-1])
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Return the arrays of one run: probabilities of wins and ties, traffic and gaps; draws nothing."""
         wins, ties, _ = self.tables
         rankers = self.arm_count
         return self.World(
@@ -253,6 +277,7 @@ class InterleavedRankers(DuelEnvironment):
 
     @staticmethod
     def arrive(params: InterleavedRankers, world: World, round: int, rng: Generator) -> int:
+        """Draw a query by its traffic, and the number that decides the duel; return lane 0."""
         place = np.searchsorted(world.traffic, rng.random(), "right")
         world.query[0] = min(place, len(world.traffic) - 1)
         world.uniform[0] = rng.random()
@@ -260,6 +285,10 @@ class InterleavedRankers(DuelEnvironment):
 
     @staticmethod
     def respond(params: InterleavedRankers, world: World, lane: int, pair: Any) -> float:
+        """Return 1.0 if the left ranker of the pair wins for this round's query, 0.0 if the right one.
+
+        A tie is 0.5 if ties are kept; otherwise a fair coin decides it.
+        """
         win = world.wins[world.query[0], pair[0], pair[1]]
         tie = world.ties[world.query[0], pair[0], pair[1]]
         if params.keeps_ties:
@@ -269,10 +298,12 @@ class InterleavedRankers(DuelEnvironment):
 
     @staticmethod
     def expected(params: InterleavedRankers, world: World, lane: int, pair: Any) -> float:
+        """Return 1/2 minus the mean gap of both rankers of the pair."""
         return float(0.5 - 0.5 * (world.shortfall[pair[0]] + world.shortfall[pair[1]]))
 
     @staticmethod
     def optimum(params: InterleavedRankers, world: World, lane: int) -> float:
+        """Return 0.5, the expected value of a duel of the best ranker with itself."""
         return 0.5
 
 
@@ -280,6 +311,8 @@ def draft_lists(
     orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, last_list: Ints
 ) -> None:
     """Fill ``lists`` with the items that rankers contribute in turn, and ``weights`` with credit by team.
+
+    Remaining positions are filled from the rankings without credit.
 
     Parameters
     ----------
@@ -348,7 +381,10 @@ def sum_over_clicks(
     reach: Floats,
     lead: Floats,
 ) -> None:
-    """Fill ``outcomes`` of one list by a sum over all sets of clicks, grouped by their lowest click."""
+    """Fill ``outcomes`` of one list with the probabilities that the left ranker wins, ties, loses.
+
+    It is a sum over all sets of clicks, grouped by their lowest click. ``reach`` and ``lead`` are workspace.
+    """
     positions = len(click)
     outcomes[:] = 0.0
     reach[0] = 1.0  # the probability of a set of clicks so far, and of reading on
@@ -389,7 +425,7 @@ def from_rankers(
     ties: str = "coin",
     samples: int = 500,
 ) -> InterleavedRankers:
-    """Return the environment of dueling rankers with given rankings and judgments of relevance.
+    """Return the environment of dueling rankers from their rankings of ids and judgments of relevance.
 
     Parameters
     ----------

@@ -21,7 +21,12 @@ from tacit.policies.features.gaussian import dot, sigmoid
 
 @kernel
 def compute_reach(params: Any, world: Any, k: int, reach: float, attraction: float) -> float:
-    """Return the probability that a user reaches the next position, from that of reaching this one."""
+    """Return the probability that a user reaches the next position, from ``reach``, that of reaching position
+    k.
+
+    ``attraction`` is the probability of a click on the item at k. It is 1 if positions are seen
+    independently.
+    """
     if params.by_position:
         return 1.0
     return float(reach * (attraction * params.after_click + (1.0 - attraction) * params.after_skip))
@@ -99,6 +104,7 @@ class ItemLists(Environment):
     after_click: Fraction = 1.0
 
     def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue if one is out of its range or ``seen`` increases."""
         super().__post_init__()
         self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
         self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
@@ -111,6 +117,7 @@ class ItemLists(Environment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example with ``arms`` items, all on offer, of ``dim`` features."""
         return cls(dim, positions=min(arms, 3), pool=arms, offered=arms, after_click=0.5)
 
     @param
@@ -120,9 +127,11 @@ class ItemLists(Environment):
 
     @property
     def arm_count(self) -> int:
+        """Number of items on offer in a round."""
         return self.offered
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Draw the features of the pool and the taste, and return them with work arrays."""
         dim, users = self.relevance_dim, self.context_dim
         offered, none = np.zeros((self.offered, dim)), np.zeros((self.offered, 0))
         attraction, best, clicking = np.zeros((3, self.offered))
@@ -141,6 +150,10 @@ class ItemLists(Environment):
 
     @staticmethod
     def arrive(params: ItemLists, world: World, round: int, rng: Generator) -> int:
+        """Draw the items on offer, the user's features and the numbers that decide clicks; return lane 0.
+
+        Also computes each item's probability of a click once seen, and the same sorted.
+        """
         impression, taste = world.impression, world.taste
         offer_arms(world, rng)
         for j in range(len(impression.context)):
@@ -162,6 +175,7 @@ class ItemLists(Environment):
 
     @staticmethod
     def react(params: ItemLists, world: World, lane: int, shown: Ints, feedback: Floats) -> None:
+        """Fill ``feedback`` with the clicks of this round's user on the shown items."""
         reach = 1.0
         for k in range(len(shown)):
             place = find_place(world.impression.arms, shown[k])
@@ -172,6 +186,9 @@ class ItemLists(Environment):
 
     @staticmethod
     def regret(params: ItemLists, world: World, lane: int, shown: Ints) -> float:
+        """Return the expected clicks on the best items on offer, the best first, minus those on the shown
+        list.
+        """
         best_clicks, clicks, best_reach, reach = 0.0, 0.0, 1.0, 1.0
         for k in range(min(len(shown), len(world.best))):
             best_clicks += best_reach * world.seen[k] * world.best[k]

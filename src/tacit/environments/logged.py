@@ -18,7 +18,9 @@ from tacit.policies.base import Policy
 
 @with_suggestions
 def simulate_log(policy: Policy, environment: Environment, rounds: int, seed: int = 0) -> Any:
-    """Return the click log of a policy that learns from simulated users.
+    """Simulate a policy that learns from simulated users, and return the click log of its decisions.
+
+    Warns if a scheduled change of the environment is too late for ``rounds``.
 
     Parameters
     ----------

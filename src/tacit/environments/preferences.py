@@ -25,7 +25,7 @@ Triple = tuple[int, int, int]
 
 
 def validate(matrix: npt.ArrayLike, field: str = "preferences") -> Floats:
-    """Validate a preference matrix and return it as an array.
+    """Validate a preference matrix and return it as an exactly complementary array.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def condorcet_winner(matrix: npt.ArrayLike) -> int | None:
 
 
 def copeland_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
-    """Return the arms that beat the most other arms; a tie counts one half.
+    """Return the arms that beat the most other arms, in order; a tie with an arm counts one half.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def copeland_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
 
 
 def borda_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
-    """Return the arms with the highest probability of beating an opponent drawn at random.
+    """Return the arms with the highest probability of beating an opponent drawn at random, in order.
 
     Examples
     --------
@@ -122,6 +122,7 @@ def borda_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
 
 
 def _beats(p: Floats) -> npt.NDArray[np.bool_]:
+    """Return for each pair whether the row's arm beats the column's with probability above one half."""
     beats: npt.NDArray[np.bool_] = p > 0.5 + TOLERANCE
     return beats
 
@@ -184,11 +185,12 @@ class Assumptions(NamedTuple):
 
 
 def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
-    """Measure the assumptions of dueling algorithms on a preference matrix.
+    """Return the assumptions of dueling algorithms, measured on a preference matrix.
 
-    The triples are as in the paper, relative to the best arm: (1, j, k) where j is preferred
-    to k. Of two arms that tie, the one with the higher Copeland score is preferred, then the one
-    with the lower index.
+    The triples are as in the paper, relative to the best arm: (1, j, k) where j is preferred to k. Of two
+    arms that tie, the one with the higher Copeland score is preferred, then the one with the lower index.
+
+    Without a Condorcet winner γ and λ are NaN and no triples are returned.
 
     Parameters
     ----------
@@ -294,11 +296,11 @@ class PreferenceEstimate(NamedTuple):
 
 
 def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimate:
-    """Estimate a preference matrix from counts of wins, with simultaneous confidence bounds.
+    """Return a preference matrix estimated from counts of wins, with simultaneous confidence bounds.
 
-    The bounds are Hoeffding's with a Bonferroni correction over all pairs: with probability
-    ``confidence`` all hold simultaneously, so all conclusions from them hold, too. The numbers of
-    duels must not depend on their outcomes (a fixed design); adaptive designs need wider bounds.
+    The bounds are Hoeffding's with a Bonferroni correction over all pairs: with probability ``confidence``
+    all hold simultaneously, so all conclusions from them hold, too. The numbers of duels must not depend on
+    their outcomes (a fixed design); adaptive designs need wider bounds.
 
     Parameters
     ----------
@@ -352,7 +354,9 @@ def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimat
 
 
 def _validate_counts(wins: npt.ArrayLike) -> Ints:
-    """Validate counts of wins and return them as an array with a diagonal of 0."""
+    """Return counts of wins as an array with a diagonal of 0; raise InvalidValue unless they are square and
+    whole.
+    """
     try:
         won = np.array(wins)
     except ValueError:
@@ -367,19 +371,27 @@ def _validate_counts(wins: npt.ArrayLike) -> Ints:
 
 
 def _check_transitivity(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
-    """Return whether the bounds imply ε(i, k) ≥ max(ε(i, j), ε(j, k)), and whether they exclude it."""
+    """Return two flags: the bounds imply ε(i, k) ≥ max(ε(i, j), ε(j, k)), and the bounds exclude it.
+
+    ``low`` and ``high`` are bounds of the margins ε.
+    """
     larger = max(low[i, j], low[j, k]), max(high[i, j], high[j, k])
     return bool(low[i, k] >= larger[1]), bool(high[i, k] < larger[0])
 
 
 def _check_triangle(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[bool, bool]:
-    """Return whether the bounds imply ε(i, k) ≤ ε(i, j) + ε(j, k), and whether they exclude it."""
+    """Return two flags: the bounds imply ε(i, k) ≤ ε(i, j) + ε(j, k), and the bounds exclude it.
+
+    ``low`` and ``high`` are bounds of the margins ε.
+    """
     least, most = low[i, j] + low[j, k], high[i, j] + high[j, k]
     return bool(high[i, k] <= least), bool(low[i, k] > most)
 
 
 def _check_triples(low: Floats, high: Floats, best: int, inequality: Any) -> bool | None:
-    """Return whether an inequality holds in all triples with the best arm; None if undecided."""
+    """Return whether an inequality holds in all triples with the best arm; None if the bounds do not decide
+    it.
+    """
     other_arms = [arm for arm in range(len(low)) if arm != best]
     sure = True
     for j in other_arms:
@@ -397,7 +409,7 @@ def _check_triples(low: Floats, high: Floats, best: int, inequality: Any) -> boo
 
 
 def from_margins(margins: npt.ArrayLike) -> Floats:
-    """Return the preference matrix with given margins ε(i, j) above the diagonal.
+    """Return the preference matrix with the margins ε(i, j) above the diagonal, its entries 1/2 + ε(i, j).
 
     Parameters
     ----------
@@ -414,7 +426,7 @@ def from_margins(margins: npt.ArrayLike) -> Floats:
 
 
 def uniform_gap(arms: int, epsilon: float) -> Floats:
-    """Return the matrix in which each arm beats every later one by the same margin.
+    """Return the preference matrix in which each arm beats every later one by the same margin.
 
     Parameters
     ----------
@@ -436,10 +448,10 @@ def uniform_gap(arms: int, epsilon: float) -> Floats:
 
 
 def relaxed_chain(arms: int, gamma: float, epsilon: float = 0.1) -> Floats:
-    """Return a matrix that violates strong transitivity by exactly γ.
+    """Return a preference matrix that violates strong stochastic transitivity by exactly γ.
 
-    Each arm beats every later one by a margin of ε, but its immediate successor by γ·ε, except
-    for the best arm.
+    Each arm beats every later one by a margin of ε, but its immediate successor by γ·ε, except for the best
+    arm.
 
     Parameters
     ----------
@@ -471,6 +483,7 @@ def relaxed_chain(arms: int, gamma: float, epsilon: float = 0.1) -> Floats:
 
 
 def _check_margin(field: str, value: Any) -> float:
+    """Return a margin; raise InvalidValue unless it is in (0, 1/2)."""
     number = checks.number(field, value, 0.0, 0.5, open_low=True)
     if number == 0.5:
         raise InvalidValue(field, value, "give a number below 0.5")
@@ -478,7 +491,7 @@ def _check_margin(field: str, value: Any) -> float:
 
 
 def logistic_utilities(arms: int, rng: Generator) -> Floats:
-    """Return P(i, j) = 1/(1 + exp(μ_j − μ_i)) for utilities μ ~ N(0, 1), the best arm first.
+    """Draw utilities μ ~ N(0, 1) and return the matrix P(i, j) = 1/(1 + exp(μ_j − μ_i)), the best arm first.
 
     Parameters
     ----------
@@ -503,13 +516,13 @@ def logistic_utilities(arms: int, rng: Generator) -> Floats:
 
 
 def arxiv() -> Floats:
-    """Return the preferences between six retrieval functions of ArXiv.org's search engine.
+    """Return the preference matrix, shape (6, 6), of six retrieval functions of ArXiv.org's search engine.
 
-    The paper says that they satisfy a strict order and the stochastic triangle inequality; they
-    do not: arms 3 and 5 tie, and :func:`measure` finds three violated triples.
+    The paper says that they satisfy a strict order and the stochastic triangle inequality; they do not: arms
+    3 and 5 tie, and :func:`measure` finds three violated triples.
 
-    The printed table is inconsistent in one cell: (B, D) is 0.06, but (D, B) is −0.04 instead of
-    −0.06. The 0.06 above the diagonal is used here.
+    The printed table is inconsistent in one cell: (B, D) is 0.06, but (D, B) is −0.04 instead of −0.06. The
+    0.06 above the diagonal is used here.
 
     References
     ----------

@@ -72,6 +72,7 @@ class SearchInterest(Environment):
     ceiling: float = 0.5
 
     def __post_init__(self) -> None:
+        """Validate the parameters and read the file; raise InvalidValue if one is invalid."""
         super().__post_init__()
         self._set("path", str(self.path))
         self._set("ceiling", checks.number("ceiling", self.ceiling, self.floor, 1.0))
@@ -79,6 +80,7 @@ class SearchInterest(Environment):
 
     @cached_property
     def _table(self) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
+        """Topics, dates and interest, read from the file once."""
         return read_interest(Path(self.path))
 
     @property
@@ -98,9 +100,11 @@ class SearchInterest(Environment):
 
     @property
     def arm_count(self) -> int:
+        """Number of arms: the number of topics."""
         return len(self.topics)
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Return the arrays of one run; the days' rounds are proportional to their total interest."""
         total = self.interest.sum(axis=1)
         passed = np.cumsum(0.5 * (total[1:] + total[:-1]))
         return self.World(
@@ -115,6 +119,9 @@ class SearchInterest(Environment):
 
     @staticmethod
     def arrive(params: SearchInterest, world: World, round: int, rng: Generator) -> int:
+        """Move the run to the day of a round, and draw the uniform number that decides the click; return lane
+        0.
+        """
         day, last = world.day[0], len(world.ends) - 1
         while day < last and round + 0.5 >= world.ends[day]:
             day += 1
@@ -127,6 +134,7 @@ class SearchInterest(Environment):
 
     @staticmethod
     def expected(params: SearchInterest, world: World, lane: int, arm: int) -> float:
+        """Return the click probability of an arm, from its share of the present interest."""
         day, part = world.day[0], world.part[0]
         today, tomorrow = world.interest[day, arm], world.interest[day + 1, arm]
         total = (1.0 - part) * world.total[day] + part * world.total[day + 1]
@@ -135,6 +143,7 @@ class SearchInterest(Environment):
 
     @staticmethod
     def optimum(params: SearchInterest, world: World, lane: int) -> float:
+        """Return the highest click probability of any arm at present."""
         best = 0.0
         for arm in range(world.interest.shape[1]):
             best = max(best, expected(params, world, lane, arm))
@@ -142,7 +151,7 @@ class SearchInterest(Environment):
 
 
 def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats]:
-    """Read a date × topic table; return topics, dates and interest.
+    """Read a CSV table of dates and topics; return topics, dates and interest, shape (days, topics).
 
     Raises
     ------
@@ -174,6 +183,9 @@ def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats
 
 
 def _parse_interest(path: Path, number: int, topic: str, text: str) -> float:
+    """Return the interest in a cell of row ``number``; raise InvalidValue unless it is a finite number of at
+    least 0.
+    """
     try:
         value = float(text)
     except ValueError:

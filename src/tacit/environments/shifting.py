@@ -31,7 +31,10 @@ BOX, OBLIQUE, GAUSSIAN, NOISE = range(4)
 
 @kernel
 def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> None:
-    """Draw a context as in the round of an event (``alarm``) or as in any other round."""
+    """Fill ``context`` with a random context of the round of an event (``alarm``) or of any other round.
+
+    Only the first ``params.dim`` numbers are drawn.
+    """
     fits = False
     while not fits:
         high, total = 0.0, 0.0
@@ -87,10 +90,12 @@ class ShiftingArms(Environment):
     margin : float, default 0.1
         Distance between the contexts of events and of other rounds, in [0, 0.5).
     signals : str, default "box"
-        Distribution of contexts. ``box``: as above. ``oblique``: uniform in the unit box, with a
-        mean of at most 1/2 without an event and at least 1/2 + margin with one. ``gaussian``:
-        every number is normal around 0.45, or around 0.55 with an event, with standard deviation
-        0.15, clipped to [0, 1], so that both overlap. ``noise``: uniform, without information.
+        Distribution of contexts. ``box``: uniform in [0, 1/2]^dim without an event, and with one
+        uniform where a coordinate is at least 1/2 + margin. ``oblique``: uniform in the unit box,
+        with a mean of at most 1/2 without an event and at least 1/2 + margin with one.
+        ``gaussian``: every number is normal around 0.45, or around 0.55 with an event, with
+        standard deviation 0.15, clipped to [0, 1], so that both overlap. ``noise``: uniform,
+        without information.
     false_alarms : float, default 0
         Probability of an event's context in a round without an event, in [0, 1].
     missed : float, default 0
@@ -151,6 +156,9 @@ class ShiftingArms(Environment):
     announced: bool = False
 
     def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue if one is out of its range or they do not fit each
+        other.
+        """
         super().__post_init__()
         self._set("high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
         self._set("events", self._validate_events())
@@ -173,9 +181,16 @@ class ShiftingArms(Environment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example with ``arms`` arms, ``dim`` signals, and events announced by an additional
+        signal.
+        """
         return cls(arms=arms, dim=dim, announced=True)
 
     def _validate_events(self) -> Any:
+        """Return the events as ``EventRounds``, or as the smallest and the largest number of a draw.
+
+        Raises InvalidValue if they are neither.
+        """
         events = self.events
         if isinstance(events, list | EventRounds):
             rounds = [checks.integer("events", round, 2) for round in events]
@@ -190,30 +205,37 @@ class ShiftingArms(Environment):
 
     @property
     def _upper_end(self) -> float:
-        """Upper end of drawn click probabilities, apart from raised ones."""
+        """Upper end of the range of drawn click probabilities; stealthy events may raise an arm above it."""
         return (0.4 if self.stealthy else 1.0) * self.high
 
     @param
     def kind(self) -> int:
-        """The number of the kind of signals, for kernels."""
+        """The kind of signals as a number for kernels: 0 box, 1 oblique, 2 gaussian, 3 noise."""
         return KINDS.index(self.signals)
 
     @property
     def context_dim(self) -> int:
+        """Length of the contexts: the signals, and one more if events are announced."""
         return self.dim + self.announced
 
     @property
     def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
+        """The field's name, the scheduled rounds (none if they are random), and the first key's share of
+        traffic.
+        """
         rounds = self.events if isinstance(self.events, EventRounds) else ()
         return "events", rounds, float(self._weights[0])
 
     @property
     def _weights(self) -> Any:
-        """The expected share of rounds of each key."""
+        """The expected share of rounds of each key, shape (keys,), decreasing."""
         weights = np.arange(1, self.keys + 1) ** -self.traffic
         return weights / weights.sum()
 
     def world(self, rng: Generator, horizon: int) -> World:
+        """Draw which keys shift, their events and their click probabilities, and return the arrays of one
+        run.
+        """
         weights = self._weights
         shifting = np.zeros(self.keys, dtype=bool)
         shifting[rng.permutation(self.keys)[: round(self.shifting * self.keys)]] = True
@@ -238,6 +260,10 @@ class ShiftingArms(Environment):
         )
 
     def _event_rounds(self, rng: Generator, expected: int) -> list[int]:
+        """Return the sorted rounds of a key's events: the scheduled ones, or random ones.
+
+        ``expected`` is the key's expected number of rounds.
+        """
         if isinstance(self.events, EventRounds):
             return list(self.events)
         least, most = self.events
@@ -245,6 +271,10 @@ class ShiftingArms(Environment):
         return sorted((2 + rng.choice(max(expected - 1, 1), count, replace=False)).tolist())
 
     def _click_segments(self, rng: Generator, count: int) -> list[Any]:
+        """Return the click probabilities, an array over arms, of each of ``count`` segments between events.
+
+        They are the given ones, or drawn until the best arm leads by the gap and differs from the one before.
+        """
         if self.clicks is not None:
             return list(self.clicks[:count])
         segments: list[Any] = []
@@ -265,7 +295,9 @@ class ShiftingArms(Environment):
         return segments
 
     def _raise_arm(self, rng: Generator, before: Any) -> Any:
-        """Return click probabilities in which a random arm is raised above the best one."""
+        """Return new click probabilities in which a random arm other than the best is raised above the best
+        one.
+        """
         after = before.copy()
         other_arms = np.flatnonzero(np.arange(self.arms) != before.argmax())
         after[rng.choice(other_arms)] = before.max() + rng.uniform(1.0, 1.5) * self.gap
@@ -273,6 +305,10 @@ class ShiftingArms(Environment):
 
     @staticmethod
     def arrive(params: ShiftingArms, world: World, round: int, rng: Generator) -> int:
+        """Draw a key, its context and the number that decides the click; return the key's lane.
+
+        In the round of an event the key moves to its next click probabilities.
+        """
         lane = 0
         if len(world.traffic) > 1:
             lane = int(np.searchsorted(world.traffic, rng.random(), "right"))
@@ -293,10 +329,12 @@ class ShiftingArms(Environment):
 
     @staticmethod
     def expected(params: ShiftingArms, world: World, lane: int, arm: int) -> float:
+        """Return the present click probability of an arm for a lane's key."""
         return float(world.clicks[world.segment[lane], arm])
 
     @staticmethod
     def optimum(params: ShiftingArms, world: World, lane: int) -> float:
+        """Return the highest present click probability for a lane's key."""
         return float(world.best[world.segment[lane]])
 
 

@@ -76,7 +76,10 @@ def choose_rows(
     epochs: Ints,
     propensities: Floats | None,
 ) -> None:
-    """Observe and decide row by row; fill ``actions``, ``epochs`` and, unless None, ``propensities``."""
+    """Observe each impression and decide row by row; draws from ``rng`` and updates ``state``.
+
+    Fills ``actions``, shape (rows, action_width), ``epochs`` and, unless None, ``propensities``.
+    """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
         impression = get_impression(batch, i)
@@ -89,7 +92,7 @@ def choose_rows(
 
 
 def refit_shared(params: Any, state: Any) -> None:
-    """Compute again the quantities derived from the sums that all lanes share."""
+    """Compute again, in ``state``, the quantities derived from the sums that all lanes share."""
     refit(params, state)
 
 
@@ -104,11 +107,11 @@ def force_rows(
     epochs: Ints,
     propensities: Floats,
 ) -> None:
-    """Decide as :func:`choose_rows`, but show the forced arms.
+    """Observe and decide row by row as :func:`choose_rows`, but show the forced arms.
 
-    ``forced`` has the arm indices to show for each row; a row that begins with −1 keeps the policy's
-    choice. ``propensities`` become the policy's own probabilities of the arms shown: 1 or 0 if it is
-    not ``randomized``.
+    ``forced`` has the arm indices to show for each row; a row that begins with −1 keeps the policy's choice.
+    ``actions`` and ``epochs`` are filled. ``propensities`` become the policy's own probabilities of the arms
+    shown: 1 or 0 if it is not ``randomized``.
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
@@ -129,7 +132,11 @@ def force_rows(
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Fill ``probabilities`` with the probability of choosing each entry of the batch's ``arms``."""
+    """Fill ``probabilities`` with each row's probability of choosing each entry of the batch's ``arms`` on
+    offer.
+
+    NaN if the policy does not know it; ``state`` is unchanged.
+    """
     for i in range(len(batch.lanes)):
         impression = get_impression(batch, i)
         for j in range(len(impression.arms)):
@@ -139,7 +146,10 @@ def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> 
 
 
 def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Fill ``probabilities`` with the probability of each entry of ``arms`` at each position of the list."""
+    """Fill ``probabilities`` with the probability of each entry of ``arms`` at each position of the list.
+
+    Its shape is (entries of ``arms``, positions); ``state`` is unchanged.
+    """
     for i in range(len(batch.lanes)):
         cell_probabilities = probabilities[batch.starts[i] : batch.stops[i]]
         cells(params, state, batch.lanes[i], get_impression(batch, i), cell_probabilities)
@@ -148,10 +158,10 @@ def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) ->
 def place_rows(
     params: Any, state: Any, batch: Batch, actions: Ints, prefixes: Floats, places: Floats
 ) -> None:
-    """Fill in the propensities by position of the lists in ``actions``.
+    """Fill ``prefixes`` and ``places``, shape (rows, positions), for the lists shown in ``actions``.
 
-    ``prefixes`` is the probability that a list begins with the same arms down to the position,
-    ``places`` the probability that it has the same arm at the position.
+    ``prefixes`` is the probability that a list begins with the same arms down to the position, ``places`` the
+    probability that it has the same arm at the position.
     """
     for i in range(len(batch.lanes)):
         impression = get_impression(batch, i)
@@ -159,7 +169,7 @@ def place_rows(
 
 
 def observe_rows(params: Any, state: Any, batch: Batch) -> None:
-    """Observe the impressions row by row, without deciding."""
+    """Update ``state`` by the impressions row by row, without deciding, drawing or learning."""
     for i in range(len(batch.lanes)):
         observe(params, state, batch.lanes[i], get_impression(batch, i))
 

@@ -58,7 +58,7 @@ class Candidates:
 
     @property
     def vectors(self) -> Floats:
-        """The vectors of the candidates."""
+        """A copy of the candidates' vectors as float64, shape (candidates, dim)."""
         return self.halves[self.rows].astype(np.float64)
 
 
@@ -103,6 +103,7 @@ class Catalogue:
     """
 
     def __init__(self, dim: int) -> None:
+        """Create an empty catalogue of version 0."""
         self.dim = dim
         self.version = 0
         self._has_warned = False
@@ -141,7 +142,9 @@ class Catalogue:
     def put(
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> None:
-        """Put items in; an existing item gets the new vector and segment.
+        """Add items, or replace the vector and segment of existing ones; ``version`` grows by 1.
+
+        Warns if all vectors are equal.
 
         Parameters
         ----------
@@ -177,7 +180,11 @@ class Catalogue:
     def validate(
         self, ids: Sequence[Arm], vectors: npt.ArrayLike, segments: str | Sequence[str | None] | None = None
     ) -> tuple[list[Arm], Halves, list[str | None]]:
-        """Validate the arguments of :meth:`put`; return ids, vectors in half precision, and segments."""
+        """Validate the arguments of :meth:`put`; return ids, vectors in half precision, and a segment or None
+        per item.
+
+        Raises InvalidValue if an argument is invalid; the catalogue is unchanged.
+        """
         if vectors is None and isinstance(ids, Mapping):
             raise InvalidValue("vectors", None, "give list(ids.values()), and as ids list(ids)")
         names, halves = self._validate_ids(ids), self._convert_vectors(vectors)
@@ -186,7 +193,9 @@ class Catalogue:
         return names, halves, self._validate_segments(segments, len(names))
 
     def remove(self, ids: Sequence[Arm]) -> None:
-        """Remove items: they are no longer candidates, but feedback on decisions that showed them is learned.
+        """Remove items, so that they are no longer candidates; ``version`` grows by 1.
+
+        Feedback on decisions that showed them is still learned.
 
         Raises
         ------
@@ -198,12 +207,15 @@ class Catalogue:
         self.version += 1
 
     def check_present(self, ids: Sequence[Arm]) -> list[Arm]:
-        """Validate the ids of :meth:`remove`, all of which must be in the catalogue, and return them."""
+        """Return ids as a list; raise UnknownName if one is not in the catalogue, InvalidValue if one is
+        repeated.
+        """
         names = self._validate_ids(ids)
         self._find_rows("ids", names)
         return names
 
     def _remove_row(self, name: Arm) -> None:
+        """Remove one item from the lookups and from its segment; its vector's row stays."""
         row = self._rows.pop(name)
         segment, self._ids[row] = self._segments[row], None
         if segment is not None:
@@ -212,7 +224,11 @@ class Catalogue:
                 del self._members[segment]
 
     def warn_of_passed_vectors(self, offers: Sequence[Any]) -> None:
-        """Warn once if vectors are passed for candidates that are in the catalogue."""
+        """Warn, once, if vectors are passed for candidates that are in the catalogue, as the passed ones are
+        used.
+
+        ``offers`` has the candidates of each decision; only the first of each is looked up.
+        """
         firsts = (arm for arms in offers if arms is not None for arm in islice(checks.offer(arms), 1))
         stored_arm = next((arm for arm in firsts if arm in self._rows), None)
         if stored_arm is not None and not self._has_warned:
@@ -229,7 +245,8 @@ class Catalogue:
     def ids(self, segment: str | None = None) -> list[Arm]:
         """Return the ids of all items, or of the items of a segment, in the order in which they were put.
 
-        A segment without items has no ids; if its name resembles that of another one, a warning says so.
+        A segment without items gives an empty list; if its name resembles that of another one, a warning says
+        so.
         """
         if segment is None:
             return list(self._rows)
@@ -240,15 +257,19 @@ class Catalogue:
         return list(self._members.get(name, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
-        """Return the ids that are in the catalogue, in their order; a search may return removed items."""
+        """Return those of the ids that are in the catalogue, in their order, and drop the others.
+
+        For example, a search may return ids of removed items.
+        """
         return [id for id in checks.names("ids", checks.as_list(ids)) if id in self._rows]
 
     def segments(self) -> dict[str, int]:
-        """Return the number of items in each segment."""
+        """Return a dict from each segment to its number of items; items without segment are not counted."""
         return {segment: len(members) for segment, members in self._members.items()}
 
     def locate(self, ids: Sequence[Arm] | None, segment: str | None = None) -> Candidates:
-        """Return the items with some ids, or all items, or all of a segment, as candidates.
+        """Return items and their present vectors as candidates: those with ``ids``, or all, or all of a
+        segment.
 
         Raises
         ------
@@ -268,7 +289,10 @@ class Catalogue:
         return Candidates(names, self._vectors, rows)
 
     def _locate_all(self, segment: str | None) -> Candidates:
-        """Return all items, or all of a segment, as candidates; cached until the catalogue changes."""
+        """Return all items, or all of a segment, as candidates; cached until the catalogue changes.
+
+        Raises InvalidValue if there are none or more than 10,000.
+        """
         if self._cache[0] != self.version:
             self._cache = self.version, {}
         candidates = self._cache[1].get(segment)
@@ -280,18 +304,18 @@ class Catalogue:
         return candidates
 
     def count(self, segment: str | None = None) -> int:
-        """Return the number of all items, or of the items of a segment."""
+        """Return the number of all items, or of the items of a segment; 0 for an unknown segment."""
         return len(self._rows if segment is None else self._members.get(segment, ()))
 
     def _check_count(self, count: int, segment: str | None) -> None:
-        """Raise if a decision cannot have this number of candidates."""
+        """Raise InvalidValue unless a decision can have ``count`` candidates: 1 to 10,000."""
         if not 1 <= count <= MAX_CANDIDATES:
             remedy = f"offer 1 to {MAX_CANDIDATES:,} items: one of items.segments(), or what a search finds"
             of_segment = "" if segment is None else f" of segment {segment!r}"
             raise InvalidValue("arms", f"{count:,} candidates{of_segment}", remedy)
 
     def vectors(self, ids: Sequence[Arm]) -> Floats:
-        """Return the vectors of items, shape (items, dim).
+        """Return the vectors of items as float64, shape (items, dim), in the order of ``ids``.
 
         Raises
         ------
@@ -301,7 +325,8 @@ class Catalogue:
         return self._vectors[self._find_rows("ids", checks.as_list(ids))].astype(np.float64)
 
     def find_candidates(self, arms: Any, decisions: int) -> tuple[list[Sequence[Arm]], CandidateVectors]:
-        """Return the ids and the vectors of the candidates of several decisions.
+        """Return the ids of each decision's candidates, and the vectors of all, concatenated, with their
+        numbers.
 
         Parameters
         ----------
@@ -342,13 +367,17 @@ class Catalogue:
         return copy
 
     def columns(self) -> tuple[list[Arm], list[str | None], Halves]:
-        """Return ids, segments and vectors of all items, in their order; the caller must not change them."""
+        """Return ids, segments and vectors of all items, in their order; the caller must not change them.
+
+        Rows of removed and replaced items are dropped first.
+        """
         if len(self._rows) < len(self._ids):
             self._close_gaps()
         return self._ids, self._segments, self._vectors[: len(self._ids)]  # type: ignore[return-value]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return the items as a table with the columns ``id``, ``vector`` and ``segment``."""
+        """Return the items as an Arrow stream of a table with the columns ``id``, ``vector`` and ``segment``.
+        """
         import pyarrow as pa
 
         ids, segments, halves = self.columns()
@@ -362,7 +391,7 @@ class Catalogue:
     def from_columns(
         cls, ids: Sequence[Arm], segments: Sequence[str | None], vectors: Halves, version: int
     ) -> Catalogue:
-        """Build a catalogue from columns, as :meth:`columns` returns them."""
+        """Return a catalogue with items and version from columns as :meth:`columns` returns them."""
         catalogue = cls(vectors.shape[1])
         catalogue.put(ids, vectors, segments)
         catalogue.version = version
@@ -371,6 +400,8 @@ class Catalogue:
     # Internal --------------------------------------------------------------------------------
 
     def _find_rows(self, field: str, ids: Sequence[Arm]) -> Ints:
+        """Return the rows of items; raise UnknownName, with the argument name ``field``, if one is missing.
+        """
         try:
             return np.array([self._rows[id] for id in ids], np.int64)
         except (KeyError, TypeError):
@@ -385,6 +416,7 @@ class Catalogue:
         )
 
     def _validate_ids(self, ids: Sequence[Arm]) -> list[Arm]:
+        """Return ids as a list; raise InvalidValue if one is repeated, too long or no name or number."""
         names = list(checks.names("ids", checks.as_list(ids)))
         for name in names:
             if type(name) is not int:
@@ -395,6 +427,10 @@ class Catalogue:
         return names
 
     def _convert_vectors(self, vectors: Any) -> Halves:
+        """Return vectors in half precision, shape (items, dim).
+
+        Raises InvalidValue for another shape, or numbers that are not finite in half precision.
+        """
         try:
             numbers = to_numeric("vectors", vectors)
             with np.errstate(over="ignore"):
@@ -416,6 +452,9 @@ class Catalogue:
         return halves
 
     def _validate_segments(self, argument: Any, count: int) -> list[str | None]:
+        """Return a list of ``count`` segments from one for all or one per item; raise InvalidValue for other
+        lists.
+        """
         if argument is None or isinstance(argument, str):
             return [argument if argument is None else checks.name("segments", argument)] * count
         segments = list(checks.as_list(argument))
@@ -424,7 +463,10 @@ class Catalogue:
         return [None if segment is None else checks.name("segments", segment) for segment in segments]
 
     def _make_room(self, count: int) -> None:
-        """Enlarge the array of vectors, if needed, for more rows."""
+        """Replace the array of vectors by a larger one if it has no room for ``count`` more rows.
+
+        If a quarter of the rows is unused, unused rows are dropped first.
+        """
         row_count = len(self._ids)
         if row_count + count <= len(self._vectors):
             return
@@ -437,7 +479,9 @@ class Catalogue:
         self._vectors = vectors
 
     def _close_gaps(self) -> None:
-        """Drop the rows of removed and replaced items; the order stays."""
+        """Drop the rows of removed and replaced items from all columns; the order of items stays, rows are
+        renumbered.
+        """
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         self._vectors = self._vectors[rows]
         self._segments = [self._segments[row] for row in rows.tolist()]

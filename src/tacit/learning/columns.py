@@ -66,6 +66,7 @@ class ColumnLearner(Generic[ArmT_co]):
     """
 
     def __init__(self, policy: Policy, rng: Generator, propensities: bool) -> None:
+        """Create a learner without keys; nothing is compiled yet."""
         self.rng = rng
         self.decisions = 0
         self.logs_learned: set[tuple[int, int]] = set()
@@ -85,12 +86,15 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def state(self) -> Any:
-        """The policy's state: arrays with a leading axis of lanes (some spare), of length 1 if shared."""
+        """The policy's state itself, not a copy: arrays with a leading axis of lanes.
+
+        Some lanes are spare; arrays that all keys share have an axis of length 1.
+        """
         return self.lanes.state
 
     @property
     def keys(self) -> list[str]:
-        """All keys in the order of their lanes."""
+        """A list of all keys in the order of their lanes."""
         return list(self.lanes.lane_of_key)
 
     def __len__(self) -> int:
@@ -104,17 +108,18 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def arms(self) -> list[ArmT_co]:
-        """The arms on offer."""
+        """A list of the arms on offer; empty if the policy identifies arms by their features."""
         return self.offer.arms
 
     @property
     def retired(self) -> list[ArmT_co]:
-        """The arms that are no longer on offer."""
+        """A list of the arms that are no longer on offer."""
         return self.offer.retired
 
     @property
     def items(self) -> Catalogue:
-        """The catalogue of items, if the policy identifies arms by their relevance features."""
+        """The catalogue of items; raises UnknownName unless the policy identifies arms by relevance features.
+        """
         if self._items is None:
             raise UnknownName(
                 f"items: {self.policy.label} does not know arms by their relevance alone, as "
@@ -134,18 +139,22 @@ class ColumnLearner(Generic[ArmT_co]):
             self._items = items
 
     def _add_candidates(self, rows: int, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
-        """Return the impressions' arguments; if relevance is missing, look up the catalogue's candidates."""
+        """Return the impressions' arguments, with ids and vectors of the catalogue if relevance is missing.
+
+        Without a catalogue or with relevance they are returned unchanged. Raises UnknownName for unknown
+        items.
+        """
         contexts, arms, relevance, examination = inputs
         if relevance is not None or self._items is None or not len(self._items):
             return inputs
         return contexts, *self._items.find_candidates(arms, rows), examination
 
     def lane(self, key: Key = ONLY_KEY) -> int:
-        """Return the lane of a known key."""
+        """Return the lane of a known key; raise UnknownName for an unknown one."""
         return self.lanes.lane(checks.key(key))
 
     def use_policy(self, policy: Policy, offer: Offer) -> None:
-        """Switch to a policy and an offer, and rebuild the parts that depend on them."""
+        """Set the policy and the offer, and rebuild the loops and the reader; the state is unchanged."""
         self._policy, self.offer = policy, offer
         self.reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
         self._is_plain = self._no_features and not self.reads_contexts
@@ -156,9 +165,10 @@ class ColumnLearner(Generic[ArmT_co]):
         self.decision_reader = DecisionReader(policy, offer, self.lanes)
 
     def add_arms(self, arms: int | Sequence[str]) -> list[ArmT_co]:
-        """Put new arms on offer for all keys and return them.
+        """Put new arms on offer for all keys and return them; the state grows.
 
-        New arms start from the prior; policies that learn a prior over all keys start from that one.
+        New arms start from the prior; policies that learn a prior over all keys start from that one. Raises
+        InvalidValue if an arm exists already.
 
         Parameters
         ----------
@@ -185,18 +195,23 @@ class ColumnLearner(Generic[ArmT_co]):
         return added
 
     def retire_arms(self, arms: Sequence[Arm]) -> None:
-        """Take arms off offer; at least one must stay.
+        """Take arms off offer; raise InvalidValue if none would stay, UnknownName for an unknown arm.
 
         Their state is kept, and feedback on decisions that showed them is still learned.
         """
         self.use_policy(self.policy, self.offer.exclude_arms(checks.as_list(arms)))
 
     def restore_arms(self, arms: Sequence[Arm]) -> None:
-        """Put retired arms on offer again with their learned state; other arms are not affected."""
+        """Put retired arms on offer again with their learned state; arms already on offer are not affected.
+
+        Raises UnknownName for an unknown arm.
+        """
         self.use_policy(self.policy, self.offer.with_restored_arms(checks.as_list(arms)))
 
     def add_arm(self, name: str | None = None) -> ArmT_co:
-        """Put one new or retired arm on offer and return it; numbered arms need no name."""
+        """Put one new arm, or a retired arm named ``name``, on offer and return it; numbered arms need no
+        name.
+        """
         if name is not None and name in self.retired:
             self.restore_arms([name])
             return name
@@ -204,7 +219,7 @@ class ColumnLearner(Generic[ArmT_co]):
         return added
 
     def retire_arm(self, arm: Arm) -> None:
-        """Take one arm off offer; see :meth:`retire_arms`."""
+        """Take one arm off offer, as by :meth:`retire_arms`."""
         self.retire_arms([arm])
 
     def compile(self) -> None:
@@ -216,7 +231,9 @@ class ColumnLearner(Generic[ArmT_co]):
         _ = loops.choose, loops.observe, loops.learn, self.reports_places and loops.place
 
     def refit(self) -> None:
-        """Compute again the quantities derived from the sums that all keys share."""
+        """Compute again the quantities derived from the sums that all keys share; nothing if there are no
+        such sums.
+        """
         if self.policy.sums:
             self.loops.refit(self.loops.params, self.state)
 
@@ -225,7 +242,10 @@ class ColumnLearner(Generic[ArmT_co]):
     def choose_rows(
         self, keys: Sequence[str], inputs: tuple[Any, Any, Any, Any], forced: Ints | None = None
     ) -> Decisions[ArmT_co]:
-        """Choose for many impressions, in their order.
+        """Choose for many impressions, in their order, and return the decisions as columns.
+
+        New keys get lanes, the policy observes the impressions, random numbers are drawn, and the decisions
+        are counted.
 
         Parameters
         ----------
@@ -284,10 +304,10 @@ class ColumnLearner(Generic[ArmT_co]):
     def build_decisions(
         self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
     ) -> Decisions[ArmT_co]:
-        """Return the columns of this learner's decisions as ``Decisions``, without keys.
+        """Return columns as ``Decisions`` of this learner, without keys; nothing is decided or counted.
 
-        Each row has its impression, in a lane of this learner, the arm indices that were shown, the
-        epoch, and the propensity, NaN if the policy is deterministic.
+        Each row has its impression, in a lane of this learner, the arm indices that were shown, the epoch,
+        and the propensity, NaN if the policy is deterministic.
 
         Examples
         --------
@@ -309,7 +329,9 @@ class ColumnLearner(Generic[ArmT_co]):
         offered: Sequence[int] | Ints,
         error: Callable[[int, str], Exception] | None = None,
     ) -> None:
-        """Raise if a propensity is too small for the policy, provided that it learns from propensities.
+        """Raise if a propensity is missing or too small for a policy that learns from propensities.
+
+        Other policies accept any.
 
         Parameters
         ----------
@@ -342,7 +364,8 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> Booleans:
         """Learn from columns without validating them; return for each row whether it was learned.
 
-        A row is not learned if its lane has restarted since the decision.
+        A row is not learned if its lane has restarted since the decision. Plays of the learned rows are
+        counted.
 
         Parameters
         ----------
@@ -359,9 +382,10 @@ class ColumnLearner(Generic[ArmT_co]):
         return fresh
 
     def correct_many(self, decisions: Sequence[Decision], before: npt.ArrayLike, after: npt.ArrayLike) -> int:
-        """Replace rewards that were learned by others, in any order.
+        """Replace already learned rewards ``before`` by ``after`` in the learner's state, in any order of
+        decisions.
 
-        Only for policies that can unlearn (``correctable``).
+        Only for policies that can unlearn (``correctable``); others raise InvalidValue.
 
         Parameters
         ----------
@@ -396,7 +420,9 @@ class ColumnLearner(Generic[ArmT_co]):
         return int(self.loops.correct(self.loops.params, self.state, *columns))
 
     def count_plays(self, lane: int) -> Floats:
-        """Return how often each arm was ever shown to a lane's key and learned from; NaN if unknown."""
+        """Return how often each arm was ever shown to a lane's key and learned from, shape (arms,); NaN if
+        unknown.
+        """
         beliefs = getattr(self.policy, "beliefs", None)
         if self.policy.forgets or beliefs is None:
             return self.lanes.count_plays(lane)
@@ -407,10 +433,11 @@ class ColumnLearner(Generic[ArmT_co]):
     # Learn from logs -------------------------------------------------------------------------
 
     def observe_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Observe the impressions of decisions read from a log, without deciding again.
+        """Update the state by the impressions of decisions read from a log, without deciding again; count
+        them.
 
-        Their keys get lanes. Learning their feedback afterwards restores the exact state of the
-        learner that made them.
+        Their keys get lanes. Learning their feedback afterwards restores the exact state of the learner that
+        made them.
         """
         batches: Iterable[Batch]
         if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.lane_of_key:
@@ -426,9 +453,10 @@ class ColumnLearner(Generic[ArmT_co]):
         self.decisions += len(decisions)
 
     def replay(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
-        """Learn logged decisions as if made here, each with its feedback before the next decision.
+        """Learn logged decisions as if made here, each with its feedback before the next decision, and count
+        them.
 
-        The columns are as for :meth:`learn_rows`.
+        The columns are as for :meth:`learn_rows` and are not validated; restarts in between do not drop rows.
         """
         fresh = np.ones(len(actions), np.bool_)
         columns = batch, self.lanes.plays, actions, feedback, propensities, fresh

@@ -111,11 +111,12 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         return f"<Decision {self.id} for {self.key!r}: {arms!r}, propensity {self.propensity}>"
 
     def lean(self) -> Decision[ArmT_co]:
-        """Return the decision with only the features of the arms shown, which suffice to learn from it.
+        """Return a copy with only the features of the arms shown, which suffice to learn from it.
 
-        Decisions on candidates from a catalogue are lean already. Others hold the features of all arms
-        on offer in memory while their feedback is pending. A :class:`ClickMixture` scales features by
-        all features of a decision: for a lean one, by the features of the arms shown.
+        Returns the decision itself if it has no other features. Decisions on candidates from a catalogue are
+        lean already. Others hold the features of all arms on offer in memory while their feedback is pending.
+        A :class:`ClickMixture` scales features by all features of a decision: for a lean one, by the features
+        of the arms shown.
 
         Examples
         --------
@@ -133,7 +134,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         return self._replace(relevance=blocks[0], examination=blocks[1])
 
     def to_json(self) -> str:
-        """Return the decision as a JSON object, so that its feedback can be learned later or elsewhere.
+        """Return the decision as the text of a JSON object, so that its feedback can be learned later or
+        elsewhere.
 
         Examples
         --------
@@ -150,7 +152,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Decision[Any]:
-        """Return the decision that :meth:`to_json` wrote, bit for bit.
+        """Return the decision in a text of :meth:`to_json`, with equal numbers bit for bit.
 
         Raises
         ------
@@ -167,7 +169,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @property
     def arm(self) -> ArmT_co:
-        """The arm shown; the left one of a duel, the first one of a slate."""
+        """The arm shown; the left one of a duel, the first one of a slate, which is warned of."""
         if len(self.slots) > 1:
             message = f"arm: {self.shown[0]!r} is the first alone of what is shown; decision.shown has all"
             warnings.warn(message, AssumptionWarning, stacklevel=2)
@@ -175,12 +177,12 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @property
     def slot(self) -> int:
-        """The index of that arm."""
+        """The index of the first arm shown, without a warning for duels and slates."""
         return int(self.slots[0])
 
     @property
     def pair(self) -> tuple[ArmT_co, ArmT_co]:
-        """The left and the right arm of a duel."""
+        """The left and the right arm of a duel; raises InvalidValue for other decisions."""
         if len(self.shown) != 2:
             raise InvalidValue(
                 "pair", self.shown, "it is of decisions of a duel; take .arm, or .slate of a list"
@@ -190,12 +192,12 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @property
     def slate(self) -> tuple[ArmT_co, ...]:
-        """The arms of a slate, best first."""
+        """All arms shown: the arms of a slate, best first."""
         return self.shown
 
 
 def _parse_decision(fields: dict[str, Any]) -> Decision:
-    """Validate JSON data and return the decision."""
+    """Return the decision of the fields of a JSON object; raise InvalidValue if a field is invalid."""
     arms = fields.get("shown")
     if not isinstance(arms, list) or not arms or not set(map(type, arms)) <= {int, str}:
         raise InvalidValue("shown", arms, "give a list of arms, names or numbers")
@@ -217,7 +219,11 @@ def _parse_decision(fields: dict[str, Any]) -> Decision:
 
 
 def _parse_array(field: str, fields: dict[str, Any], kind: Any, axes: int) -> Any:
-    """Validate a field of JSON data and return it as an array; an absent field is an empty array."""
+    """Return the JSON ``field`` as an array of type ``kind`` with ``axes`` axes; an absent field is an empty
+    array.
+
+    Raises InvalidValue unless it holds finite numbers in that shape.
+    """
     if field not in fields:
         return np.empty(0, kind) if axes == 1 else NO_FEATURES
     try:
@@ -233,7 +239,7 @@ def _parse_array(field: str, fields: dict[str, Any], kind: Any, axes: int) -> An
 
 
 def make_empty_table() -> Floats:
-    """Return an empty array, the value of unknown propensities by position."""
+    """Return an array of shape (0, 0), the value of unknown propensities by position."""
     return np.empty((0, 0))
 
 
@@ -249,9 +255,9 @@ class FeaturedArms(NamedTuple):
 def find_featured_arms(
     offered: Ints, slots: Ints, relevance: Floats, examination: Floats, *, named: bool, listed: bool
 ) -> FeaturedArms:
-    """Return the arms whose features a decision has, with the shown arms among them.
+    """Return the arms whose features a decision has, with the shown arms among them, and the features.
 
-    These are the arms on offer, or the shown arms of a lean decision. If arms are not ``named``, an arm's
+    The arms are all arms on offer, or the shown arms of a lean decision. If arms are not ``named``, an arm's
     index is its row among the features. For ``listed`` policies the order on offer matters, so a lean
     decision's features are expanded to all arms on offer, with zeros for arms not shown.
 
@@ -314,7 +320,10 @@ def count_features_per_arm(policy: Policy) -> int:
 
 
 def _scatter_rows(rows: Floats, places: Ints, count: int) -> Floats:
-    """Return an array of ``count`` rows that has ``rows`` at ``places`` and zeros elsewhere."""
+    """Return an array of ``count`` rows that has ``rows`` at ``places`` and zeros elsewhere.
+
+    If ``rows`` is empty, it is returned unchanged.
+    """
     if not len(rows):
         return rows
     table = np.zeros((count, rows.shape[1]))
@@ -361,29 +370,33 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     places: Floats = field(default_factory=make_empty_table)
 
     def __repr__(self) -> str:
+        """Return a text with the number of decisions, the first id, and the first arms of up to 10 of them.
+        """
         arms = ", ".join(map(repr, self._first_arms()))
         more = ", …" if len(self) > MAX_NAMED else ""
         return f"<{len(self):,} decisions from {self.first_id} on: {arms}{more}>"
 
     def _repr_html_(self) -> str:
+        """Return an HTML table of the first ten decisions: id, arm, key and propensity."""
         columns = self._first_arms(), self.keys[:MAX_NAMED], self.propensities[:MAX_NAMED].tolist()
         first = zip(count(self.first_id), *columns, strict=False)
         names = "id", "arm", "key", "propensity"
         return html_table([dict(zip(names, row, strict=True)) for row in first])
 
     def _first_arms(self) -> list[Any]:
+        """Return the first arm of each of the first 10 decisions, or its index if arms have no names."""
         return [self.names[slot] if self.names else slot for slot in self.slots[:MAX_NAMED].tolist()]
 
     @property
     def arms(self) -> list[ArmT_co]:
-        """The (first) arm of each decision."""
+        """The arm of each decision; of duels and slates only the first one."""
         if self.offers is None:
             return [self.names[slot] for slot in self.actions[:, 0].tolist()]
         return [decision.shown[0] for decision in self]
 
     @property
     def slots(self) -> Ints:
-        """The index of the (first) arm of each decision."""
+        """The arm index of each decision, shape (rows,); of duels and slates only of the first arm."""
         return self.actions[:, 0]
 
     def __len__(self) -> int:
@@ -394,6 +407,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     @overload
     def __getitem__(self, index: slice) -> list[Decision[ArmT_co]]: ...
     def __getitem__(self, index: int | slice) -> Decision | list[Decision[ArmT_co]]:
+        """Return the decision of a row, or a list of decisions of a slice of rows."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = range(len(self))[index]
@@ -415,6 +429,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         )
 
     def __iter__(self) -> Iterator[Decision[ArmT_co]]:
+        """Return an iterator over the rows as :class:`Decision`."""
         # Column by column, since a Python loop over rows would take longer than deciding.
         batch, contexts = self.batch, self.batch.contexts
         whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
@@ -443,6 +458,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         return map(Decision._make, zip(*columns, strict=False))
 
     def _find_shown_arms(self, i: int) -> tuple[ArmT_co, ...]:
+        """Return the arms shown in row ``i``, without empty positions."""
         slots = [slot for slot in self.actions[i].tolist() if slot >= 0]
         if self.offers is None:
             return tuple(self.names[slot] for slot in slots)
@@ -465,7 +481,7 @@ def nan_to_none(values: Floats) -> list[float | None]:
 
 
 def describe_small_rewards(most: float) -> str:
-    """Return a warning if the largest of many rewards is suspiciously small, else "".
+    """Return a warning text if the largest of many rewards is above 0 and at most 0.01, else "".
 
     Examples
     --------
@@ -495,6 +511,9 @@ class LearningWatch:
     """
 
     def __init__(self, compared: bool, watches_order: bool) -> None:
+        """Start watching: rewards if not ``compared`` (duels), and the order of learning if
+        ``watches_order``.
+        """
         self.ring = array("q", [-1]) * RING_SIZE
         self.warned = False
         self.has_zero, self.largest = compared, 0.0
@@ -505,11 +524,16 @@ class LearningWatch:
         self._first, self._last = -1, -1
 
     def stop(self) -> None:
-        """Stop watching the order and missing zeros, as a feedback window takes care of both."""
+        """Stop watching the order and missing zeros for good, as a feedback window takes care of both."""
         self.remaining, self._stopped = 0, True
 
     def check_missing(self, decision_count: int) -> str:
-        """Return a warning if, of many decisions made, too few were learned or none with 0, else ""."""
+        """Return a warning text if, of ``decision_count`` decisions made, too few were learned or none with
+        0, else "".
+
+        Also warns if all rewards are suspiciously small, from 10,000 decisions on. Issues and records
+        nothing.
+        """
         count = RING_SIZE - self.ring.count(-1)
         if self._stopped:
             return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
@@ -525,7 +549,8 @@ class LearningWatch:
         return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
 
     def check_order(self, decision: Decision, clicked: bool, decision_count: int, keys: int) -> str:
-        """Record the order of a learned decision; return a warning if zeros are missing or sorted, else "".
+        """Record the order of a learned decision; return a warning text if zeros are missing or sorted, else
+        "".
 
         Zeros are missing if none is among the first 200 although a third of the decisions up to the last is
         not learned: by chance this has a probability of at most .00004 if .95 of the decisions have a reward,
@@ -561,7 +586,7 @@ class LearningWatch:
     def warn_repeated(
         self, decision: Decision, decision_count: int, repeated: int = 1, depth: int = 3
     ) -> None:
-        """Warn once that ``repeated`` decisions were learned before, of which ``decision`` is the first.
+        """Warn, once, that ``repeated`` decisions were learned before, of which ``decision`` is the first.
 
         Decisions of other learners, with ids that this learner has not reached, are ignored. The warning
         points at the caller ``depth`` calls up.
@@ -582,7 +607,10 @@ class LearningWatch:
     def record_many(
         self, decisions: Sequence[Decision], rewards: Floats, decision_count: int, keys: int
     ) -> str:
-        """Record learned decisions and warn of repeated ones; return another warning to give, or ""."""
+        """Record the rewards, ids and order of learned decisions, and warn of the first repeated ones.
+
+        Returns the text of another warning to give, about zeros that are missing or sorted, or "".
+        """
         clicked: Any = rewards.any(axis=1)
         self.has_zero = self.has_zero or not clicked.all()
         self.largest = max(self.largest, rewards.max(initial=0.0))
@@ -609,6 +637,8 @@ class LearningWatch:
 
 def compute_late_p_value(zeros: int, late_zeros: int, rewards: int, late_rewards: int) -> float:
     """Return the one-sided p-value of Fisher's exact test that zeros and rewards are late equally often.
+
+    The smaller of the p-values of both sides is returned.
 
     Examples
     --------

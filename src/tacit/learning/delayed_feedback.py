@@ -80,7 +80,9 @@ class Delays(NamedTuple):
 
     @classmethod
     def create(cls, window: int, classes: int) -> Delays:
-        """Return the distribution for a window without any clicks."""
+        """Return the distribution without any clicks, for a window in microseconds; the learning age is the
+        window.
+        """
         edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
         edges[-1] = window
         curve = np.ones((classes, EDGES + 1))
@@ -111,7 +113,7 @@ class Queue(NamedTuple):
 
     @classmethod
     def empty(cls, capacity: int) -> Queue:
-        """Return a queue without decisions."""
+        """Return a queue without decisions that has room for ``capacity`` of them."""
         start, entry = np.zeros((2, capacity), np.int64)
         return cls(start, entry, np.zeros(EDGES + 1, np.int64), np.zeros(1, np.int64))
 
@@ -140,14 +142,17 @@ class OpenFeedback(NamedTuple):
 
     @classmethod
     def empty(cls, entries: int) -> OpenFeedback:
-        """Return arrays for a number of decisions without feedback."""
+        """Return arrays for ``entries`` decisions without feedback, lane and arm (all −1)."""
         lane, arm, hits, plays = np.full((4, entries), -1, np.int32)
         delay, is_final = np.full(entries, NO_CLICK, np.int64), np.zeros(entries, np.bool_)
         return cls(delay, lane, arm, hits, plays, is_final)
 
 
 def enlarge_queue(queue: Queue, count: int) -> Queue:
-    """Return a queue with room for ``count`` more, without decisions that every cursor has passed."""
+    """Return a queue with room for ``count`` more, without decisions that every cursor has passed.
+
+    If the present arrays suffice they are reused and changed; otherwise the result has new arrays.
+    """
     first, size = int(queue.cursor.min()), int(queue.size[0])
     remaining = size - first
     larger = queue if 2 * (remaining + count) <= len(queue.start) else Queue.empty(2 * (remaining + count))
@@ -157,7 +162,7 @@ def enlarge_queue(queue: Queue, count: int) -> Queue:
 
 
 def add_classes(delays: Delays, classes: int) -> Delays:
-    """Return the distributions enlarged to a total of ``classes`` arms, and estimated again.
+    """Return a copy of the distributions enlarged to a total of ``classes`` arms, and estimated again.
 
     A new arm has no clicks yet, so its distribution is that of all arms.
     """
@@ -171,15 +176,15 @@ def add_classes(delays: Delays, classes: int) -> Delays:
 
 @kernel
 def find_class(delays: Delays, arm: int) -> int:
-    """Return the index of an arm in the arrays of ``delays``; 0 if it has no class of its own."""
+    """Return the row of an arm in the arrays of ``delays``; 0 if it has no row of its own."""
     return int(arm) if 0 <= arm < len(delays.clicks) else 0
 
 
 @kernel
 def compute_share_in_bin(delays: Delays, arm: int, b: int) -> int:
-    """Return the share of an arm's clicks that have come by the middle of a bin, in units of 1/1024.
+    """Return the share of an arm's clicks that have come by the middle of bin ``b``, in units of 1/1024.
 
-    It is 1 for decisions without a single arm, such as duels.
+    It is 1024 (the whole) for decisions without a single arm, such as duels.
     """
     if arm < 0:
         return OPEN_UNIT
@@ -217,7 +222,10 @@ def enqueue(
 
 @kernel
 def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
-    """Count a click whose delay is at most a bin's end; older counts are halved from time to time."""
+    """Count a click of class ``k`` in bin ``b`` of ``delays``, whose delay is at most the bin's end.
+
+    Counts of a bin with more than 400 clicks are halved.
+    """
     delays.risk[k, b] += 1.0
     if b == 0 or delay > delays.edges[b - 1]:
         delays.clicked[k, b] += 1.0
@@ -233,10 +241,11 @@ def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
 def pass_edges(
     params: object, state: object, delays: Delays, queue: Queue, open_feedback: OpenFeedback, time: int
 ) -> None:
-    """Process the edges of bins that queued decisions have reached by a time; nothing is learned yet.
+    """Process the edges of bins that queued decisions have reached by ``time``; nothing is learned yet.
 
-    At each edge the decision's click, if any, is counted in the distribution of delays, and its open count
-    in the policy's state grows to the share of clicks that come by the middle of the next bin.
+    At each edge the decision's click, if any, is counted in ``delays``, and its open count in the policy's
+    ``state`` grows to the share of clicks that come by the middle of the next bin. The queue's cursors
+    advance.
     """
     for b in range(EDGES):
         place, edge = queue.cursor[b], delays.edges[b]
@@ -296,9 +305,11 @@ def release(
     time: int,
     age: int,
 ) -> int:
-    """Move the cursor past the leading decisions that are old enough or final; return its new place.
+    """Move the queue's cursor past the leading decisions that are older than ``age`` or final; return its new
+    place.
 
-    Their open counts are subtracted and their lanes set to −1. The caller learns them next.
+    Their open counts are subtracted from the policy's ``state`` and their lanes set to −1. The caller learns
+    them next.
     """
     place = queue.cursor[RELEASED]
     while place < queue.size[0]:
@@ -319,7 +330,7 @@ def release(
 
 @kernel
 def is_outgrown(delays: Delays) -> bool:
-    """True if enough clicks came since the last estimation of the distribution."""
+    """True if clicks have grown by 5 % since the last estimation of the distribution."""
     total, classes = 0.0, len(delays.clicks)
     for k in range(classes):
         total += delays.clicks[k]
@@ -330,9 +341,11 @@ def is_outgrown(delays: Delays) -> bool:
 
 @kernel
 def compute_quantile_in_bin(low: float, high: float, mean: float, share: float) -> float:
-    """Return a quantile of the delays in a bin, as if uniform about their mean up to the nearer end.
+    """Return the delay by which ``share`` of the delays between ``low`` and ``high`` with this mean have
+    come.
 
-    Delays may be nearly equal; a uniform distribution over the bin could put the quantile before all of them.
+    They are taken as uniform about their mean up to the nearer end. Delays may be nearly equal; a uniform
+    distribution over the bin could put the quantile before all of them.
     """
     if 2.0 * mean > low + high:
         low = 2.0 * mean - high
@@ -343,10 +356,11 @@ def compute_quantile_in_bin(low: float, high: float, mean: float, share: float) 
 
 @kernel
 def refit_delays(delays: Delays) -> None:
-    """Estimate the share of clicks that have come by each edge, and the age at which decisions are learned.
+    """Estimate again, in ``delays``, the share of clicks that have come by each edge, and the learning age.
 
-    The estimator is the product limit in reverse time, for right-truncated delays: its hazard is the share
-    of clicks in a bin among those with a delay of at most the bin's end.
+    The learning age is when 95 % of clicks have come, at most the window, and the window with fewer than 10
+    clicks. The estimator is the product limit in reverse time, for right-truncated delays: its hazard is the
+    share of clicks in a bin among those with a delay of at most the bin's end.
     """
     classes, total = len(delays.clicks), 0.0
     for k in range(classes):
@@ -383,7 +397,10 @@ def refit_delays(delays: Delays) -> None:
 
 @kernel
 def compute_learning_age(delays: Delays, time: int) -> int:
-    """Return the age at which decisions are learned, as of a time."""
+    """Return the age at which decisions are learned at ``time``: the estimated age, or the whole window.
+
+    It is the window as long as the first window has not lasted three times the estimated age.
+    """
     age, window = delays.age[0], delays.edges[EDGES - 1]
     elapsed = time - delays.begin[0]
     # Long delays cannot have been observed yet, so the estimate would be too short.

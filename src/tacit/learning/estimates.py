@@ -38,10 +38,10 @@ RUNNING = (((1.0 - NODES[:, None] ** _powers) / _powers) @ np.linalg.inv(np.vand
 
 
 def compute_intervals(successes: Floats, failures: Floats, means: Floats, confidence: float = 0.95) -> Floats:
-    """Return the central credible interval of each arm's mean reward.
+    """Return the ends of each arm's central credible interval of the mean reward, shape (arms, 2).
 
-    If the reported mean lies outside of it, as for an arm without clicks, the interval is shifted: it
-    has the same probability and ends at the mean.
+    If the reported mean lies outside of it, as for an arm without clicks, the interval is shifted: it has the
+    same probability and ends at the mean.
 
     Parameters
     ----------
@@ -114,7 +114,10 @@ def compute_best_probabilities(successes: Floats, failures: Floats) -> Floats:
 
 
 def _find_range(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
-    """Return the range of log-odds outside of which a Beta variable has negligible probability."""
+    """Return the lowest and the highest log-odds beyond which each Beta variable has negligible probability.
+
+    ``tail`` is the length of the added tails in e-foldings.
+    """
     mode, spread = np.log(s) - np.log(f), REACH * np.sqrt(1.0 / s + 1.0 / f)
     # The tails fall like exp(s·y) and exp(−f·y).
     return mode - spread - tail / s, mode + spread + tail / f
@@ -122,7 +125,10 @@ def _find_range(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
 
 # The integral is over log-odds, where all densities are smooth, by Gauss-Legendre quadrature in panels.
 def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
-    """Return the probability of being the best for one arm of each kind, with ``counts`` arms of a kind."""
+    """Return the probability of being the best for one arm of each kind, with ``counts`` arms of a kind.
+
+    ``s`` and ``f`` are the parameters of the Beta posteriors.
+    """
     low, high = _find_range(s, f, LONG_TAIL)
     bottom, y = float(low.max()), float(high.max())
     norm = np.array([math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
@@ -153,7 +159,9 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
 
 
 def _compute_panel_width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
-    """Return the width of a panel that ends at y, within which all densities are smooth."""
+    """Return the width of an integration panel whose upper end is ``y``, within which all densities are
+    smooth.
+    """
     core = CORE_WIDTH * np.minimum(np.sqrt(1.0 / s + 1.0 / f), 1.5)
     widths = widest * core
     beyond = y - np.log(s) + np.log(f)
@@ -207,10 +215,11 @@ class Estimates(ByName[ArmEstimate], Tabulated):
     confidence: float
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per arm."""
+        """Return one flat dict per arm with the fields of :class:`ArmEstimate`."""
         return [estimate._asdict() for estimate in self]
 
     def __str__(self) -> str:
+        """Return an aligned table of the estimates; plays are left out if they are unknown."""
         counted = any(estimate.plays_now is not None for estimate in self)
         counts = [Column("plays", "{plays:,.0f}"), Column("count now", "{plays_now:,.0f}")] if counted else []
         columns = [
@@ -228,13 +237,14 @@ class Estimates(ByName[ArmEstimate], Tabulated):
 
 
 def _make_interval_column(confidence: float) -> Column:
+    """Return the table column of intervals, named by the confidence."""
     return Column(f"{confidence:.0%}".replace("%", " %"), "[{low:.3f}, {high:.3f}]")
 
 
 def compute_estimates(
     beliefs: ArmBeliefs, plays: Floats, offer: Offer, confidence: float, arms: Sequence[Any] | None = None
 ) -> Estimates:
-    """Return the estimates of Beta posteriors, with each arm's probability of being the best on offer.
+    """Return the estimate of each arm from Beta posteriors, with its probability of being the best on offer.
 
     Parameters
     ----------
@@ -309,10 +319,11 @@ class Coefficients(tuple[Coefficient, ...], Tabulated):
     confidence: float
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per parameter."""
+        """Return one flat dict per parameter with the fields of :class:`Coefficient`."""
         return [coefficient._asdict() for coefficient in self]
 
     def __str__(self) -> str:
+        """Return an aligned table of the coefficients, with the probability of being above 0."""
         columns = [
             Column("feature", "{feature}"),
             Column("mean", "{mean:.3f}"),
@@ -326,7 +337,9 @@ class Coefficients(tuple[Coefficient, ...], Tabulated):
 
 
 def estimate_from_draws(arms: Sequence[Any], rewards: Floats, confidence: float) -> Estimates:
-    """Return estimates of arms from draws of their mean rewards.
+    """Return estimates of arms from draws of their mean rewards: means, quantiles, and shares of draws won.
+
+    A tie of several arms counts in equal parts.
 
     Parameters
     ----------
@@ -362,7 +375,7 @@ def estimate_from_draws(arms: Sequence[Any], rewards: Floats, confidence: float)
 
 
 def compute_coefficients(policy: Policy, posterior: Any, confidence: float) -> Coefficients:
-    """Return the estimate of each parameter of a posterior.
+    """Return the estimate of each parameter of a Gaussian posterior, with the name of its feature.
 
     Parameters
     ----------
@@ -399,17 +412,25 @@ def compute_coefficients(policy: Policy, posterior: Any, confidence: float) -> C
 
 
 def _compute_tail(confidence: float) -> float:
+    """Return the probability of each tail of an interval; raise InvalidValue for a confidence outside of (0,
+    1].
+    """
     return (1 - checks.number("confidence", confidence, 0.0, 1.0, open_low=True)) / 2
 
 
 def _make_coefficient(
     name: str, mean: float, spread: float, reach: float, cdf: Callable[[float], float]
 ) -> Coefficient:
+    """Return the estimate of a parameter whose posterior is normal; ``reach`` is in standard deviations."""
     above = cdf(mean / spread) if spread else float(mean > 0.0)
     return Coefficient(name, mean, mean - reach * spread, mean + reach * spread, above)
 
 
 def _name_features(policy: Policy, block: int) -> list[str]:
+    """Return names of the features of block 0 (relevance) or 1 (examination).
+
+    Block 0 includes products with the context's columns.
+    """
     names = [f"{BLOCKS[block]}[{i}]" for i in range(policy.feature_dims[block])]
     if block == 0:
         names += [f"{name}*context[{j}]" for j in range(policy.context_dim) for name in names]
@@ -417,7 +438,7 @@ def _name_features(policy: Policy, block: int) -> list[str]:
 
 
 def _name_parameters(feature_names: list[str], width: int, policy: Any) -> list[str]:
-    """Return ``width`` names of parameters: features first, then constant, positions and hidden ones."""
+    """Return ``width`` names of parameters: features, then positions or a constant, then hidden features."""
     extra_count = width - len(feature_names)
     hidden = [f"hidden[{i}]" for i in range(getattr(policy, "hidden_dim", 0))]
     constants = ["constant"] if extra_count - len(hidden) == 1 else []

@@ -66,7 +66,9 @@ class Explanation(Tabulated, Plot):
     says_nothing: float
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per arm."""
+        """Return one flat dict per arm: its estimate, the probability ``shown``, and each column's
+        contribution.
+        """
         chances = [None] * len(self.estimates) if self.chances is None else self.chances.tolist()
         return [
             {
@@ -82,7 +84,7 @@ class Explanation(Tabulated, Plot):
 
     @property
     def contributions_by_field(self) -> dict[str, Floats]:
-        """Contribution of each field, summed over its columns, to the log-odds of each arm."""
+        """A dict from each field to its contribution to the log-odds of each arm, summed over its columns."""
         return {
             field: self.added[:, [name == field for name in self.fields]].sum(axis=1)
             for field in dict.fromkeys(self.fields)
@@ -90,7 +92,8 @@ class Explanation(Tabulated, Plot):
 
     @property
     def matters(self) -> dict[str, float]:
-        """Effect of each field on the differences between arms over all contexts, largest first.
+        """A dict from each field to its effect on the differences between arms over all contexts, largest
+        first.
 
         In log-odds of a click: the standard deviation due to the field's columns, as if uncorrelated.
         """
@@ -102,7 +105,7 @@ class Explanation(Tabulated, Plot):
         return dict(sorted(effects.items(), key=lambda pair: -pair[1]))
 
     def _describe_contributions(self, arm: int) -> str:
-        """Return a text with the largest contributions of fields to an arm."""
+        """Return a text with the three largest contributions of fields to an arm; "" if all are 0."""
         added = {field: float(values[arm]) for field, values in self.contributions_by_field.items()}
         most = sorted(added, key=lambda field: -abs(added[field]))[:MAX_FIELDS_NAMED]
         return ", ".join(f"{field} {added[field]:+.2f}" for field in most if added[field])
@@ -125,7 +128,9 @@ class Explanation(Tabulated, Plot):
         return 1.4 + 0.5 * len(self.estimates)
 
     def draw(self, ax: Any) -> None:
-        """Draw each arm's estimate with its interval and its largest contributions."""
+        """Draw on ``ax`` each arm's estimate with its interval and its largest contributions; set title and
+        labels.
+        """
         best = max(range(len(self.estimates)), key=lambda arm: self.estimates[arm].mean or 0.0)
         rungs = []
         for arm, estimate in reversed(list(enumerate(self.estimates))):
@@ -148,25 +153,36 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
     """Base class of :class:`~tacit.Learner` with its estimates, explanations and probabilities of arms."""
 
     def epoch(self, key: Key = ONLY_KEY) -> int:
-        """Return how often the lane of ``key`` has restarted."""
+        """Return how often the lane of ``key`` has restarted; raise UnknownName for an unknown key."""
         return int(self.policy.epoch(self.policy.params, self.state, self.lane(key)))
 
     def restarts(self, key: Key = ONLY_KEY) -> list[Any]:
-        """Return the restarts of the lane of ``key``, oldest first, if the policy records them."""
+        """Return the restarts of the lane of ``key``, oldest first; raise UnknownName if the policy records
+        none.
+        """
         restarts = self._require_method("restarts", "keeps no record of them; see epoch()")
         return list(restarts(self.state, self.lane(key)))
 
     def posterior(self, key: Key = ONLY_KEY) -> Any:
-        """Return the posterior of the parameters of ``key``, in the policy's own form."""
+        """Return the posterior of the parameters of ``key``, in the policy's own form.
+
+        Raises UnknownName if the policy has none, or the key is unknown.
+        """
         return self._require_method("posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
-        """Return the diagnostics of a policy's assumptions, if it records any, as :class:`~tacit.BWC`."""
+        """Return the policy's record of violations of its assumptions, such as that of :class:`~tacit.BWC`.
+
+        Includes the number of contexts outside of the classifier's universe. Raises UnknownName without a
+        record.
+        """
         diagnostics = self._require_method("diagnostics", "keeps no record for them")
         return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
 
     def _require_method(self, name: str, otherwise: str) -> Any:
-        """Return a method of the policy that only some policies have; raise an explaining error otherwise."""
+        """Return the policy's method ``name``; raise UnknownName, with the reason ``otherwise``, if it has
+        none.
+        """
         try:
             return getattr(self.policy, name)
         except AttributeError:
@@ -183,10 +199,11 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         relevance: npt.ArrayLike | None = None,
         examination: npt.ArrayLike | None = None,
     ) -> Floats | None:
-        """Return the probability of choosing each arm on offer now; None if unknown.
+        """Return the probability of choosing each arm on offer now, without deciding; None if unknown.
 
-        Takes the arguments of :meth:`choose`, for policies that show an arm or a list; for a list the
-        array has the shape (arms on offer, positions).
+        Takes the arguments of :meth:`choose`, for policies that show an arm or a list; for a list the array
+        has the shape (arms on offer, positions). A new key gets a lane. Raises InvalidValue for policies that
+        show duels.
 
         Examples
         --------
@@ -209,7 +226,10 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         return None if np.isnan(chances).any() else chances
 
     def _read_impression(self, key: Key, inputs: tuple[Any, Any, Any, Any]) -> Batch:
-        """Validate the arguments of one impression and return it as a batch, without deciding."""
+        """Validate the arguments of one impression and return it as a batch, without deciding.
+
+        A new key gets a lane.
+        """
         name = checks.key(key)
         columns = self._impressions.read(self.policy, self.offer, 1, self._add_candidates(1, inputs))
         return Batch(self.lanes.admit([name]), *columns)
@@ -225,6 +245,8 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         confidence: float = 0.95,
     ) -> Estimates:
         """Return the estimate of each arm of a key: mean reward, interval, probability of being the best.
+
+        Raises UnknownName if the key is unknown or the policy estimates no single arms.
 
         Parameters
         ----------
@@ -282,7 +304,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         return estimate_from_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
 
     def _resolve_key(self, key: Key) -> Key:
-        """Return the key; for an unknown key, any known one if all keys share their state."""
+        """Return the key; for an unknown key, the first known one if all keys share their state."""
         shared = not any(self.lanes.rows)
         return self.keys[0] if shared and self.keys and key not in self else key
 
@@ -295,7 +317,10 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         *,
         confidence: float = 0.95,
     ) -> Explanation:
-        """Explain the choice in a context: estimates of arms, and contributions of the context's fields.
+        """Return an explanation of the choice in a context: estimates of arms, and contributions of the
+        context's fields.
+
+        Decides nothing. Raises UnknownName if the policy cannot tell contributions of a context.
 
         Parameters
         ----------
@@ -338,6 +363,8 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         """Return the estimated coefficient of each feature with its interval; a mixture's by its heaviest
         component.
 
+        Raises UnknownName if the policy reads no features.
+
         Examples
         --------
         >>> import tacit
@@ -357,7 +384,9 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
 
 
 def as_rows(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the arguments of one impression as those of a batch with one row."""
+    """Return the arguments of one impression, each in a list of length 1, as those of a batch; None stays
+    None.
+    """
     values = context, checks.as_list(arms), *features
     first, second, third, fourth = (None if value is None else [value] for value in values)
     return first, second, third, fourth

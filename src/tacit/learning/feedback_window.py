@@ -69,7 +69,11 @@ Status = Literal["pending", "learned", "repeated", "late", "unknown"]
 def enqueue_rows(
     params: Any, state: Any, delays: Delays, queue: Queue, open_feedback: OpenFeedback, count: int, time: int
 ) -> None:
-    """Append decisions to the queue; their lanes and arms are already in ``open_feedback``."""
+    """Append ``count`` decisions made at ``time`` to the queue, and count them as open in the policy's
+    ``state``.
+
+    Their lanes and arms are already in ``open_feedback``.
+    """
     for _ in range(count):
         enqueue(params, state, delays, queue, open_feedback, queue.size[0], time)
 
@@ -83,7 +87,12 @@ def release_due(
     time: int,
     everything: bool,
 ) -> int:
-    """Advance decisions to a time and release the due ones, or all; return the end of the released."""
+    """Advance the queued decisions to ``time`` and release the due ones, or all if ``everything``.
+
+    Updates the distribution of delays, estimated again if clicks have grown, and takes the released decisions
+    out of the open counts of the policy's ``state``. Returns the queue index at which the released decisions
+    end; the caller learns them.
+    """
     pass_edges(params, state, delays, queue, open_feedback, time)
     if is_outgrown(delays):
         refit_delays(delays)
@@ -94,7 +103,11 @@ def release_due(
 def record_row(
     params: Any, state: Any, open_feedback: OpenFeedback, place: int, delay: int, reward: float, final: bool
 ) -> None:
-    """Record a reward of the decision at a place of the queue."""
+    """Record the total reward of the decision at ``place`` of the queue, and adjust its open counts in
+    ``state``.
+
+    ``delay`` is the age of the decision in microseconds; ``final`` means that the reward cannot change.
+    """
     record_feedback(params, state, open_feedback, place, delay, reward, final)
 
 
@@ -128,6 +141,7 @@ class OpenDecisions:
     """
 
     def __init__(self, width: int) -> None:
+        """Create the list of open decisions, empty, with room for none."""
         self.rows: list[Any] = []
         self.queue, self.open_feedback = Queue.empty(0), OpenFeedback.empty(0)
         self.rewards = np.empty((0, width))
@@ -139,12 +153,16 @@ class OpenDecisions:
         return int(self.queue.size[0])
 
     def find(self, id: int) -> int | None:
-        """Return the place of a decision whose window is open, or None."""
+        """Return the place in the queue of the decision with an id, or None if its window is not open."""
         place = self._places.get(id)
         return None if place is None else place - self._dropped
 
     def add(self, decisions: Sequence[Decision]) -> int:
-        """Add decisions, which the caller appends to the queue next; return the place of the first."""
+        """Store decisions with empty rewards, and enlarge the arrays if needed; return the place of the
+        first.
+
+        The caller must append them to the queue next.
+        """
         if len(self) + len(decisions) > len(self.queue.start):
             self.reserve(len(decisions))
         first = len(self)
@@ -156,7 +174,7 @@ class OpenDecisions:
         return first
 
     def close(self) -> None:
-        """Drop decisions that every cursor has passed."""
+        """Forget the decisions that every cursor of the queue has passed: their ids are no longer found."""
         end = int(self.queue.cursor.min())
         for place in range(self._closed, end):
             del self._places[self.rows[place].id]
@@ -164,7 +182,10 @@ class OpenDecisions:
         self._closed = end
 
     def reserve(self, more: int) -> None:
-        """Enlarge the arrays for more decisions, and drop the closed ones from them."""
+        """Replace the arrays by larger ones with room for ``more`` decisions, without the closed decisions.
+
+        The places of the remaining decisions change by the number of closed ones.
+        """
         first, size = self._closed, len(self)
         count = size - first
         capacity = max(SPARE_ROWS, 2 * (count + more))
@@ -181,13 +202,18 @@ class OpenDecisions:
         self._closed = 0
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """Return all arrays by name, without spare places; no decision may be closed."""
+        """Return pairs of name and array: the cursors, and each array of decisions cut to the number of
+        decisions.
+
+        No decision may be closed.
+        """
         by_decision = {"start": self.queue.start, "rewards": self.rewards, **dict(leaves(self.open_feedback))}
         named = ((name, array[: len(self)]) for name, array in by_decision.items())
         return [("cursor", self.queue.cursor), *named]
 
     def restore(self, decisions: list[Decision]) -> None:
-        """Add the decisions of a file; the caller fills in the arrays."""
+        """Add the decisions of a loaded file and set the queue's size; the caller fills in the other arrays.
+        """
         self.add(decisions)
         self.queue.size[0] = len(decisions)
 
@@ -233,6 +259,11 @@ class FeedbackWindow(Generic[ArmT_co]):
     """
 
     def __init__(self, learner: Learner[ArmT_co], *, seconds: float) -> None:
+        """Start a window without decisions for a learner; changes the learner.
+
+        The learner's counts of open decisions become 0, and it no longer warns of missing zeros and of the
+        order.
+        """
         if not isinstance(learner, Learner):
             raise InvalidValue("learner", learner, "give a tacit.Learner")
         checks.number("seconds", seconds, 1e-3, MAX_SECONDS)
@@ -240,6 +271,11 @@ class FeedbackWindow(Generic[ArmT_co]):
         self._initialize(learner, round(seconds * MICROSECONDS))
 
     def _initialize(self, learner: Learner[ArmT_co], window: int) -> None:
+        """Set the learner and all fields of a window without decisions; ``window`` is its length in
+        microseconds.
+
+        The learner stops watching the order of learning.
+        """
         self.learner = learner
         learner.watch.stop()
         policy = learner.policy
@@ -251,6 +287,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         self._policy: Any = None
 
     def __repr__(self) -> str:
+        """Return a text with the window's length, its number of open decisions and the present learning age.
+        """
         seconds = int(self._delays.edges[-1]) / MICROSECONDS
         waiting = f"{self.open_count:,} decisions open, learned at an age of {self.learning_age:g} s"
         return f"<FeedbackWindow of {seconds:g} s: {waiting}>"
@@ -260,6 +298,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return html_table([{**about, "learned at": self.learning_age}])
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return a function and the window's file content, from which pickle restores the window."""
         return _unpickle, (self._to_bytes(),)
 
     @property
@@ -269,14 +308,18 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def learning_age(self) -> float:
-        """The age in seconds at which decisions are learned now; the whole window before ten clicks."""
+        """The age in seconds at which decisions are learned now; the length of the window before ten clicks.
+        """
         return compute_learning_age(self._delays, self._time) / MICROSECONDS
 
     @property
     def delays(self) -> dict[str, list[Any]]:
-        """The distribution of click delays, as columns: ``arm`` (None if arms are not distinguished),
-        ``seconds`` and ``share`` of clicks that come within them; few clicks of an arm are shrunk to that
-        of all arms."""
+        """The distribution of click delays as columns: ``arm``, ``seconds`` and ``share``.
+
+        ``share`` is the share of clicks that come within so many seconds, at 0 and at the end of each bin.
+        ``arm`` is None if arms are not distinguished; an arm with few clicks is shrunk to the distribution of
+        all arms.
+        """
         arms = self.learner.offer.names if self._by_arm else (None,)
         ages = [0.0, *(self._delays.edges / MICROSECONDS).tolist()]
         shares = self._delays.curve[: len(arms)].ravel().tolist()
@@ -294,7 +337,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         time: Time | None = None,
         **features: Any,
     ) -> Decision[ArmT_co]:
-        """Learn due decisions, then choose what to show for one impression.
+        """Learn due decisions, then choose what to show for one impression, and keep the decision open for
+        feedback.
 
         Parameters
         ----------
@@ -317,7 +361,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         time: Time | None = None,
         **features: Any,
     ) -> Decisions[ArmT_co]:
-        """Learn due decisions, then choose for many impressions, all at one time.
+        """Learn due decisions, then choose for many impressions, all at one time, and keep the decisions
+        open.
 
         Parameters
         ----------
@@ -332,7 +377,10 @@ class FeedbackWindow(Generic[ArmT_co]):
         return decisions
 
     def add(self, decision: Decision | str, time: Time | None = None) -> Decision[Any]:
-        """Add a decision that was not made by this window, in the order of time; return it.
+        """Learn due decisions, then add a decision that was not made by this window; return it as a
+        ``Decision``.
+
+        Decisions must be added in the order of time.
 
         Parameters
         ----------
@@ -360,6 +408,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return decision
 
     def _append(self, decisions: Sequence[Decision[Any]]) -> None:
+        """Add decisions, made at the window's present time, to the open decisions and to the queue."""
         first, count = self._open.add(decisions), len(decisions)
         lanes, open_feedback = self.learner.lanes.lane_of_key, self._open.open_feedback
         open_feedback.lane[first : first + count] = [lanes[decision.key] for decision in decisions]
@@ -373,7 +422,9 @@ class FeedbackWindow(Generic[ArmT_co]):
     def feedback(
         self, decision: Decision | int | str, reward: float | Sequence[float] = 1.0, time: Time | None = None
     ) -> Status:
-        """Join feedback to a decision; return its status.
+        """Join feedback to a decision and return its status; the window's time advances to ``time``.
+
+        Only feedback on an already learned decision is learned at once; other feedback waits until it is due.
 
         Parameters
         ----------
@@ -414,7 +465,9 @@ class FeedbackWindow(Generic[ArmT_co]):
         rewards: npt.ArrayLike | None = None,
         times: Sequence[Time] | npt.NDArray[Any] | None = None,
     ) -> list[Status]:
-        """Join feedback to many decisions, in the order of time.
+        """Join feedback to many decisions, one after the other as by :meth:`feedback`; return their statuses.
+
+        The feedback must be in the order of time.
 
         Parameters
         ----------
@@ -439,7 +492,11 @@ class FeedbackWindow(Generic[ArmT_co]):
         return [self.feedback(*row) for row in rows]
 
     def _join(self, place: int, values: Floats, delay: int) -> Status:
-        """Join feedback to a decision whose window is open."""
+        """Join feedback to the decision at ``place`` of the queue, whose window is open; return the status.
+
+        ``values`` has a reward for each position, ``delay`` is in microseconds. A click on a decision that
+        was already learned as 0 is learned at once.
+        """
         before, listed = self._open.rewards[place], len(values) > 1
         is_first, is_open = math.isnan(before[0]), place >= self._open.queue.cursor[RELEASED]
         more = values if is_first else np.maximum(before, values)
@@ -466,7 +523,10 @@ class FeedbackWindow(Generic[ArmT_co]):
         return 0.5 if self.learner.policy.showing.compared else 0.0
 
     def _read_id(self, decision: Any) -> int:
-        """Return the id of a decision, given as a Decision, as its JSON text, or as the id itself."""
+        """Return the id of a decision, passed as a Decision, as its JSON text, or as the id itself.
+
+        Raises InvalidValue for anything else.
+        """
         if type(decision) is Decision:
             return decision.id
         if isinstance(decision, str | bytes):
@@ -474,6 +534,11 @@ class FeedbackWindow(Generic[ArmT_co]):
         return checks.integer("decision", decision, 0)
 
     def _refuse_unknown(self, id: int) -> Status:
+        """Return the status of an id without an open decision: ``late`` if the id is not new, else
+        ``unknown``.
+
+        The first unknown id is warned of.
+        """
         if id <= self._open.newest:
             return "late"
         if not self._warned:
@@ -485,7 +550,7 @@ class FeedbackWindow(Generic[ArmT_co]):
     # Learn due decisions ---------------------------------------------------------------------
 
     def advance(self, time: Time | None = None) -> int:
-        """Learn the decisions due at a time; return how many were learned.
+        """Set the window's time, learn the decisions that are due by then, and return how many were learned.
 
         :meth:`choose` calls this. Do not call it in a pause without decisions: waiting lets more clicks come
         before decisions are learned.
@@ -494,10 +559,18 @@ class FeedbackWindow(Generic[ArmT_co]):
         return self._learn_due(False)
 
     def flush(self) -> int:
-        """Learn all open decisions with their feedback so far, as at the end of a log; return the count."""
+        """Learn all open decisions with their feedback so far, as at the end of a log; return their number.
+
+        Decisions without feedback are learned as 0.
+        """
         return self._learn_due(True)
 
     def _learn_due(self, everything: bool) -> int:
+        """Learn the decisions that are due, or all open ones if ``everything``; return their number.
+
+        They are learned in the order of the queue, those without feedback as 0 (duels as 0.5), and closed
+        ones are dropped.
+        """
         if not len(self._open):
             return 0
         first = int(self._open.queue.cursor[RELEASED])
@@ -515,11 +588,18 @@ class FeedbackWindow(Generic[ArmT_co]):
         return end - first
 
     def _run(self, loop: Any, *arguments: Any) -> Any:
+        """Call a compiled loop with the policy's parameters, state, delays, queue and feedback; return its
+        result.
+        """
         params, state = self._compiled.params, self.learner.state
         return loop(params, state, self._delays, self._open.queue, self._open.open_feedback, *arguments)
 
     def _loops(self) -> _Loops:
-        """Return the loops of the learner's policy, compiled again if the policy has changed."""
+        """Return the compiled loops for the learner's present policy.
+
+        If the policy has changed, they are compiled again, and the distribution of delays grows with its
+        arms.
+        """
         policy = self.learner.policy
         if self._policy is not policy:
             params = policy.params
@@ -543,7 +623,8 @@ class FeedbackWindow(Generic[ArmT_co]):
     # The file of a window --------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the window and its learner to one file; loading it continues exactly.
+        """Write the window with its open decisions, and its learner, to one file; loading it continues
+        exactly.
 
         The file holds arrays and JSON; it replaces an older file only when complete.
         """
@@ -551,7 +632,9 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @classmethod
     def load(cls, path: str | Path) -> FeedbackWindow[Any]:
-        """Load a window that :meth:`save` wrote; the file cannot cause any code to run.
+        """Load a window and its learner from a file that :meth:`save` wrote.
+
+        The file cannot cause any code to run.
 
         Raises
         ------
@@ -562,6 +645,11 @@ class FeedbackWindow(Generic[ArmT_co]):
         return _from_bytes(read_file(place), str(place))
 
     def _to_bytes(self) -> bytes:
+        """Return the content of the window's file: a zip archive of a header, the learner, decisions and
+        arrays.
+
+        Closed decisions are dropped from the arrays first.
+        """
         self._open.reserve(0)
         header = {
             "format": FORMAT,
@@ -585,11 +673,15 @@ class FeedbackWindow(Generic[ArmT_co]):
         return content.getvalue()
 
     def _arrays(self) -> list[tuple[str, Any]]:
+        """Return pairs of name and array for all arrays of the window's file."""
         return [*leaves(self._delays, "delays."), *self._open.arrays()]
 
 
 def _read_time(time: Time | None) -> int:
-    """Return a time in microseconds since 1970."""
+    """Return a time in whole microseconds since 1970; now if None.
+
+    Raises InvalidValue for a datetime without time zone, or seconds outside of 0 to 2**42.
+    """
     if time is None:
         return round(clock.time() * MICROSECONDS)
     if isinstance(time, np.datetime64):
@@ -602,20 +694,20 @@ def _read_time(time: Time | None) -> int:
 
 
 def _check_learnable(learner: Learner, decisions: list[Decision]) -> None:
-    """Raise if a learner cannot learn one of the decisions."""
+    """Raise InvalidValue or UnknownName if a learner cannot learn one of the decisions; learn nothing."""
     for decision in decisions:
         batch, _, propensities, _ = learner.decision_reader.read_columns([decision])
         learner.check_propensities(propensities, batch.stops - batch.starts)
 
 
 def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:
-    """Learn validated decisions in their order."""
+    """Learn validated decisions with their rewards in their order; ``values`` has a row for each decision."""
     batch, actions, propensities, epochs = learner.decision_reader.read_columns(decisions)
     learner.learn_rows(batch, actions, values, propensities, epochs)
 
 
 def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict[str, Any]) -> None:
-    """Validate the content of a file and restore a window from it."""
+    """Validate the content of a file and fill a new window with its decisions, times and arrays."""
     decisions = [Decision.from_json(decision) for decision in json.loads(archive.read(DECISIONS))]
     _check_learnable(window.learner, decisions)
     window._delays = Delays.create(int(header["window"]), int(header["classes"]))
@@ -632,7 +724,9 @@ def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict
 
 
 def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
-    """Return the window of a file's content; ``source`` names the file in errors."""
+    """Return the window of a file's content; raise SnapshotError, with the name ``source``, if it is not
+    valid.
+    """
     foreign = SnapshotError(f"{source}: foreign: this is no feedback window; give a file that save wrote")
     if not content.startswith(b"PK\x03\x04"):
         raise foreign

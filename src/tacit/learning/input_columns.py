@@ -31,7 +31,9 @@ WATCHED_COUNT = 30
 
 
 def find_classifier(policy: Any) -> Classifier | None:
-    """Return the classifier of contexts of a policy, or of a policy that it wraps, or None."""
+    """Return the safe classifier that a policy, or a policy wrapped in it, uses for contexts; None without
+    one.
+    """
     while policy is not None:
         classifier = getattr(policy, "classifier", None)
         if isinstance(classifier, Classifier):
@@ -54,13 +56,15 @@ class ContextWatch:
     """
 
     def __init__(self, policy: Any) -> None:
+        """Find the policy's classifier; without one nothing is inspected."""
         self._classifier = find_classifier(policy)
         self.outside = 0
 
     def inspect(self, contexts: Floats, frames: int = 5) -> None:
-        """Inspect the contexts of some impressions, shape (impressions, context_dim).
+        """Count the contexts outside of the classifier's universe in ``outside``, and warn of the first one.
 
-        A warning points at the caller ``frames`` frames up.
+        Contexts have the shape (impressions, context_dim). The warning points at the caller ``frames`` frames
+        up.
         """
         classifier = self._classifier
         if classifier is None:
@@ -87,13 +91,17 @@ class UserWatch:
     """
 
     def __init__(self) -> None:
+        """Start with 30 decisions to inspect."""
         self._remaining = WATCHED_COUNT
         self._first: Floats | None = None
         self._constant: Booleans | None = None
         self._varied: Booleans | None = None
 
     def inspect(self, relevance: Floats, sizes: Ints) -> None:
-        """Inspect the features of some decisions.
+        """Record which columns vary between and within the first 30 decisions; then warn of unsuitable ones,
+        once.
+
+        Does nothing after 30 decisions, or if a decision has fewer than two arms.
 
         Parameters
         ----------
@@ -116,6 +124,9 @@ class UserWatch:
             self._warn(np.flatnonzero(self._constant & self._varied).tolist())
 
     def _warn(self, columns: list[int]) -> None:
+        """Warn that relevance ``columns`` are the same for all arms of a decision; nothing if the list is
+        empty.
+        """
         if columns:
             warnings.warn(
                 f"relevance: the columns {columns} are the same for all arms of a decision, as "
@@ -147,6 +158,7 @@ class ImpressionReader:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Create a reader that has seen no impressions."""
         self.watch = ContextWatch(policy)
         self.encoder = Encoder(policy.schema) if policy.schema else None
         self._users = UserWatch()
@@ -154,7 +166,10 @@ class ImpressionReader:
         self._first_features: list[tuple[Floats, Floats]] | None = []
 
     def read(self, policy: Policy, offer: Offer, rows: int, inputs: tuple[Any, Any, Any, Any]) -> Columns:
-        """Return all columns of a :class:`~tacit.learning.batch.Batch` but the lanes.
+        """Validate impressions and return all columns of a :class:`~tacit.learning.batch.Batch` but the
+        lanes.
+
+        Contexts are encoded by the policy's schema, and unsuitable contexts or features are warned of.
 
         Parameters
         ----------
@@ -187,7 +202,9 @@ class ImpressionReader:
         return *offers, context_rows, *blocks
 
     def _check_order(self, names: list[str]) -> None:
-        """Raise if the columns have another order than before, as they would be confused."""
+        """Raise InvalidValue if a table's columns are those of the first table in another order; record the
+        first.
+        """
         self._columns = self._columns or names
         if names != self._columns and sorted(names) == sorted(self._columns):
             raise InvalidValue(
@@ -195,7 +212,11 @@ class ImpressionReader:
             )
 
     def read_context(self, policy: Policy, context: Any) -> Floats:
-        """Return the context of one impression; raises as :meth:`read`."""
+        """Validate, encode and return the context of one impression, shape (context_dim,); raises as
+        :meth:`read`.
+
+        A context outside of the classifier's universe is counted, and the first one warned of.
+        """
         names: Any = getattr(context, "columns", getattr(context, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
             self._check_order(list(map(str, names)))
@@ -205,7 +226,11 @@ class ImpressionReader:
         return rows[0]  # type: ignore[no-any-return]
 
     def advise(self, policy: Policy, relevance: Floats, examination: Floats) -> None:
-        """Pass the features to ``policy.advise`` once, when there are enough of them."""
+        """Store features of arms until there are enough, then pass them to ``policy.advise`` once and drop
+        them.
+
+        Does nothing if that was done before, or if the policy does not read both kinds of features.
+        """
         if self._first_features is None:
             return
         if 0 in policy.feature_dims:
@@ -218,6 +243,12 @@ class ImpressionReader:
 
 
 def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
+    """Return contexts as an array, shape (rows, context_dim); raise InvalidValue unless they are finite
+    numbers.
+
+    A policy that reads no contexts gets an array without columns, and contexts passed to it are refused.
+    Numbers too large to square are warned of.
+    """
     dim = policy.context_dim
     if dim == 0:
         remedy = "tacit.auto(arms=…, context_dim=…), or signals_dim=…"
@@ -260,7 +291,8 @@ def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
 
 
 def _to_array(contexts: Any) -> Any:
-    """Return contexts as an array; an array without rows if they are not numbers."""
+    """Return contexts as an array of float64; an array without rows, shape (0, 0), if they are not numbers.
+    """
     try:
         return np.ascontiguousarray(to_numeric("context", contexts), dtype=np.float64)
     except InvalidValue:
@@ -270,7 +302,10 @@ def _to_array(contexts: Any) -> Any:
 
 
 def _find_none(values: Any, count: int) -> int | None:
-    """Return the index of the first None in a list of ``count`` values; None if there is none."""
+    """Return the index of the first None in a list or tuple of ``count`` values.
+
+    Returns None if no value is None, or if it is no such list.
+    """
     if not isinstance(values, list | tuple) or len(values) != count:
         return None
     return next((place for place, value in enumerate(values) if value is None), None)
@@ -284,7 +319,10 @@ def _to_dense(contexts: Any) -> Any:
 
 
 def _refuse_unread(field: str, data: Any, policy: Policy, remedy: str) -> None:
-    """Raise if data are passed that the policy does not read, as they would be lost silently."""
+    """Raise InvalidValue if data are passed that the policy does not read, as they would be lost silently.
+
+    ``remedy`` names a policy that reads them.
+    """
     if data is not None and any(block is not None and np.size(block) for block in data):
         example = data[0] if _is_single(data, len(data)) else data
         raise InvalidValue(field, example, f"{policy.label} reads none: leave it out, or take {remedy}")
@@ -293,7 +331,11 @@ def _refuse_unread(field: str, data: Any, policy: Policy, remedy: str) -> None:
 def _read_features(
     policy: Policy, relevance: Any, examination: Any, rows: int
 ) -> tuple[tuple[Floats, Floats], Ints | None]:
-    """Return the relevance and examination blocks, and the number of arms on offer in each impression."""
+    """Return the relevance and examination blocks, and the number of arms on offer in each impression.
+
+    A block has the arms of all impressions concatenated; without rows if the policy does not read it. The
+    numbers are None if it reads neither. Raises InvalidValue if features are invalid.
+    """
     blocks, sizes = [NO_FEATURES, NO_FEATURES], None
     names = "relevance", "examination"
     for i, (field, block) in enumerate(zip(names, (relevance, examination), strict=True)):
@@ -309,12 +351,17 @@ def _read_features(
 
 
 def _stack_features(policy: Policy, field: str, features: Any, rows: int) -> tuple[Floats, Ints]:
-    """Return the feature matrices of all impressions, concatenated, and their lengths."""
+    """Return the feature matrices of all impressions, concatenated, and the number of rows of each.
+
+    Raises InvalidValue if there is not a finite matrix of the right width for each impression. Vectors from a
+    catalogue are returned unchanged.
+    """
     if isinstance(features, CandidateVectors):
         return features
     dim = policy.feature_dims[field == "examination"]
 
     def refusal() -> InvalidValue:
+        """Return the error for invalid features, or for an empty catalogue."""
         # A function, since the message prints the features, which takes time.
         expected = f"a row of {dim} finite numbers for each arm on offer"
         if features is None and field == "relevance" and policy.arms is None:
@@ -344,14 +391,18 @@ def _stack_features(policy: Policy, field: str, features: Any, rows: int) -> tup
 
 
 def _is_single(data: Any, rows: int) -> bool:
-    """True if the data are of one impression, as :meth:`tacit.Learner.choose` passes them."""
+    """True if ``data`` is a list with one row and one impression is read, as ``Learner.choose`` passes it."""
     return isinstance(data, list) and rows == len(data) == 1
 
 
 def _read_offers(
     offer: Offer, arms: Sequence[Sequence[Arm] | None] | None, sizes: Ints | None, rows: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the indices of the arms on offer, all impressions in one array, with their starts and stops."""
+    """Return the indices of the arms on offer, all impressions in one array, with their starts and stops.
+
+    Raises UnknownName or InvalidValue if an arm is not on offer, or the numbers of features in ``sizes``
+    differ.
+    """
     if arms is None and sizes is None:
         stops = np.empty(rows, np.int64)
         stops.fill(len(offer.arm_indices))
@@ -378,7 +429,7 @@ def _read_offers(
 
 
 def _check_names(names: Sequence[Arm] | None, size: int) -> None:
-    """Raise if names do not fit the number of arms on offer, or are not unique."""
+    """Raise InvalidValue unless there are as many names as arms on offer, all different; None is allowed."""
     if names is not None and not len(names) == len(set(checks.offer(names))) == size:
         raise InvalidValue("arms", names, f"name each of the {size} arms on offer, all differently")
 
@@ -394,7 +445,10 @@ class DecisionReader(NamedTuple):
     lanes: Lanes
 
     def read_columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
-        """Return impressions, actions, propensities and epochs of decisions.
+        """Validate decisions and return their impressions, actions, propensities and epochs as columns.
+
+        Decisions that this learner made as :class:`Decisions` are not validated. Unknown propensities are
+        NaN.
 
         Raises
         ------
@@ -416,7 +470,11 @@ class DecisionReader(NamedTuple):
         )
 
     def read_batch(self, decisions: Sequence[Decision]) -> Batch:
-        """Return the impressions of one decision or more."""
+        """Return the impressions of one decision or more as a batch.
+
+        Raises InvalidValue if one is no ``Decision`` or does not fit the policy, UnknownName for an unknown
+        key.
+        """
         rows = len(decisions)
         for decision in decisions if set(map(type, decisions)) != {Decision} else ():
             require_decision(decision)
@@ -447,9 +505,10 @@ class DecisionReader(NamedTuple):
         return Batch(np.array(lanes, np.int64), arms, starts, stops, context_rows, *blocks)
 
     def read_actions(self, decisions: Sequence[Decision], batch: Batch) -> Ints:
-        """Return the arm indices that decisions showed; raise if the policy has no such arms.
+        """Return the arm indices that decisions showed, shape (decisions, action_width).
 
-        Compiled code does not check bounds: an invalid index would write to other memory.
+        Raises InvalidValue if the policy has no such arms or names them differently. Compiled code does not
+        check bounds: an invalid index would write to other memory.
         """
         width = self.policy.action_width
         slots = [d.slots for d in decisions]
@@ -468,7 +527,7 @@ class DecisionReader(NamedTuple):
         return actions
 
     def _has_same_names(self, decision: Decision) -> bool:
-        """True if a decision names its shown arms as this policy does."""
+        """True if a decision names its shown arms as this policy does at the same arm indices."""
         offer = self.offer
         if decision.offered is offer.arm_indices:
             return True
@@ -476,13 +535,16 @@ class DecisionReader(NamedTuple):
         return [name for name in decision.shown if name is not None] == names
 
     def _find_featured_arms(self, decision: Decision) -> FeaturedArms:
+        """Return the arms whose features a decision has, the shown arms among them, and the features."""
         fields = decision.offered, decision.slots, decision.relevance, decision.examination
         return find_featured_arms(
             *fields, named=self.policy.arms is not None, listed=self.policy.showing.listed
         )
 
     def read_feedback(self, field: str, rewards: Any, decisions: Sequence[Decision]) -> Floats:
-        """Return feedback of decisions as an array of rows.
+        """Validate the feedback of decisions and return it as an array, shape (decisions, positions).
+
+        Rewards of lists that are not full get 0 at empty positions. ``field`` names the argument in errors.
 
         Raises
         ------
@@ -511,12 +573,17 @@ class DecisionReader(NamedTuple):
         return values.reshape(rows, width)
 
     def _make_mismatch_error(self, decisions: Sequence[Decision]) -> InvalidValue:
+        """Return the error that says that decisions do not fit the policy."""
         argument = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
         return InvalidValue("decision", argument, f"give decisions of a learner of {self.policy}")
 
 
 def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:
-    """Raise if there is a click at an empty position of a list."""
+    """Raise InvalidValue if a list has a reward above 0 at a position without an arm.
+
+    ``values`` and ``actions`` have the shape (decisions, positions); ``field`` names the argument in the
+    error.
+    """
     if values.shape[1] > 1 and (nothing := (values > 0) & (actions < 0)).any():
         row, position = np.argwhere(nothing)[0]
         place = f"{field}[{position}]" if len(values) == 1 else f"{field}[{row}, {position}]"
@@ -524,6 +591,7 @@ def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:
 
 
 def _try_array(values: Any) -> Any:
+    """Return values as an array; an empty array if they are ragged."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -531,7 +599,10 @@ def _try_array(values: Any) -> Any:
 
 
 def _pad_rewards(rewards: Any, decisions: Sequence[Decision], width: int) -> Any:
-    """Return rewards of lists with 0 added at the empty positions of lists that are not full."""
+    """Return rewards of lists with 0 added at the empty positions of lists that are not full.
+
+    If the rewards do not fit the decisions, they are returned unchanged.
+    """
     lists = list(map(checks.as_list, rewards)) if np.iterable(rewards) else []
     if len(lists) != len(decisions) or not all(isinstance(item, list | tuple) for item in lists):
         return rewards
@@ -546,7 +617,7 @@ def _concatenate_rows(blocks: Sequence[Floats]) -> Floats:
 
 
 def require_decision(decision: Any) -> None:
-    """Raise unless the argument is a ``Decision``."""
+    """Raise InvalidValue, with a hint for JSON text and lists, unless the argument is a ``Decision``."""
     if type(decision) is not Decision:
         hints: dict[type, str] = {
             str: ", or of its JSON Decision.from_json(text)",
@@ -556,7 +627,7 @@ def require_decision(decision: Any) -> None:
 
 
 def refuse_repeated(decisions: Sequence[Decision]) -> None:
-    """Raise if an id occurs twice in a list of decisions; ``Decisions`` have unique ids."""
+    """Raise InvalidValue if an id occurs twice in a list of decisions; ``Decisions`` have unique ids."""
     if isinstance(decisions, Decisions):
         return
     ids = [decision.id for decision in decisions]
@@ -572,7 +643,7 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
 
 
 def order_by_id(decisions: Sequence[Decision], decision_count: int) -> Ints | None:
-    """Return the order that sorts decisions by id, or None if they need no sorting.
+    """Return the indices that sort decisions by id, or None if they need no sorting.
 
     The order is unknown if some are of other learners, with ids that are not below ``decision_count``, the
     number of this learner's decisions; then None is returned, with a warning if the ids do not ascend.

@@ -60,6 +60,7 @@ class Offer:
     """
 
     def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
+        """Create the offer of all arms without the retired ones."""
         self.names: tuple[Any, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
         self._index_of_arm = {name: index for index, name in enumerate(self.names)}
         self.all = arms
@@ -101,7 +102,7 @@ class Offer:
         return np.array(arm_indices, np.int64)
 
     def with_new_arms(self, arms: int | Sequence[str]) -> tuple[list[Any], Offer]:
-        """Return the new arms, and an offer that includes them.
+        """Return the list of new arms, and a new offer that includes them; this offer is unchanged.
 
         Parameters
         ----------
@@ -134,7 +135,7 @@ class Offer:
         return list(names), Offer((*self.all, *names), self.retired)
 
     def exclude_arms(self, arms: Sequence[Arm]) -> Offer:
-        """Return the offer without some arms, which become retired.
+        """Return a new offer without some arms, which become retired.
 
         Raises
         ------
@@ -149,7 +150,7 @@ class Offer:
         return Offer(self.all, [*self.retired, *(self.names[index] for index in arm_indices)])
 
     def with_restored_arms(self, arms: Sequence[Arm]) -> Offer:
-        """Return the offer with some retired arms on offer again.
+        """Return a new offer with some retired arms on offer again; arms already on offer are ignored.
 
         Raises
         ------
@@ -160,7 +161,7 @@ class Offer:
         return Offer(self.all, [arm for arm in self.retired if arm not in back])
 
     def _find_indices(self, arms: Sequence[Arm]) -> set[int]:
-        """Return the indices of arms, on offer or retired."""
+        """Return the indices of arms, on offer or retired; raise UnknownName if an arm does not exist."""
         arm_indices = set()
         for arm in checks.offer(arms):
             if arm not in self._index_of_arm:
@@ -209,6 +210,7 @@ class Lanes:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Create the state of a policy without keys."""
         self.logged = False
         self.lane_of_key: dict[str, int] = {}
         self._names: list[str] = []
@@ -241,22 +243,26 @@ class Lanes:
 
     @cached_property
     def rows(self) -> list[int]:
-        """Number of rows that a lane has in each array; 0 for arrays that all lanes share."""
+        """For each array of the state, the number of rows of a lane; 0 for arrays that all lanes share."""
         return lane_rows(self._policy.init)
 
     def keys(self) -> KeyView:
-        """Return all present keys in the order of their lanes; later keys are not included."""
+        """Return a view of all present keys in the order of their lanes; keys added later are not included.
+        """
         return KeyView(self._names)
 
     def view(self, lane: int) -> Any:
-        """Return views of a lane's rows and of all shared arrays, as its kernels read and write them.
+        """Return writable views of a lane's rows of the state and of all shared arrays.
 
         The views are valid until another key gets a lane.
         """
         return lanes_view(self.state, self.rows, lane, lane + 1)
 
     def admit(self, keys: Sequence[str]) -> Ints:
-        """Return the lanes of keys; a new key gets a lane.
+        """Return the lanes of keys in their order; a new key gets the next lane, and the state grows if
+        needed.
+
+        Warns if the state grows beyond 1 GiB, or if a new key does not fit the log that was learned.
 
         Raises
         ------
@@ -277,6 +283,7 @@ class Lanes:
         return np.array(lanes, dtype=np.int64)
 
     def _add(self, key: str) -> None:
+        """Give a new key the next lane; enlarge the state, with warnings, if no spare lane is left."""
         lane = len(self.lane_of_key)
         if self.logged:
             self._warn_of_unlearned_key(key)
@@ -288,8 +295,10 @@ class Lanes:
         self._names.append(key)
 
     def _warn_of_unlearned_key(self, key: str) -> None:
-        """Warn if a new key does not fit the learned log: the log had keys and this is the default key, or
-        the reverse."""
+        """Warn if a new key does not fit the learned log; called for the first new key after a log only.
+
+        It does not fit if the log had keys and this is the default key, or the reverse.
+        """
         self.logged = False
         is_unlearned = len(self.lane_of_key) == 1 if ONLY_KEY in self.lane_of_key else key == ONLY_KEY
         if is_unlearned and all(self.rows):
@@ -299,7 +308,7 @@ class Lanes:
             warnings.warn(f"{message}; {remedy}", AssumptionWarning, stacklevel=6)
 
     def _warn_of_memory(self) -> None:
-        """Warn before the keys' state takes much memory, each time it doubles."""
+        """Warn if the state, about to be enlarged, takes more than 1 GiB."""
         key_bytes = self._policy.key_bytes
         if key_bytes * self._capacity > WARNING_BYTES:
             warnings.warn(
@@ -311,40 +320,47 @@ class Lanes:
             )
 
     def resize(self, policy: Policy) -> None:
-        """Convert the state to a policy with more arms, without losing what was learned."""
+        """Enlarge the state and the plays for a policy with more arms, without losing what was learned."""
         self._grow(policy)
         self._policy = policy
 
     def count_plays(self, lane: int) -> Floats:
-        """Return how often each arm was ever shown to a lane's key and learned from; NaN if unknown."""
+        """Return how often each arm was ever shown to a lane's key and learned from, shape (arms,).
+
+        All are NaN if the policy forgets nothing, as plays are not counted here then; an arm is NaN if
+        unknown.
+        """
         if not self.plays.shape[1]:
             return np.full(self._policy.arm_count, np.nan)
         # Where the first plays were not counted, version 0.3 started counting below 0.
         return np.where(self.plays[lane] < 0, np.nan, self.plays[lane])
 
     def copy_all(self) -> tuple[dict[str, int], Any, Ints, int]:
-        """Return a copy of keys, state, plays and capacity, for :meth:`roll_back`."""
+        """Return a copy of keys, state, plays and capacity, from which :meth:`roll_back` restores them."""
         return dict(self.lane_of_key), copy.deepcopy(self.state), self.plays.copy(), self._capacity
 
     def roll_back(self, backup: tuple[dict[str, int], Any, Ints, int]) -> None:
-        """Return to a copy of :meth:`copy_all`; keys admitted since lose their lanes."""
+        """Restore keys, state, plays and capacity from a copy of :meth:`copy_all`; later keys lose their
+        lanes.
+        """
         self.lane_of_key.clear()
         lane_of_key, self.state, self.plays, self._capacity = backup
         self.lane_of_key.update(lane_of_key)
         self._names = list(lane_of_key)
 
     def view_all(self) -> Any:
-        """Return views of the state without spare lanes."""
+        """Return views of the state's arrays without spare lanes; changes of the views change the state."""
         return lanes_view(self.state, self.rows, 0, len(self.lane_of_key))
 
     def restore(self, state: Any, plays: Ints, keys: Sequence[str]) -> None:
-        """Use the state and plays of a snapshot, which has a lane for each of its keys."""
+        """Replace keys, state and plays by those of a snapshot, with a lane for each key in order."""
         self.lane_of_key = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self._names = list(self.lane_of_key)
         self.state, self._capacity = state, len(keys)
         self.plays = plays
 
     def _grow(self, policy: Policy) -> None:
+        """Copy state and plays to arrays of the present capacity, initialized by ``policy``."""
         # Spare lanes are not copied: the policy may initialize them differently now.
         self.state = copy_to_larger(self.view_all(), policy.init(self._capacity))
         plays, old_plays = make_plays(policy, self._capacity), self.plays[: len(self.lane_of_key)]
@@ -365,6 +381,7 @@ class KeyView(Sequence[str]):
     """
 
     def __init__(self, names: list[str]) -> None:
+        """Fix the view's length to the present length of ``names``."""
         self._names, self._count = names, len(names)
 
     def __len__(self) -> int:
@@ -375,13 +392,17 @@ class KeyView(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
+        """Return the name at an index, or the list of names of a slice."""
         if isinstance(index, slice):
             return [self._names[i] for i in range(*index.indices(self._count))]
         return self._names[range(self._count)[index]]
 
 
 def make_plays(policy: Policy, lanes: int) -> Ints:
-    """Return zero plays for a number of lanes; without columns if the policy does not need them counted."""
+    """Return an array of zeros, shape (lanes, arms), to count plays of arms in.
+
+    It has no columns if the policy forgets nothing or has no fixed arms, as plays are not counted then.
+    """
     counted = policy.forgets and policy.arms is not None
     return np.zeros((lanes, policy.arm_count if counted else 0), np.int64)
 
@@ -415,6 +436,7 @@ class Loops:
     """
 
     def __init__(self, policy: Policy, offer: Offer, lanes: Lanes, rng: Generator, reported: bool) -> None:
+        """Allocate the buffers for a batch of one; nothing is compiled yet."""
         self.params = policy.params
         self._user_class = None if type(policy).__module__.startswith("tacit.") else type(policy).__name__
         self._offered = offer.arm_indices
@@ -432,7 +454,7 @@ class Loops:
         self.propensity_buffer = self.propensity if has_propensity else None
 
     def make_plain_batch(self, lanes: Ints, contexts: Floats) -> Batch:
-        """Return a batch of impressions that have all arms on offer and no features."""
+        """Return a batch of one impression per lane, each with all arms on offer and no features of arms."""
         rows, arms = len(lanes), self._offered
         if rows == 1:
             starts, stops = self._single_bounds
@@ -442,61 +464,70 @@ class Loops:
 
     @cached_property
     def choose(self) -> Any:
-        """The loop over ``choose_rows``; for user-defined policies it checks that choices are on offer."""
+        """The compiled loop over ``choose_rows``.
+
+        For a user-defined policy, it warns of choices that are not on offer.
+        """
         loop = self._compile_entry(choose_rows, self._rng, self.action, self.epoch, self.propensity_buffer)
         return loop if self._user_class is None else partial(_choose_checked, self._user_class, loop)
 
     @cached_property
     def force(self) -> Any:
-        """The loop over ``force_rows``."""
+        """The compiled loop over ``force_rows``, which shows forced arms."""
         forced = np.empty((0, 0), np.int64), False
         return self._compile_entry(force_rows, self._rng, *forced, self.action, self.epoch, self.propensity)
 
     @cached_property
     def observe(self) -> Any:
-        """The loop over ``observe_rows``."""
+        """The compiled loop over ``observe_rows``, which learns impressions without deciding."""
         return self._compile_entry(observe_rows)
 
     @cached_property
     def learn(self) -> Any:
-        """The loop over ``learn_rows``."""
+        """The compiled loop over ``learn_rows``, which learns feedback."""
         outcome_buffers = self.feedback, self.propensity, self.epoch, self.fresh
         return self._compile_entry(learn_rows, self._lanes.plays, self.action, *outcome_buffers)
 
     @cached_property
     def correct(self) -> Any:
-        """The loop over ``correct_rows``."""
+        """The compiled loop over ``correct_rows``, which replaces learned rewards."""
         return self._compile(correct_rows)
 
     @cached_property
     def replay(self) -> Any:
-        """The loop over ``replay_rows``."""
+        """The compiled loop over ``replay_rows``, which learns logged impressions and their feedback."""
         return self._compile(replay_rows)
 
     @cached_property
     def refit(self) -> Any:
-        """The loop over ``refit_shared``."""
+        """The compiled loop over ``refit_shared``, which updates quantities derived from shared sums."""
         return self._compile(refit_shared)
 
     @cached_property
     def weigh(self) -> Any:
-        """The loop over ``weigh_rows``."""
+        """The compiled loop over ``weigh_rows``, which computes the probability of each arm."""
         return self._compile_entry(weigh_rows, np.empty(0))
 
     @cached_property
     def weigh_cells(self) -> Any:
-        """The loop over ``weigh_cells``."""
+        """The compiled loop over ``weigh_cells``, which computes the probability of each arm at each
+        position.
+        """
         return self._compile_entry(weigh_cells, np.empty((0, 0)))
 
     @cached_property
     def place(self) -> Any:
-        """The loop over ``place_rows``."""
+        """The compiled loop over ``place_rows``, which computes the propensities of lists by position."""
         return self._compile_entry(place_rows, self.action, self.prefixes, self.places)
 
     def _compile(self, loop: Callable[..., Any]) -> Any:
+        """Return a loop compiled for the policy's parameters."""
         return compile_loop(loop, self.params)
 
     def _compile_entry(self, loop: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the entry point of a loop compiled for the policy's parameters, its state, a batch, and
+        arguments.
+        """
         return self._compile(loop).entry((self.params, self._lanes.state, self.single_batch, *arguments))
 
 
@@ -510,7 +541,10 @@ def _choose_checked(
     actions: Ints,
     *buffers: Any,
 ) -> None:
-    """Let a user-defined policy choose; warn, instead of raising, if a choice is not on offer."""
+    """Run ``choose`` of a user-defined policy, named ``name``, which fills ``actions`` and the buffers.
+
+    Each choice that is not on offer is warned of; nothing is raised.
+    """
     choose(params, state, batch, rng, actions, *buffers)
     bounds, offered = None, {-1}
     for action, *row_bounds in zip(

@@ -76,6 +76,7 @@ else:
         """A class method that instances lack, since calling it on one would not change that instance."""
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:
+            """Return the method bound to the class; raise AttributeError if accessed by an instance."""
             if instance is not None:
                 raise AttributeError
             return super().__get__(instance, owner)
@@ -119,6 +120,7 @@ class Learner(EstimatingLearner[ArmT_co]):
 
     @with_suggestions
     def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
+        """Create a learner without keys; raise InvalidValue if ``policy`` is no policy."""
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
@@ -130,13 +132,17 @@ class Learner(EstimatingLearner[ArmT_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, with the corresponding method's name for names that other packages use.
+            """
             suggestion = f"; did you mean {METHOD_ALIASES[name]}?" if name in METHOD_ALIASES else ""
             raise AttributeError(f"a Learner has no {name!r}{suggestion}", name=name, obj=self)
 
     def __repr__(self) -> str:
+        """Return a text with the policy and the numbers of keys and decisions."""
         return f"<Learner of {self.policy}: {len(self)} keys, {self.decisions} decisions>"
 
     def _repr_html_(self) -> str:
+        """Return an HTML table of the policy, the first 12 arms, and the numbers of keys and decisions."""
         arms = ", ".join(map(str, self.arms[:MAX_ARMS_NAMED])) + (
             ", …" if len(self.arms) > MAX_ARMS_NAMED else ""
         )
@@ -144,6 +150,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         return html_table([{**about, "keys": len(self), "decisions": self.decisions}])
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return a function, the policy and the snapshot's bytes, from which pickle restores the learner."""
         # Pickling the policy, too, makes unpickling import the class of a user-defined policy.
         return _unpickle, (self.policy, b"".join(iter_pieces(make_snapshot(self))))
 
@@ -157,7 +164,10 @@ class Learner(EstimatingLearner[ArmT_co]):
         examination: npt.ArrayLike | None = None,
         **unknown: Never,
     ) -> Decision[ArmT_co]:
-        """Choose what to show for one impression.
+        """Choose what to show for one impression and return the decision; a new key gets a state.
+
+        The policy observes the impression, and random numbers are drawn. Warns, after 1,000 and 10,000
+        decisions, of signs of misuse.
 
         Parameters
         ----------
@@ -190,7 +200,10 @@ class Learner(EstimatingLearner[ArmT_co]):
         return decision.lean() if relevance is None and len(decision.relevance) else decision
 
     def _choose_plain(self, key: str) -> Decision[ArmT_co]:
-        """Choose among all arms on offer; the context, if the policy reads one, is in ``loops.context``."""
+        """Choose among all arms on offer and return the decision, whose number is counted.
+
+        The context, if the policy reads one, must be in ``loops.context``.
+        """
         loops, lanes, names = self.loops, self.lanes, self.offer.names
         lane = lanes.lane_of_key.get(key)
         loops.single_batch.lanes[0] = lanes.admit([key])[0] if lane is None else lane
@@ -234,7 +247,10 @@ class Learner(EstimatingLearner[ArmT_co]):
         examination: Sequence[npt.ArrayLike] | None = None,
         **unknown: Never,
     ) -> Decisions[ArmT_co]:
-        """Choose what to show for each of many impressions, in their order.
+        """Choose what to show for each of many impressions, in their order, and return the decisions as
+        columns.
+
+        The effects are those of :meth:`choose`; nothing is learned in between.
 
         Parameters
         ----------
@@ -262,7 +278,10 @@ class Learner(EstimatingLearner[ArmT_co]):
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
 
     def _check_usage(self, keys: Sequence[Key]) -> None:
-        """Warn once if the decisions so far suggest misuse, such as missing zeros or users as keys."""
+        """Warn if the decisions so far suggest misuse, such as missing zeros or users as keys.
+
+        Sets the number of decisions at which to check again: 10,000, then never.
+        """
         early = self.decisions < SECOND_CHECK
         self._check_after = SECOND_CHECK if early else math.inf
         if self.logs_learned or isinstance(self.policy, UniformRandom):
@@ -279,15 +298,16 @@ class Learner(EstimatingLearner[ArmT_co]):
             self._warn_once(message, 4)
 
     def _warn_once(self, message: str, depth: int) -> None:
-        """Warn the caller ``depth`` calls up of misuse, and stop checking for it."""
+        """Issue a warning that points at the caller ``depth`` calls up, and end all checks for misuse."""
         self._check_after, self.watch.remaining = math.inf, 0
         warnings.warn(message, AssumptionWarning, stacklevel=depth)
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
-        """Learn the reward of a decision.
+        """Update the policy's state of the decision's key with the reward of the decision.
 
         A second call for the same decision learns it twice; an :class:`~tacit.errors.AssumptionWarning`
-        reports the first repetition, among the 8,192 decisions learned last, by the decision's ``id``.
+        reports the first repetition, among the 8,192 decisions learned last, by the decision's ``id``. Other
+        warnings report that zeros are missing, or learned in another order than clicks.
 
         Parameters
         ----------
@@ -361,7 +381,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         *,
         seen: Sequence[bool | None] | None = None,
     ) -> int:
-        """Learn the rewards of many decisions, in the order in which they were made.
+        """Learn the rewards of many decisions, in the order in which they were made; warns as :meth:`learn`.
 
         Parameters
         ----------
@@ -394,7 +414,10 @@ class Learner(EstimatingLearner[ArmT_co]):
         return self._learn_columns(decisions, columns, values)
 
     def _learn_columns(self, decisions: Sequence[Decision], columns: Any, values: Floats) -> int:
-        """Learn decisions from their columns; return how many were learned."""
+        """Learn decisions from their columns, with warnings of misuse; return how many were learned.
+
+        Raises InvalidValue if a propensity is too small for the policy.
+        """
         batch, actions, propensities, epochs = columns
         self.check_propensities(propensities, batch.stops - batch.starts)
         fresh = self.learn_rows(batch, actions, values, propensities, epochs)
@@ -416,8 +439,8 @@ class Learner(EstimatingLearner[ArmT_co]):
 
         Each row is learned as if it had been decided here and had its feedback before the next row, in the
         order of ``timestamp`` if there is one: a log that is not in that order is read into memory and
-        sorted. Arms that the log hardly shows remain uncertain. If the log cannot be read, or does not
-        fit the policy, nothing is learned.
+        sorted. New keys get states, and rows count as decisions. Arms that the log hardly shows remain
+        uncertain. If the log cannot be read, or does not fit the policy, nothing is learned.
 
         Parameters
         ----------
@@ -466,17 +489,18 @@ class Learner(EstimatingLearner[ArmT_co]):
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write a snapshot; a loaded learner continues exactly as this one would, bit for bit.
+        """Write a snapshot of the learner to a file.
 
-        The file holds arrays and a JSON header; it replaces an older file only when complete.
+        A loaded learner continues exactly as this one would, bit for bit. The file holds arrays and a JSON
+        header; it replaces an older file only when complete.
         """
         write_snapshot(make_snapshot(self), checks.path(path))
 
     @of_class
     def load(cls, path: str | Path) -> Learner[Any]:
-        """Load a learner that :meth:`save` wrote; the file cannot cause any code to run.
+        """Return the learner in a file that :meth:`save` wrote; the file cannot cause any code to run.
 
-        A user-defined policy class must have been imported before.
+        A user-defined policy class must have been imported before. Counts of open decisions become 0.
 
         Raises
         ------
@@ -489,26 +513,29 @@ class Learner(EstimatingLearner[ArmT_co]):
 
 
 def _unpickle(policy: Policy, content: bytes) -> Learner:
-    """Return the learner of a pickle."""
+    """Return the learner of a pickle's snapshot, with counts of open decisions of 0."""
     learner = from_bytes(content, "pickle", restore_learner)
     clear_open(learner)
     return learner
 
 
 def clear_open(learner: Learner) -> None:
-    """Set the counts of open decisions to zero: the feedback window or service that held them is gone."""
+    """Set the counts of open decisions in a learner's state to zero, in place.
+
+    The feedback window or service that held these decisions is gone.
+    """
     for name, array in leaves(learner.state):
         if name.endswith(OPEN_SUFFIX):
             array[:] = 0
 
 
 def get_arrays(learner: Learner) -> Arrays:
-    """Return all arrays of a learner, without copying them."""
+    """Return the state and the plays of a learner, without spare lanes and without copying."""
     return Arrays(learner.lanes.view_all(), learner.lanes.plays[: len(learner)])
 
 
 def make_snapshot(learner: Learner) -> LearnerSnapshot:
-    """Return a snapshot of a learner; its arrays are not copied."""
+    """Return a snapshot of a learner for writing; its arrays are not copied, so later learning changes it."""
     return LearnerSnapshot(
         policy=learner.policy,
         retired=learner.retired,
@@ -523,7 +550,7 @@ def make_snapshot(learner: Learner) -> LearnerSnapshot:
 
 
 def restore_learner(snapshot: LearnerSnapshot) -> Learner:
-    """Return the learner of a snapshot."""
+    """Return a new learner with the policy, state, keys, items and random generator of a snapshot."""
     learner: Learner = Learner(snapshot.policy, seed=0, propensities=snapshot.propensities)
     learner.rng.bit_generator.state = snapshot.generator
     learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
@@ -536,7 +563,7 @@ def restore_learner(snapshot: LearnerSnapshot) -> Learner:
 
 
 def _warn_of_dropped_keys(learner: Learner) -> None:
-    """Warn once if several keys share one model that does not depend on the key."""
+    """Warn, once per learner, if several keys share one model that does not depend on the key."""
     policy, count = learner.policy, len(learner)
     several = not learner._warned_of_keys and 2 <= count <= learner.decisions / DECISIONS_PER_KEY
     if several and policy.context_dim and policy.feature_dims == (0, 0) and not policy.key_bytes:

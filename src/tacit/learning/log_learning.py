@@ -56,7 +56,10 @@ class ArmTable(NamedTuple):
     rows: Floats  # (arms, d)
 
     def read_features(self, chunk: Chunk, arms: Any) -> Floats:
-        """Return the features of arms, a row for each."""
+        """Return the features of ``arms``, shape (arms, d); raise UnknownName if the table lacks one.
+
+        ``chunk`` only names the log in the error.
+        """
         indices = pc.index_in(arms.cast(pa.string()), value_set=self.names)
         if indices.null_count:
             lacking = arms.filter(indices.is_null())[0].as_py()
@@ -75,7 +78,11 @@ class RowColumns(NamedTuple):
     names: list[str]
 
     def read_features(self, chunk: Chunk, arms: Any) -> Floats:
-        """Return the features of the rows' arms."""
+        """Return the features in a chunk's columns, shape (rows, d); raise UnfitLog for a number that is not
+        finite.
+
+        ``arms`` is ignored, as each row has the features of its arm.
+        """
         features = np.empty((len(chunk.rows), len(self.names)))
         for column, name in enumerate(self.names):
             values = chunk.batch[FEATURE + name]
@@ -100,7 +107,10 @@ class ItemVectors(NamedTuple):
     table: ItemTable
 
     def read_features(self, chunk: Chunk, arms: Any, rows: Ints | None = None) -> Floats:
-        """Return the vectors of arms; ``rows`` are the log rows of the arms, by default one row per arm."""
+        """Return the vectors of ``arms``, shape (arms, d), each valid at the time of its log row.
+
+        ``rows`` are the log rows of the arms, by default one row per arm.
+        """
         times = chunk.batch["timestamp"] if self.table.has_times else None
         times = times if times is None or rows is None else times.take(pa.array(rows))
         codes = self.table.codes(arms, chunk.source)
@@ -132,6 +142,7 @@ class LoggedFeatures:
     """
 
     def __init__(self, policy: Policy, sources: tuple[Any, Any], items: ItemTable | None = None) -> None:
+        """Validate the sources for the features that the policy reads."""
         if sources[0] is None and policy.feature_dims[0] and items is not None:
             sources = items, sources[1]
         self._blocks = [
@@ -149,7 +160,11 @@ class LoggedFeatures:
         self.max_rows = max(1, MAX_NUMBERS // sum(policy.feature_dims)) if by_item else None
 
     def open_log(self, log: Any) -> Any:
-        """Return the log reader, set to read the columns of contexts and features, too."""
+        """Return the log reader, extended to read contexts by the policy's schema and the columns of
+        features.
+
+        Raises InvalidValue if columns of features are needed and the log is only a part of one.
+        """
         if isinstance(log, LogReader):
             log = log.with_context(self._schema)
         if not self.names:
@@ -159,7 +174,11 @@ class LoggedFeatures:
         return log.with_features(self.names)
 
     def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> tuple[Floats, Floats]:
-        """Return relevance and examination of arms on offer; ``rows`` are the log rows of the arms."""
+        """Return the relevance and the examination features of arms, a row for each; without rows if not
+        read.
+
+        ``rows`` are the log rows of the arms.
+        """
         blocks = []
         for block in self._blocks:
             if isinstance(block, ItemVectors):
@@ -172,6 +191,11 @@ class LoggedFeatures:
 def _make_source(
     policy: Policy, field: str, dim: int, source: Any
 ) -> ArmTable | RowColumns | ItemVectors | None:
+    """Return the source of one kind of features, with ``dim`` features, from the user's argument.
+
+    None if the policy reads none and none is given. Raises InvalidValue if a source is missing, not needed,
+    or has another number of features.
+    """
     if source is None:
         if not dim:
             return None
@@ -196,18 +220,22 @@ def _make_source(
 
 
 def count_features(source: Any) -> int:
-    """Return the number of features in a source: columns of a log, or of a table of arms."""
+    """Return the number of features in a source: columns of a log, or of a table of arms; 0 for None."""
     if source is None:
         return 0
     return len(source) if _is_names(source) else make_arm_table(FIELDS[0], source).rows.shape[1]
 
 
 def _is_names(source: Any) -> bool:
+    """True if a source of features is a list of column names, not a table."""
     return not isinstance(source, Mapping) and not is_frame(source) and isinstance(source, Sequence)
 
 
 def make_arm_table(field: str, source: Any) -> ArmTable:
-    """Return a table of arms from a dict of arms to features, or from a table with a column ``arm``."""
+    """Return a table of arms from a dict of arms to features, or from a table with a column ``arm``.
+
+    Raises InvalidValue if an arm occurs twice or its features are not equally many finite numbers.
+    """
     if isinstance(source, Mapping) and "arm" not in source:
         arms, rows = list(map(str, source)), list(source.values())
     elif is_frame(source) and "arm" in frame_names(source):
@@ -266,7 +294,10 @@ def learn_log(
     missing_reward: float | None,
     features: tuple[Any, Any] = (None, None),
 ) -> int:
-    """Learn a whole log; return the number of learned decisions.
+    """Learn all rows of a log's placement into the learner's state; return the number of learned decisions.
+
+    A log that is not sorted by time is read into memory and sorted. Warns if all rewards are suspiciously
+    small, or if the same log was learned before.
 
     Parameters
     ----------
@@ -312,7 +343,11 @@ def learn_log(
 
 
 def _learn_rows(learner: ColumnLearner, batches: Iterator[TrainingBatch]) -> tuple[int, float]:
-    """Learn all rows or none; return a hash of their rewards and the largest."""
+    """Learn training batches in order; return a hash of their rewards and the largest reward.
+
+    If an error occurs, the learner's state, keys and number of decisions are restored, and the error is
+    raised.
+    """
     mark, most = 0, 0.0
     backup, count_before = learner.lanes.copy_all(), learner.decisions
     try:
@@ -330,7 +365,7 @@ def _learn_rows(learner: ColumnLearner, batches: Iterator[TrainingBatch]) -> tup
 
 
 def _find_items(learner: ColumnLearner, log: Any) -> ItemTable | None:
-    """Return the items that a log was opened with, or else the learner's items."""
+    """Return the items that a log was opened with, or else the learner's items; None if there are neither."""
     catalogue = learner.items_or_none
     return get_items(log) or (ItemTable(catalogue) if catalogue is not None and len(catalogue) else None)
 
@@ -347,6 +382,7 @@ class _BatchReader:
         missing_reward: float | None,
         features: LoggedFeatures,
     ) -> None:
+        """Prepare to read the rows of a placement; None reads the only placement of the log."""
         self._learner, self._placement, self._missing = learner, placement, missing_reward
         self._features = features
         self._lists = learner.policy.showing.listed
@@ -355,6 +391,11 @@ class _BatchReader:
         self._placements: set[str] = set()
 
     def read(self, log: Any, by_time: bool = False) -> Iterator[TrainingBatch]:
+        """Yield the log's rows of the placement as training batches, sorted by time first if ``by_time``.
+
+        Raises _TimesGoBack if they are not sorted and ``by_time`` is False, UnfitLog if rows do not fit the
+        policy, and at the end InvalidValue if the placement had no rows.
+        """
         columns = ["placement", "key", "propensity", "reward", "timestamp"]
         columns += ["context"] if self._learner.policy.context_dim else []
         columns += ["decision_id", "position"] if self._lists else []
@@ -381,7 +422,10 @@ class _BatchReader:
             raise InvalidValue("placement", self._placement, remedy)
 
     def _select_placement(self, chunk: Chunk) -> Chunk:
-        """Return a chunk's rows of the placement to learn; if none was named, there may be only one."""
+        """Return the chunk's rows of the placement to learn, and record the names of all placements.
+
+        If no placement was named, it is that of the first row, and another one raises UnfitLog.
+        """
         names = chunk.batch["placement"]
         if self._placement is None and len(names):
             self._placement = names[0].as_py()
@@ -396,7 +440,9 @@ class _BatchReader:
         return chunk.filter_rows(pc.invert(is_other))
 
     def _split_lists(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield a chunk in parts of whole lists, with a bounded number of candidates each."""
+        """Yield a chunk in parts of whole lists, with a bounded number of candidates each; whole if none are
+        looked up.
+        """
         if not self._features.by_offer:
             yield chunk
             return
@@ -410,6 +456,9 @@ class _BatchReader:
                 yield chunk.slice_rows(start, stop)
 
     def _read_arms(self, chunk: Chunk) -> TrainingBatch:
+        """Return a chunk of rows with one arm each as a training batch; raise UnfitLog for too small
+        propensities.
+        """
         first = np.arange(len(chunk.rows))
         batch, arm_indices = self._read_impressions(chunk, first, first)
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
@@ -422,6 +471,11 @@ class _BatchReader:
         return TrainingBatch(batch, arm_indices[:, None], rewards[:, None].copy(), propensities)
 
     def _read_lists(self, chunk: Chunk) -> TrainingBatch:
+        """Return a chunk of whole lists, with a row per position, as a training batch with a row per list.
+
+        Raises UnfitLog if a position is out of range or occurs twice. A list's propensity is the product of
+        its rows'.
+        """
         starts = find_list_starts(chunk.batch["decision_id"])
         first, impression_of_row = np.flatnonzero(starts), np.cumsum(starts) - 1
         position = numbers(chunk.batch, "position", np.nan)
@@ -447,9 +501,11 @@ class _BatchReader:
         return TrainingBatch(batch, actions, feedback, propensities.prod(axis=1))
 
     def _read_impressions(self, chunk: Chunk, first: Ints, impression_of_row: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions whose first rows are ``first``, and the arm index shown in each row.
+        """Return the impressions whose first rows are ``first``, and the arm index shown in each row of the
+        chunk.
 
-        ``impression_of_row`` has for each row the number of its impression.
+        ``impression_of_row`` has for each row the number of its impression. New keys get lanes in the
+        learner.
         """
         offer = self._read_offers(chunk, first, impression_of_row)
         if self._learner.policy.arms is None:
@@ -476,6 +532,10 @@ class _BatchReader:
         return impressions, arm_indices
 
     def _read_offers(self, chunk: Chunk, first: Ints, impression_of_row: Ints) -> _OfferedArms:
+        """Return the arms on offer in each impression, and for each row the place of its arm among them.
+
+        If features are known by row, only the arm shown is on offer.
+        """
         if self._features.by_row:
             # Features of the other arms on offer are unknown; the arm shown suffices to learn.
             rows = np.arange(len(impression_of_row))
@@ -499,6 +559,7 @@ class _BatchReader:
         return _OfferedArms(names, stops - sizes, stops, order[ranks])
 
     def _find_arm_indices(self, chunk: Chunk, names: Any) -> Ints:
+        """Return the policy's arm index of each name; raise UnknownName if the policy lacks one."""
         indices = pc.index_in(names.cast(pa.string()), value_set=self._names)
         if indices.null_count:
             unknown = names.filter(indices.is_null())[0].as_py()
@@ -509,6 +570,9 @@ class _BatchReader:
         return np.asarray(indices.to_numpy(), np.int64)
 
     def _read_contexts(self, chunk: Chunk, first: Ints, contexts: Any) -> Floats:
+        """Return the contexts of impressions, shape (impressions, context_dim); raise UnfitLog if one has
+        another length.
+        """
         dim = self._learner.policy.context_dim
         if not dim:
             return np.zeros((len(first), 0))

@@ -45,7 +45,7 @@ class NaturalParameters(NamedTuple):
 
 
 def to_natural(posterior: Gaussian) -> NaturalParameters:
-    """Return the natural parameters of Gaussians.
+    """Return the natural parameters of Gaussians: precision Σ⁻¹ and linear term Σ⁻¹μ.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def to_gaussian(parameters: NaturalParameters) -> Gaussian:
 
     Parameters
     ----------
-    parameters : Natural
+    parameters : NaturalParameters
 
     Raises
     ------
@@ -94,7 +94,7 @@ def compute_delta(state: Any, base: Any) -> Any:
 
     Returns
     -------
-    Counts, Natural, or named tuple of these
+    Counts, NaturalParameters, or named tuple of these
 
     Raises
     ------
@@ -112,7 +112,7 @@ def compute_delta(state: Any, base: Any) -> Any:
 
 
 def add_deltas(base: Any, deltas: Sequence[Any]) -> Any:
-    """Return the base state plus all deltas.
+    """Return the state that is the base state plus all deltas; the base is unchanged.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def add_deltas(base: Any, deltas: Sequence[Any]) -> Any:
 
 
 def merge_states(base: Any, states: Sequence[Any]) -> Any:
-    """Merge states that were learned from the same base on different impressions.
+    """Return the merged state of states that were learned from the same base on different impressions.
 
     Parameters
     ----------
@@ -194,10 +194,12 @@ def read_shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
 def add_shared(learner: Learner, increments: Mapping[str, Floats]) -> None:
     """Add to the sums that all keys of a learner share, then compute the derived quantities again.
 
+    Changes the learner's state in place.
+
     Parameters
     ----------
     learner : Learner
-    more : dict of str to array of float64
+    increments : dict of str to array of float64
         By the names of :func:`read_shared_sums`: the growth of another learner's sums.
 
     Examples
@@ -211,10 +213,10 @@ def add_shared(learner: Learner, increments: Mapping[str, Floats]) -> None:
 
 
 def join_states(classifier: Classifier, states: Sequence[Any]) -> Any:
-    """Join states of a classifier row by row: the result implies the labels of all of them.
+    """Return the join of a classifier's states row by row: the state after the labels of all of them.
 
-    The join is associative, commutative and idempotent: states may be joined in any order and repeatedly.
-    For a :class:`~tacit.classifiers.Hyperplane` this holds only as long as it stores all of its points.
+    The join is associative, commutative and idempotent: states may be joined in any order and repeatedly. For
+    a :class:`~tacit.classifiers.Hyperplane` this holds only as long as it stores all of its points.
 
     Parameters
     ----------
@@ -242,7 +244,10 @@ def join_states(classifier: Classifier, states: Sequence[Any]) -> Any:
 
 
 def _to_sums(state: Any) -> Any:
-    """Return a state in additive parameters: Gaussians as natural parameters, counts unchanged."""
+    """Return a state in additive parameters: Gaussians as natural parameters, counts unchanged.
+
+    Raises InvalidValue for a state that holds anything else.
+    """
     if isinstance(state, Gaussian):
         return to_natural(state)
     if isinstance(state, Counts | HistoryHash):
@@ -260,7 +265,11 @@ def _to_state(sums: Any) -> Any:
 
 
 def _map_arrays(operation: Any, first: Any, second: Any) -> Any:
-    """Apply an operation to each pair of arrays of two states and return the results."""
+    """Apply an operation to each pair of arrays of two states and return the results in the same structure.
+
+    Raises InvalidValue if types or shapes differ. History hashes are not added: the first is kept, or 0
+    returned.
+    """
     if type(first) is not type(second):
         raise InvalidValue("state", type(second).__name__, f"give {type(first).__name__}")
     if isinstance(first, HistoryHash):

@@ -147,7 +147,7 @@ class Arrivals(NamedTuple):
 
 @kernel
 def fade(lanes: Streams, scales: Scales, lane: int, time: int) -> None:
-    """Decay the sums of a lane to a time."""
+    """Decay all sums of a lane to ``time`` and set the lane's time to it; an earlier time changes nothing."""
     since = time - lanes.time[lane]
     if lanes.time[lane] == NEVER or since <= 0:
         lanes.time[lane] = max(lanes.time[lane], time)
@@ -161,14 +161,20 @@ def fade(lanes: Streams, scales: Scales, lane: int, time: int) -> None:
 
 @kernel
 def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> None:
-    """Add one to a sum of a lane, for an event that happened ``ago`` microseconds before."""
+    """Add to the fast and slow sum ``column`` of a lane one event that happened ``ago`` microseconds before.
+
+    The event counts less than one, as its count has decayed for that time.
+    """
     lanes.fast[lane, column] += np.exp(-ago / scales.fast)
     lanes.slow[lane, column] += np.exp(-ago / scales.slow)
 
 
 @kernel
 def compute_volume(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
-    """Return the signal ``volume``: the number of decisions relative to the key's own past."""
+    """Return the signal ``volume`` of a lane at ``time``: the number of decisions relative to the key's past.
+
+    It is 1/2 if traffic is unchanged, and near 1 if it has grown much.
+    """
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
     if lanes.first[lane] != NEVER and age > 0:
@@ -180,14 +186,22 @@ def compute_volume(lanes: Streams, scales: Scales, lane: int, time: int) -> floa
 
 @kernel
 def compute_share(lanes: Streams, lane: int, part: int, whole: int) -> float:
-    """Return the ratio of two sums, shrunk to the key's own past: ``abandonment``, ``reformulation``."""
+    """Return the ratio of the fast sums ``part`` and ``whole`` of a lane, shrunk to the ratio of its slow
+    sums.
+
+    This is the signal ``abandonment`` or ``reformulation``.
+    """
     past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
     return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
 
 
 @kernel
 def compute_novelty(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints) -> float:
-    """Return the signal ``new-arms``: the share of new arms among the arms on offer."""
+    """Return the signal ``new-arms``: the mean novelty of the arms on offer; 0 for the key's first decision.
+
+    An arm's novelty is 1 when first offered to the key and decays exponentially; arms of its first decision
+    have 0.
+    """
     if lanes.first[lane] == NEVER or lanes.offered.shape[1] == 0:
         return 0.0
     total = 0.0
@@ -202,7 +216,10 @@ def compute_novelty(lanes: Streams, scales: Scales, lane: int, time: int, arms: 
 
 @kernel
 def compute_calm(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
-    """Return the signal ``since-shift``: the scaled time since the key's last restart before ``time``."""
+    """Return the signal ``since-shift``, which grows to 1 with the time since the key's last restart.
+
+    Only restarts before ``time`` count; 1 if there was none.
+    """
     latest = lanes.shifts[lane, 0]
     if latest >= time:
         latest = lanes.shifts[lane, 1]
@@ -213,7 +230,10 @@ def compute_calm(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 def count_session(
     lanes: Streams, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int
 ) -> None:
-    """Count a decision of a session; if its previous one was on another key, count a reformulation there."""
+    """Count a decision of a session, and store it as the session's latest one in the table.
+
+    If the session's previous decision was on another key and recent, count a reformulation of that key.
+    """
     add(lanes, scales, lane, SESSIONS, 0)
     place = number & (len(sessions.number) - 1)
     other_lane, ago = sessions.lane[place], time - sessions.time[place]
@@ -227,7 +247,11 @@ def count_session(
 def arrive_rows(
     lanes: Streams, sessions: SessionTable, scales: Scales, arrivals: Arrivals, signals: Floats
 ) -> None:
-    """Compute the signals of each row, then count the row."""
+    """Fill ``signals``, shape (rows, 5), with the signals of each decision, then count the decision.
+
+    Counting updates the sums in ``lanes``, the arms offered to the key, and the sessions; rows that are not
+    ``counted`` only let the sums decay.
+    """
     for i in range(len(arrivals.lanes)):
         lane, time = arrivals.lanes[i], arrivals.times[i]
         arms = arrivals.arms[arrivals.starts[i] : arrivals.stops[i]]
@@ -256,7 +280,10 @@ def arrive_rows(
 
 
 def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
-    """Count the feedback of decisions row by row: a click, or none."""
+    """Count the feedback of decisions row by row in the sums of ``lanes``: a click, or none.
+
+    ``rows`` has the lane of each decision.
+    """
     for i in range(len(rows)):
         fade(lanes, scales, rows[i], times[i])
         add(lanes, scales, rows[i], ANSWERED, 0)
@@ -265,7 +292,10 @@ def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked
 
 
 def shift_rows(lanes: Streams, rows: Ints, times: Ints, epochs: Ints) -> None:
-    """Record the epochs of keys row by row; a changed epoch is a restart."""
+    """Record the epochs of keys row by row in ``lanes``; a changed epoch is a restart at the row's time.
+
+    ``rows`` has the lane of each decision.
+    """
     for i in range(len(rows)):
         lane = rows[i]
         if epochs[i] != lanes.epoch[lane]:
@@ -312,6 +342,7 @@ class Signals:
     """
 
     def __init__(self, names: Sequence[str], arms: int, fast: float, slow: float) -> None:
+        """Validate the signals, create empty state, and compile the loops."""
         check_signals(names, fast, slow)
         self.names = tuple(names)
         self._columns = [NAMES.index(name) for name in names]
@@ -322,7 +353,10 @@ class Signals:
         self._prepare()
 
     def reserve_arms(self, arms: int) -> None:
-        """Enlarge the arrays for new arms, which were never on offer before."""
+        """Enlarge the state to ``arms`` arms, of which the new ones were never on offer before.
+
+        Nothing if ``new-arms`` is not among the signals.
+        """
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
             self.state = copy_to_larger(self.state, Streams.zeros(len(self.state.first), arms))
@@ -385,6 +419,9 @@ class Signals:
         sessions: Sequence[int] | None,
         counted: Sequence[bool] | None,
     ) -> Arrivals:
+        """Return decisions as columns, with defaults for missing arguments: all arms, no sessions, all
+        counted.
+        """
         rows = len(lanes)
         if arms is None:
             offered, starts = np.arange(self._arms), np.zeros(rows, np.int64)
@@ -400,19 +437,23 @@ class Signals:
     def record_feedback(
         self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
-        """Count the feedback of decisions: a click, or none."""
+        """Count the feedback of decisions: a click, or none; later signals of ``abandonment`` depend on it.
+        """
         rows = np.array(lanes, np.int64)
         self._reserve_lanes(rows)
         outcomes = np.array(times, np.int64), np.array(clicked, np.bool_)
         self._answer(self.state, self._scales, rows, *outcomes)
 
     def record_epochs(self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]) -> None:
-        """Record the epochs of decisions; a changed epoch is a restart at that time."""
+        """Record the epochs of decisions; where the epoch of a lane has changed, the lane restarted at that
+        time.
+        """
         rows = np.asarray(lanes, np.int64)
         self._reserve_lanes(rows)
         self._shift(self.state, rows, np.array(times, np.int64), np.array(epochs, np.int64))
 
     def _reserve_lanes(self, lanes: Ints) -> None:
+        """Enlarge the state if it has fewer lanes than the largest of ``lanes`` needs."""
         lane_count, min_count = len(self.state.first), int(lanes.max(initial=-1)) + 1
         if min_count > lane_count:
             larger = Streams.zeros(max(SPARE_LANES, 2 * lane_count, min_count), self._arms)
@@ -421,7 +462,8 @@ class Signals:
     # Snapshots -------------------------------------------------------------------------------
 
     def to_bytes(self, lanes: int) -> bytes:
-        """Return the state of the first lanes, and the sessions, as a NumPy archive."""
+        """Return the state of the first ``lanes`` lanes, and the sessions, as the bytes of a NumPy archive.
+        """
         self._reserve_lanes(np.array([lanes - 1]))
         state = trim_state(self.state, Streams.zeros(lanes, self._arms))
         buffer = io.BytesIO()
@@ -431,7 +473,7 @@ class Signals:
         return buffer.getvalue()
 
     def restore(self, content: bytes) -> None:
-        """Restore the state from the result of :meth:`to_bytes`.
+        """Replace the state and the sessions by those in a result of :meth:`to_bytes`.
 
         Raises
         ------
@@ -452,13 +494,14 @@ class Signals:
 
 
 def _check_array(array: Any, like: Any) -> Any:
+    """Return an array; raise ValueError unless it has the shape and the type of ``like``."""
     if array.shape != like.shape or array.dtype != like.dtype:
         raise ValueError(f"{array.dtype}{array.shape} in place of {like.dtype}{like.shape}")
     return array
 
 
 def check_signals(names: Sequence[str], fast: float, slow: float) -> None:
-    """Validate the names of signals and their time constants.
+    """Raise InvalidValue unless the names of signals and their time constants are valid.
 
     Raises
     ------

@@ -86,17 +86,21 @@ class LearnerSnapshot(NamedTuple):
 
     @property
     def arrays(self) -> Any:
-        """All arrays, as a named tuple."""
+        """All arrays, the state and the plays, as a named tuple."""
         return Arrays(self.state, self.plays)
 
     def copy(self, buffer: CopyBuffer | None = None) -> LearnerSnapshot:
-        """Return a copy that later learning does not change, in a buffer if one is passed."""
+        """Return a copy of arrays and items that later learning does not change, in a buffer if one is
+        passed.
+
+        A later copy into the same buffer overwrites it.
+        """
         copies = buffer.copy_state(self.arrays) if buffer is not None else _copy_arrays(self.arrays)
         return self._replace(**copies._asdict(), items=self.items and self.items.copy())
 
     @property
     def header(self) -> dict[str, Any]:
-        """The content except keys and arrays, for JSON."""
+        """The content except keys and arrays as a dict for JSON, with the type and shape of each array."""
         return {
             "format": FORMAT,
             "version": PLAIN if self.items is None else VERSION,
@@ -119,6 +123,7 @@ class Arrays(NamedTuple):
 
 
 def _copy_arrays(arrays: Any) -> Any:
+    """Return a copy of a named tuple of arrays, each contiguous."""
     return rebuild_state(arrays, (np.array(array, order="C") for _, array in leaves(arrays)))
 
 
@@ -144,12 +149,13 @@ class CopyBuffer:
     """
 
     def __init__(self, state: Any) -> None:
+        """Reserve an array for each array of the state, with one spare lane for each 16."""
         shapes = ((len(a) + len(a) // SPARE, *a.shape[1:]) for _, a in leaves(state))
         types = (array.dtype for _, array in leaves(state))
         self._arrays = list(map(np.empty, shapes, types))
 
     def touch_pages(self) -> Iterator[None]:
-        """Touch the memory, one piece at each step of the iteration."""
+        """Write zeros to the buffer, one piece of a megabyte at each step of the iteration."""
         for array in self._arrays:
             content = array.reshape(-1).view(np.uint8)
             for first in range(0, len(content), PIECE):
@@ -157,11 +163,15 @@ class CopyBuffer:
                 yield
 
     def copy_state(self, state: Any) -> Any:
-        """Return a copy of a state; arrays that do not fit into the buffer get new memory."""
+        """Return a copy of a state in the buffer's memory; the next copy overwrites it.
+
+        Arrays that do not fit into the buffer get new memory.
+        """
         return rebuild_state(state, map(_copy_into, (a for _, a in leaves(state)), self._arrays))
 
 
 def _copy_into(array: Any, buffer: Any) -> Any:
+    """Return a copy of an array: a view of ``buffer`` if it fits, else a new array."""
     fits = buffer.dtype == array.dtype and buffer.shape[1:] == array.shape[1:]
     if not fits or len(buffer) < len(array):
         return np.array(array, order="C")
@@ -175,7 +185,10 @@ def write_snapshot(snapshot: LearnerSnapshot, path: Path) -> None:
 
 
 def replace_file(path: Path, content: Iterable[bytes]) -> None:
-    """Write the file of :meth:`Learner.save`; replace an existing one only when the new one is complete."""
+    """Write pieces of content to a file; replace an existing file only when the new one is complete.
+
+    Raises SnapshotError if ``path`` is a folder, cannot be written, or holds a file of another kind.
+    """
     if path.is_dir():
         raise SnapshotError(f"{path}: cannot be written: it is a folder; name a file in it")
     # A damaged snapshot may be replaced, a file of another kind may not.
@@ -202,7 +215,9 @@ def _is_snapshot_or_empty(path: Path) -> bool:
 
 
 def iter_pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
-    """Yield a snapshot in pieces of about a megabyte, so that it need not be in memory as a whole."""
+    """Yield the content of a snapshot's file in pieces of about a megabyte, so that it is not in memory as a
+    whole.
+    """
     piece: list[bytes | memoryview] = []
     for part in iter_views(snapshot):
         piece.append(part)
@@ -213,7 +228,7 @@ def iter_pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
 
 
 def iter_views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
-    """Yield a snapshot in parts; arrays are not copied and must not change meanwhile."""
+    """Yield a snapshot's file content in parts; arrays are not copied and must not change meanwhile."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]
         for name, blocks in _iter_members(snapshot):
@@ -225,6 +240,7 @@ def iter_views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
 
 
 def _iter_members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any]]]:
+    """Yield the name and the blocks of content of each member of the snapshot's zip archive."""
     yield "header.json", iter([json.dumps(snapshot.header, indent=1).encode()])
     yield "keys.json", _iter_json_blocks(snapshot.keys)
     for name, array in leaves(snapshot.state):
@@ -238,7 +254,7 @@ def _iter_members(snapshot: LearnerSnapshot) -> Iterator[tuple[str, Iterator[Any
 
 
 def _iter_json_blocks(values: Sequence[Any]) -> Iterator[bytes]:
-    """Yield a JSON list in blocks, because no other thread runs while a block is encoded."""
+    """Yield the text of a JSON list in blocks of 10,000 values, so that other threads can run in between."""
     yield b"["
     for first in range(0, len(values), JSON_BLOCK_SIZE):
         block = json.dumps(values[first : first + JSON_BLOCK_SIZE])[1:-1]
@@ -247,6 +263,7 @@ def _iter_json_blocks(values: Sequence[Any]) -> Iterator[bytes]:
 
 
 def _iter_array_blocks(array: Any) -> Iterator[Any]:
+    """Yield an array as the content of a ``.npy`` file, in blocks of a megabyte."""
     header = io.BytesIO()
     described = np.lib.format.header_data_from_array_1_0(array)
     np.lib.format.write_array_header_1_0(header, described)
@@ -270,17 +287,21 @@ class _Sink:
         pass
 
     def take_blocks(self) -> list[bytes | memoryview]:
+        """Return the blocks written since the last call, and forget them."""
         blocks, self._written = self._written, []
         return blocks
 
 
 def read_snapshot(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Read the snapshot in ``path`` and return the result of ``restore`` on it."""
+    """Read the snapshot in the file ``path`` and return what ``restore`` makes of it, such as a learner.
+
+    Raises SnapshotError if the file cannot be read or is invalid.
+    """
     return from_bytes(read_file(path), str(path), restore)
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file that ``save`` wrote."""
+    """Return the content of a file that ``save`` wrote; raise SnapshotError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -288,7 +309,8 @@ def read_file(path: Path) -> bytes:
 
 
 def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Decode a snapshot and return the result of ``restore`` on it; ``source`` names it in errors.
+    """Decode the content of a snapshot's file and return what ``restore`` makes of it; ``source`` names it in
+    errors.
 
     Raises
     ------
@@ -315,7 +337,10 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
 
 
 def refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise if an archive's members are compressed or larger than the file, to bound memory."""
+    """Raise ValueError if an archive's members are compressed or larger than the file's ``size``.
+
+    This bounds the memory that reading takes.
+    """
     members = archive.infolist()
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise ValueError("a part of it is compressed, and save compresses none")
@@ -324,6 +349,10 @@ def refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _read_header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
+    """Return the header of a snapshot's archive.
+
+    Raises SnapshotError if it is of another format, of a newer version, or from before version 0.3.
+    """
     format_error = SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
     if "header.json" not in archive.namelist():
         raise format_error
@@ -342,6 +371,7 @@ def _read_header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
 
 
 def _read_snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> LearnerSnapshot:
+    """Return the snapshot in an archive; raise if its policy's class is unknown or an array does not fit."""
     try:
         policy = policy_from_stored(header["policy"], imports=False)
     except UnknownName as error:
@@ -375,6 +405,7 @@ def _read_snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str
 
 
 def _read_items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> Catalogue | None:
+    """Return the catalogue in an archive, or None if its header names none."""
     if "items" not in header:
         return None
     ids, segments = (json.loads(archive.read(name)) for name in (IDS, SEGMENTS))
@@ -384,7 +415,9 @@ def _read_items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy
 
 
 def read_array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
-    """Read an array from an archive; raise unless it has the expected shape and type."""
+    """Read the array ``name`` from an archive; raise ValueError unless it has the shape and type of
+    ``expected``.
+    """
     with archive.open(f"{name}.npy") as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is of another version of NumPy's format")

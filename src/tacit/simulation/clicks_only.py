@@ -112,7 +112,7 @@ def read_click_timing(
 
 
 def make_delay_table(delay: Delay, window: int, arms: int) -> Floats:
-    """Return the quantiles of the delays of clicks, in ticks.
+    """Return 1025 quantiles of the delays of clicks, in ticks of 1/1024 round, for all arms or for each arm.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def make_delay_table(delay: Delay, window: int, arms: int) -> Floats:
 
 @kernel
 def draw_delay(table: Floats, arm: int, uniform: float) -> int:
-    """Return the delay at a quantile ``uniform`` in [0, 1), in ticks."""
+    """Return an arm's delay at the quantile ``uniform`` in [0, 1), in ticks of 1/1024 round."""
     row = arm if arm < len(table) else 0
     place = uniform * STEPS
     step = int(place)
@@ -158,7 +158,8 @@ def draw_delay(table: Floats, arm: int, uniform: float) -> int:
 
 @kernel
 def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
-    """Learn the feedback of a stored decision, unless its lane has restarted since."""
+    """Update ``state`` by the feedback of the stored decision ``row``, unless its lane has restarted since.
+    """
     lane = flight.lanes[row]
     if flight.epochs[row] != epoch(params, state, lane):
         return
@@ -175,7 +176,7 @@ def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Flo
 
 @kernel
 def shift_queue(queue: Queue) -> None:
-    """Remove from the queue the decisions that every cursor has passed."""
+    """Remove from the queue, in place, the decisions that every cursor has passed."""
     first = queue.cursor[0]
     for cursor in queue.cursor:
         first = min(first, cursor)
@@ -216,7 +217,10 @@ WAITING, CLICKED, SILENT = range(3)
 def deliver_clicks(
     params: Any, state: Any, flight: InFlight, open_feedback: OpenFeedback, clicks: ClickStatus, due: int
 ) -> None:
-    """Record the clicks that are due; one on a decision learned already is an additional success."""
+    """Record the clicks of the decisions in list ``due``, and clear the list.
+
+    A click on a decision that was already learned without a click is learned as an additional success.
+    """
     row = flight.first[due]
     while row >= 0:
         feedback = flight.feedback[row]
@@ -233,7 +237,10 @@ def deliver_clicks(
 def learn_released(
     params: Any, state: Any, flight: InFlight, queue: Queue, clicks: ClickStatus, place: int, end: int
 ) -> None:
-    """Learn the decisions from ``place`` to ``end`` of the queue, in their order."""
+    """Learn the decisions from ``place`` to ``end`` of the queue, in their order, into ``state``.
+
+    A decision without a click so far is learned as none, and its status becomes ``SILENT``.
+    """
     for index in range(place, end):
         row = queue.entry[index]
         is_silent = clicks.status[row] == WAITING
@@ -244,7 +251,7 @@ def learn_released(
 
 @kernel
 def is_click(feedback: Floats, silence: Floats) -> bool:
-    """True if feedback differs from the value that stands for no click."""
+    """True if any entry of ``feedback`` differs from that of ``silence``, which stands for no click."""
     differences = 0
     for i in range(len(feedback)):
         differences += feedback[i] != silence[i]
@@ -269,7 +276,11 @@ def play_clicks_only(
     open_feedback: OpenFeedback,
     clicks: ClickStatus,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop`` with delayed clicks and no other feedback."""
+    """Play the rounds from ``start`` to ``stop`` with delayed clicks and no other feedback.
+
+    Updates ``state``, ``world``, the curve, the queue and the stored feedback, and draws from all three
+    generators.
+    """
     impression, span = world.impression, len(flight.lanes)
     window = delays.edges[len(delays.edges) - 1]
     policy_rng, users, chances = borrow_generator(rng), borrow_generator(env_rng), borrow_generator(delay_rng)
@@ -312,8 +323,10 @@ class ClicksOnlyRun(Run):
 
     Parameters
     ----------
+    policy, environment, horizon, seed, number, checkpoints
+        As for ``Run``.
     clicks : ClickTiming
-        Window and delays of clicks; the other parameters are as for ``Run``.
+        Window and delays of clicks.
     """
 
     def __init__(
@@ -326,11 +339,14 @@ class ClicksOnlyRun(Run):
         checkpoints: Ints,
         clicks: ClickTiming,
     ) -> None:
+        """Create the run before its first round, and compile its loop."""
         self.clicks = clicks
         super().__init__(policy, environment, horizon, seed, number, checkpoints)
 
     def select_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds, and its arguments beyond the common ones."""
+        """Return the loop that plays the rounds with delayed clicks, and its arguments beyond the common
+        ones.
+        """
         policy, (window, table) = self.policy, self.clicks
         span, has_fixed_arms = window + 2, policy.arms is not None
         single, duel = policy.showing.single and has_fixed_arms, policy.showing.compared and has_fixed_arms

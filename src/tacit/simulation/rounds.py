@@ -99,7 +99,10 @@ class InFlight(NamedTuple):
 
     @classmethod
     def empty(cls, span: int, round_buffers: RoundBuffers, impression: Impression) -> InFlight:
-        """Return an empty store for feedback that takes fewer than ``span`` rounds."""
+        """Return a store without decisions, for feedback that takes fewer than ``span`` rounds.
+
+        The shapes of its arrays are those of the buffers and the impression.
+        """
 
         def like(array: Any) -> Any:
             return np.zeros((span, *array.shape), array.dtype)
@@ -112,7 +115,7 @@ class InFlight(NamedTuple):
 
 @kernel
 def record_round(curve: Curve, round: int, regret: float, feedback: Floats) -> None:
-    """Add a round to the totals, and copy them at a checkpoint."""
+    """Add a round's regret and feedback to the totals of ``curve``, and copy the totals at a checkpoint."""
     curve.total[0] += regret
     for i in range(len(feedback)):
         curve.total[1] += feedback[i]
@@ -135,7 +138,10 @@ def play(
     curve: Curve,
     buffers: RoundBuffers,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop``; each is learned before the next begins."""
+    """Play the rounds from ``start`` to ``stop``; each is learned before the next begins.
+
+    Updates ``state``, ``world`` and the curve, and draws from both generators.
+    """
     impression = world.impression
     action, feedback = buffers.action, buffers.feedback
     policy_rng, users = borrow_generator(rng), borrow_generator(env_rng)
@@ -154,7 +160,10 @@ def play(
 
 @kernel
 def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
-    """Learn from the feedback that is due, in the order of its rounds."""
+    """Learn into ``state`` the feedback in list ``due``, in the order of its rounds, and clear the list.
+
+    Decisions whose lane has restarted since are not learned.
+    """
     row = flight.first[due]
     while row >= 0:
         lane = flight.lanes[row]
@@ -175,7 +184,7 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
 
 @kernel
 def store_impression(flight: InFlight, row: int, impression: Impression) -> None:
-    """Copy an impression to a row, by loops, since assignment to slices takes seconds to compile."""
+    """Copy an impression to a row of ``flight``."""
     for a in range(len(impression.arms)):
         flight.offered[row, a] = impression.arms[a]
     for d in range(len(impression.context)):
@@ -190,7 +199,7 @@ def store_impression(flight: InFlight, row: int, impression: Impression) -> None
 
 @kernel
 def schedule_row(flight: InFlight, row: int, due: int) -> None:
-    """Append a row to the list of its due round."""
+    """Append a row of ``flight`` to the linked list of its due round."""
     flight.next[row] = -1
     if flight.first[due] < 0:
         flight.first[due] = row
@@ -215,7 +224,12 @@ def play_delayed(
     most: int,
     batch: int,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop`` with delayed feedback in batches."""
+    """Play the rounds from ``start`` to ``stop`` with delayed feedback in batches.
+
+    Delays are uniform from ``least`` to ``most`` rounds, and feedback arrives only before multiples of
+    ``batch``. Updates ``state``, ``world``, the curve and the pending decisions, and draws from all three
+    generators.
+    """
     impression = world.impression
     span = len(flight.lanes)
     policy_rng, users, delays = borrow_generator(rng), borrow_generator(env_rng), borrow_generator(delay_rng)
@@ -284,6 +298,7 @@ class Run:
         number: int,
         checkpoints: Ints,
     ) -> None:
+        """Create the run's random streams, world and state, before its first round, and compile its loop."""
         self.policy, self.environment, self.horizon = policy, environment, horizon
         env_rng = run_stream(seed, number, ENVIRONMENT_STREAM)
         self.rng = run_stream(seed, number, POLICY_STREAM)
@@ -298,7 +313,9 @@ class Run:
         self.loop = compile_loop(driver, policy.params, environment.params)
 
     def select_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds, and its arguments beyond the common ones."""
+        """Return the loop that plays the rounds, immediate or delayed, and its arguments beyond the common
+        ones.
+        """
         policy, environment = self.policy, self.environment
         now = RoundBuffers(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
         least, most = environment.delays
@@ -308,7 +325,7 @@ class Run:
         return play_delayed, (flight, delay_rng, least, most, environment.batch)
 
     def advance(self, rounds: int) -> int:
-        """Play up to ``rounds`` more rounds of the horizon; return how many were played."""
+        """Play up to ``rounds`` more rounds of the horizon; return how many were played, 0 at its end."""
         stop = min(self.round + rounds, self.horizon)
         arguments = self.policy.params, self.state, self.environment.params, self.world
         self.loop(*arguments, self.round, stop, self.rng, self.env_rng, self.curve, *self.extra)
@@ -317,5 +334,5 @@ class Run:
 
 
 def run_stream(seed: int, run: int, which: int) -> Generator:
-    """Return the random generator of one stream of a run."""
+    """Return a new random generator for one stream of a run: environment (0), policy (1) or delays (2)."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(run, which))))

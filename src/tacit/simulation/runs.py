@@ -51,6 +51,9 @@ class Comparison:
     runs: int
 
     def __str__(self) -> str:
+        """Return the difference of regrets with its standard error as a sentence; with one run, a hint
+        instead.
+        """
         what = f"regret of {self.first} − regret of {self.second}: {self.difference:+,.1f}"
         if self.runs == 1:
             return f"{what}; one run tells nothing of chance: give runs=20"
@@ -90,7 +93,7 @@ class SimulationResult(Tabulated):
 
     @property
     def table(self) -> pyarrow.Table:
-        """One row per policy, run and checkpoint."""
+        """One row per policy, run and checkpoint, with the regret and the reward up to the checkpoint."""
         import pyarrow as pa
 
         policies, runs, points = self.regret.shape
@@ -105,7 +108,8 @@ class SimulationResult(Tabulated):
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per policy: final regret with standard error, and reward per 1000 rounds."""
+        """Return one flat dict per policy: mean final regret with standard error, and reward per 1000 rounds.
+        """
         runs, horizon = self.regret.shape[1], int(self.rounds[-1])
         return [
             {
@@ -122,7 +126,7 @@ class SimulationResult(Tabulated):
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return :meth:`records`."""
+        """Return one flat dict per policy, as :meth:`records` does."""
         return self.records()
 
     def summary(self) -> str:
@@ -162,6 +166,10 @@ class SimulationResult(Tabulated):
         )
 
     def _find_policy(self, which: str | int | Policy) -> int:
+        """Return the index of a policy by index, name or the policy itself.
+
+        Raises InvalidValue if none or several match.
+        """
         if isinstance(which, int) and -len(self.names) <= which < len(self.names):
             return which
         text = which.label if isinstance(which, Policy) else str(which)
@@ -171,7 +179,7 @@ class SimulationResult(Tabulated):
         return matches[0]
 
     def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
-        """Draw the mean regret of each policy with a band of two standard errors.
+        """Draw the mean regret of each policy with a band of two standard errors; return the axes.
 
         Parameters
         ----------
@@ -200,7 +208,7 @@ class SimulationResult(Tabulated):
 
 
 def standard_error(values: Floats) -> float:
-    """Return the standard error of the mean; NaN for fewer than two values."""
+    """Return the standard error of the mean of ``values``; NaN for fewer than two."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
@@ -225,15 +233,16 @@ def simulate(
     window: int | None = None,
     delay: Delay | None = None,
 ) -> SimulationResult:
-    """Play policies in an environment and measure their regret.
+    """Play policies in an environment for many runs, and return their regrets and rewards at checkpoints.
 
-    In a run every policy sees the same impressions and the same random numbers behind clicks,
-    so differences are paired. Runs are distributed over threads, or within
-    :func:`tacit.cluster.on_ray` over a cluster; the result does not depend on the distribution.
+    In a run every policy sees the same impressions and the same random numbers behind clicks, so differences
+    are paired. Runs are distributed over threads, or within :func:`tacit.cluster.on_ray` over a cluster; the
+    result does not depend on the distribution. Warns if a scheduled change of the environment is too late for
+    the horizon.
 
-    Beat-the-Mean and Interleaved Filter, on a :class:`tacit.PreferenceMatrix` and with
-    ``checkpoints=1``, are simulated without playing every duel: with other draws but the same
-    distribution, at billions of duels a second.
+    Beat-the-Mean and Interleaved Filter, on a :class:`tacit.PreferenceMatrix` and with ``checkpoints=1``, are
+    simulated without playing every duel: with other draws but the same distribution, at billions of duels a
+    second.
 
     Parameters
     ----------
@@ -329,7 +338,10 @@ def play_runs(
     clicks: ClickTiming | None,
     report: Callable[[float], None],
 ) -> Floats:
-    """Play the runs from ``first`` to ``stop``; return regret and reward at the checkpoints."""
+    """Play the runs from ``first`` to ``stop``; return an array (runs, checkpoints, 2) of regret and reward.
+
+    ``report`` is called with the number of rounds after every 2**18 rounds.
+    """
     values = np.zeros((stop - first, len(rounds), 2))
     for number in range(first, stop):
         run = begin_run(policy, environment, horizon, seed, number, rounds, clicks)
@@ -348,14 +360,19 @@ def begin_run(
     rounds: Ints,
     clicks: ClickTiming | None,
 ) -> Run:
-    """Return a new run, before its first round."""
+    """Return a new run, before its first round: with clicks only if ``clicks`` is given, else with all
+    feedback.
+    """
     if clicks is None:
         return Run(policy, environment, horizon, seed, number, rounds)
     return ClicksOnlyRun(policy, environment, horizon, seed, number, rounds, clicks)
 
 
 def _check_policies(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
-    """Raise unless all policies fit the environment; return them as a list."""
+    """Return the policies as a list; raise InvalidValue unless each fits the environment.
+
+    They must have the environment's kind of action, and its numbers of positions, features and arms.
+    """
     if not isinstance(environment, Environment):
         raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
     iterable: Any = policies if isinstance(policies, Iterable) else [policies]
@@ -407,6 +424,10 @@ def _check_policies(policies: Policy | Sequence[Policy], environment: Environmen
 
 
 def _checkpoint_rounds(checkpoints: int | Sequence[int], horizon: int) -> Ints:
+    """Return the rounds to record: ``checkpoints`` evenly spaced ones, or the listed ones.
+
+    Raises InvalidValue unless they are increasing and within the horizon.
+    """
     if isinstance(checkpoints, int):
         count = min(checks.integer("checkpoints", checkpoints, 1), horizon)
         return np.unique(np.linspace(horizon / count, horizon, count).round().astype(np.int64))
