@@ -163,7 +163,7 @@ RESTART_SETTINGS = (
 
 
 def to_config_keys(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a flat dict of settings by configuration key: fields of the rule included, windows in seconds."""
+    """Return a flat dict of settings by configuration key, with the rule's fields; windows in seconds."""
     rule = {RULE_KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
     rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
     return {name: value for name, value in settings.items() if name != "rule"} | rule
@@ -187,7 +187,7 @@ def list_restart_changes(began: schema.Config, now: schema.Config) -> Iterator[s
 
 
 def describe_placements(config: schema.Config) -> dict[str, dict[str, Any]]:
-    """Return the settings of each placement, its arms included: {placement name: {configuration key: value}}."""
+    """Return {placement name: {configuration key: value}} for all placements, arms included."""
     return {
         name: {"arms": placement.config_arms} | to_config_keys(json.loads(encode_settings(placement)))
         for name, placement in config.placements.items()
@@ -224,9 +224,9 @@ def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> It
 
 
 def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
-    """Yield a sentence for each placement that keeps a learned policy although ``auto`` recommends another type.
+    """Yield a sentence for each placement that keeps its learned policy although ``auto`` recommends another.
 
-    Placements with ``rebuild`` are left out.
+    Only the types of policies are compared; placements with ``rebuild`` are left out.
 
     Parameters
     ----------
@@ -535,7 +535,7 @@ def _resolve_paths(folder: Path, names: Sequence[str], *tables: Any) -> None:
 
 
 def _check_paths(store: schema.StoreConfig, source: str) -> None:
-    """Check that the store's paths are paths, no URLs, and that no folder stands for a file or a file for a folder.
+    """Check the store's paths: no URL, no folder for a file and no file for a folder.
 
     Raises
     ------
@@ -562,7 +562,7 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
 
 
 def _check_path(value: str, place: str) -> None:
-    """Raise ConfigError if the file system cannot have such a path (too long, null bytes); it need not exist."""
+    """Raise ConfigError if no file system has such a path (too long, null bytes); no file need exist."""
     try:
         Path(value).stat()
     except (OSError, ValueError) as error:
@@ -610,7 +610,7 @@ def _convert_table(
 
 @contextmanager
 def add_location(place: str) -> Iterator[None]:
-    """Return a context manager that raises a TacitError of its block as ConfigError, with ``place`` before it."""
+    """In a ``with`` block: raise a TacitError again as ConfigError, with ``place`` before its message."""
     try:
         yield
     except TacitError as error:
@@ -638,7 +638,7 @@ def _read_key(name: str, table: Any, source: str) -> KeyConfig:
 
 
 def _read_hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
-    """Return a webhook feed from its table: reads the file of its event map and its secret; raises ConfigError."""
+    """Read the event map and the secret of a webhook feed from their files; raises ConfigError."""
     _check_name(name, f"feeds.{name}", "its", source)
     with add_location(f"{source}: feeds.{name}.map: "):
         events = load_map(folder / table.map)
@@ -650,7 +650,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": schema.ServerConfig, "[
 
 
 def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
-    """Raise ConfigError for a key that belongs to another section or kind of placement; the message says which.
+    """Raise ConfigError for a key that belongs to another section or kind of placement.
 
     Other unknown keys and known misspellings pass.
     """
@@ -668,7 +668,7 @@ def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
 
 
 def _check_inner_tables(table: Any, placement_keys: Sequence[str], place: str, source: str) -> None:
-    """Raise ConfigError if a placement's key was written in its table metrics, holdout, guardrail or context."""
+    """Raise ConfigError if a key of the placement stands in one of its inner tables, such as metrics."""
     for part in ("metrics", "holdout", "guardrail", "context"):
         inner: Any = table.get(part) if isinstance(table, dict) else None
         for key in filter(placement_keys.__contains__, inner) if isinstance(inner, dict) else ():

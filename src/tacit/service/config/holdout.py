@@ -70,7 +70,7 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def look_time(self) -> int | None:
-        """Time of the planned look, in microseconds since 1970; None without one. Raises InvalidValue if invalid."""
+        """Time of the planned look, in microseconds since 1970; None without one. May raise InvalidValue."""
         return None if self.look is None else parse_time("look", self.look)
 
     @property

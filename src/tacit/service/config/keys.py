@@ -81,7 +81,7 @@ class Caller(NamedTuple):
     placements: tuple[str, ...] | None = None
 
     def reaches(self, placement: str) -> bool:
-        """True if the caller may use the named placement: all are allowed, or a name or pattern of its key fits."""
+        """True if the caller may use the named placement: its key allows all, or a name or pattern fits."""
         return self.placements is None or any(fnmatchcase(placement, p) for p in self.placements)
 
     def check(self, placement: str | None) -> None:

@@ -407,7 +407,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             )
 
     def _check(self, policy: Policy) -> None:
-        """Raise ConfigError if a policy (main or secondary) does not fit the kind, the main policy or the rule."""
+        """Raise ConfigError if the main or secondary policy does not fit the kind, the other or the rule."""
         kind = self.policy_kind
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
@@ -466,7 +466,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def key_limit(self) -> int | None:
-        """Maximum number of keys: ``most_keys``, else as many models per key as fit in memory; None for no limit."""
+        """Maximum number of keys: ``most_keys``, or as many models as 1 GiB holds; None for no limit."""
         models = [
             policy for policy in (self.policy, self.shadow) if policy and getattr(policy, "per_key", False)
         ]
@@ -476,7 +476,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def context_dim(self) -> int:
-        """Length of contexts: the larger of those that the policy and the secondary policy read; 0 for none."""
+        """Length of contexts: the larger one that the policy and secondary policy read; 0 for none."""
         return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
 
 
