@@ -127,7 +127,7 @@ class ArmResults:
             rows[period] = row.copy()
 
     def find_row(self, time: int) -> Floats:
-        """Return the sums of the period that contains the time, to be changed in place; creates it with zeros."""
+        """Return the sums of the period that contains the time, to be changed in place; zeros if new."""
         level = 0
         if time < self._since[0]:
             level = next((i for i, since in enumerate(self._since) if time >= since), -1)
@@ -170,7 +170,7 @@ class ArmResults:
             row[FIRST_ARM + 2 * arm_index + 1] += amounts[0]
 
     def sum_range(self, begin: int, end: int = FOREVER) -> Floats:
-        """Return the sums over all periods that begin within [begin, end), shape (columns,); zeros without any."""
+        """Return the sums over all periods that begin within [begin, end), one for each column."""
         rows = [row for time, _, row in self._list_periods() if begin <= time < end]
         return np.sum(rows, axis=0) if rows else np.zeros(self._columns)
 
@@ -215,7 +215,7 @@ class ArmResults:
             self.time = min(filter(None, (self.time, other.time)))
 
     def read_copy(self) -> ArmResults:
-        """Return a copy for reader threads; rows of the current period are shared (see :meth:`Series.read_copy`)."""
+        """Return a copy for reader threads, with arrays shared as in :meth:`Series.read_copy`."""
         reader_copy = copy(self)
         reader_copy._rows = [dict(rows) for rows in self._rows]
         return reader_copy

@@ -118,7 +118,10 @@ class ArmLifecycle(Aspect):
         self._load_offer(placement.learner)
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply a change event: change the arms of the learners, series and lift; counts as an event to snapshot."""
+        """Apply a change event to the arms of learners, aspects, series and lift.
+
+        It counts as one event towards the next snapshot.
+        """
         placement.since_snapshot += 1
         self._apply_arms(placement, change.value, change.seq, change.time)
 
@@ -166,7 +169,7 @@ class ArmLifecycle(Aspect):
         }
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Set logged arms and full offers from a snapshot; the placement's learner must be restored before."""
+        """Set logged arms and full offers from a snapshot; the learner must be restored before."""
         arms = saved.arms
         self.logged_arms = (
             _get_logged_arms(placement.learner) if arms is None else msgspec.convert(arms, LoggedArms)
@@ -257,7 +260,7 @@ class ArmLifecycle(Aspect):
 
     @staticmethod
     def _check_weighed(placement: Placement, add: Any, offer: Offer) -> None:
-        """Raise InvalidValue if the guardrail (without a holdout) could not compare the arms that are added."""
+        """Raise InvalidValue if the guardrail, without a holdout, could not compare added arms."""
         if not add or placement.guardrail is None or placement.holdout is not None:
             return
         if not get_drawing_policy(placement.learner.policy.with_arms(offer.all)).randomized:

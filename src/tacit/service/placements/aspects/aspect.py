@@ -76,7 +76,10 @@ class Aspect:
     # Decisions
 
     def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
-        """Return the reason why clients cannot make decisions at a time (None: at any time); None if they can."""
+        """Return the reason why clients cannot make decisions, or None if they can.
+
+        With a time (microseconds) the state at that time counts; with None only the configuration.
+        """
         return None
 
     # Snapshots

@@ -80,7 +80,7 @@ def check_client_decision(
 
 
 def _least_propensity(placement: Placement) -> float:
-    """Return the least propensity that the placement's policy can have given; at least the general minimum."""
+    """Return the least propensity that any policy of the placement can have given."""
     # A spooled decision may be from the policy before a rebuild, or among more arms.
     share = compute_floor(placement.config.policy) if placement.policy_version is None else 0.0
     return max(share * (1.0 - ROUNDING) / len(placement.lifecycle.names), LEAST_PROPENSITY)

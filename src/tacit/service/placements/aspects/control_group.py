@@ -160,7 +160,7 @@ class ListControl(Control):
         return listed
 
     def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return, for each row, the probability that the control shows the row's whole list, shape (rows,)."""
+        """Return, for each row, the probability that the control shows the row's whole list."""
         return self.prefix_probabilities(actions, offers)[:, -1]
 
     def prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
@@ -495,7 +495,10 @@ class ControlGroup(Aspect):
         )
 
     def get_constant_action(self, offer: Ints) -> list[int] | None:
-        """Return the arm indices that the control always shows of an offer; None if it draws or is missing."""
+        """Return the arm indices that the control always shows of an offer; None if it draws.
+
+        Also None without a holdout.
+        """
         if self.assigner is None or self.assigner.config.control == UNIFORM:
             return None
         return self.assigner.control.choose_action(offer, 0).tolist()  # type: ignore[no-any-return]

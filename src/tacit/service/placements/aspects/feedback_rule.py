@@ -154,7 +154,7 @@ class FeedbackRule(Aspect):
             placement.windows.order.reach(placement.learner.policy.arm_count)
 
     def remark(self, placement: Placement, now: int) -> str | None:
-        """Return the delay of clicks as text, with a remedy if the window does not suit it; None if unknown."""
+        """Return the delay of clicks as text, and a remedy if the window does not suit; None if unknown."""
         order = placement.windows.order
         if order is None or order.click_delay is None:
             return None
@@ -171,7 +171,7 @@ class FeedbackRule(Aspect):
         return {"feedback_rule": self.version, "delays": None if order is None else order.save_state()}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Set the version and the learning order from a snapshot; one of tacit 0.3 has version 1 and no order."""
+        """Set the version and the learning order from a snapshot; version 1 and no order for tacit 0.3."""
         self.version = saved.feedback_rule
         placement.windows.order = self.order(placement)
         if placement.windows.order is not None:

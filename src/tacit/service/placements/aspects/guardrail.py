@@ -124,7 +124,7 @@ class Guardrail(Aspect):
     def parse_change(
         change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]
     ) -> Note | None:
-        """Return ("guardrail", details of the degradation and its time); None for an event that only begins."""
+        """Return ("guardrail", details of the degradation); None for an event that only begins."""
         harm = json.loads(change.value).get("harm")
         return None if harm is None else (GUARDRAIL, harm | {"at": as_text(change.time)})
 

@@ -90,7 +90,10 @@ class Modes(Aspect):
         return {"mode": self.mode}
 
     def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
-        """Return that mode ``shadow`` compares each decision in the service; None in other modes or without a time."""
+        """Return that mode ``shadow`` compares each decision in the service; None in other modes.
+
+        Also None without a time.
+        """
         if time is None or not self.has_counterfactuals:
             return None
         return f"in mode {self.mode!r} each decision is compared here"
@@ -111,7 +114,7 @@ class Modes(Aspect):
             raise InvalidValue("mode", mode, "give the placement a holdout first: its control is to decide")
 
     def check_configured(self, placement: Placement) -> None:
-        """Check that the current mode still exists, and that there is a holdout if its control decides everything.
+        """Check that the current mode still exists, and has the holdout that it needs.
 
         Raises
         ------
@@ -161,7 +164,10 @@ class Modes(Aspect):
             self.unlearned.update(entry for entry, mode in pairs if mode in rows.UNLEARNED_MODES)
 
     def learnable(self, rewards: TrainingBatch) -> TrainingBatch:
-        """Return the part of a training batch to learn: nothing while frozen, no decisions made while frozen."""
+        """Return the part of a training batch that may be learned.
+
+        Nothing while frozen, and no decisions that were made while frozen.
+        """
         if self.frozen:
             return rewards.select([])
         if not self.unlearned:

@@ -187,7 +187,7 @@ class LiftSums(lift_periods.LiftPeriod):
         return lift_periods.add_scores(self.uniform_scores, self.scores.compare_with_uniform())
 
     def count_decisions(self, control: Sequence[int | None], time: int) -> None:
-        """Count new decisions in ``decided_counts`` by group, and note the time of the period's first decision.
+        """Count new decisions of each group; note the time of the period's first decision.
 
         Parameters
         ----------
@@ -443,8 +443,8 @@ class RewardSums(Aspect):
     def add_closed(self, placement: Placement, ended: ClosedWindows) -> None:
         """Queue decisions whose windows have closed for the sums of the lift and the guardrail.
 
-        Their metric amounts are removed. Left out are earlier periods, modes in which the policy does not choose,
-        and decisions without a reward. Nothing happens if no decision is random.
+        Their metric amounts are removed. Left out are decisions of earlier periods, of modes in which the
+        policy does not choose, and without a reward. Nothing happens if no decision is random.
         """
         if not len(ended.entries) or (
             not placement.kind.showing.single and placement.control.assigner is None
@@ -497,7 +497,7 @@ class RewardSums(Aspect):
         return set(placement.windows.values(entries, "control")) == {None}
 
     def _count_shown(self, placement: Placement, entries: Ints) -> None:
-        """Queue the shown arms of decisions for the frequencies; nothing for lists or arms without an index."""
+        """Queue the shown arms of decisions for the frequencies; not for lists or unnumbered arms."""
         if len(entries) and placement.lifecycle.arm_indices and placement.kind.showing.single:
             arm_indices, offers = placement.open.actions(entries)[:, 0], placement.open.offers(entries)
             control = placement.windows.values(entries, "control")

@@ -68,7 +68,10 @@ class SharedState(Protocol):
     """A state that a placement's learner shares with other shards."""
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return this shard's own learning that changed since the last call, or all of it; remembers the call."""
+        """Return this shard's learning since the last call, or with ``everything`` all of it.
+
+        Parts of all keys and of each key; what is returned counts as sent.
+        """
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
         """Return the update of another shard with only the parts that would change something here."""
@@ -196,7 +199,7 @@ class KeySums:
         return {key: value for key, value in self._sent.items() if everything or key in keys}
 
     def _compute_sums(self, learner: Learner, key: str) -> Any:
-        """Return the sums over this shard's own impressions of a key; None if they are only rounding errors."""
+        """Return the sums over this shard's own impressions of a key; None for rounding errors."""
         whole = sums = compute_delta(_lane(learner, key), self._prior)
         for updates in self._received.values():
             if key in updates:
@@ -346,7 +349,7 @@ class GlobalSums:
             self._received[update.shard] = sums
 
     def _read(self, update: SharedUpdate) -> Sums | None:
-        """Return the sums of an update; None if it has none, or, with an error in the log, if they do not fit."""
+        """Return the sums of an update; None without any, or if they do not fit (logged as an error)."""
         value = update.parts.get(SUMS)
         if value is None:
             return None
@@ -372,9 +375,10 @@ class GlobalSums:
 
 
 def _differ(sums: Sums, others: Sums, whole: Sums, least: float) -> bool:
-    """True if in any row ``sums`` differ from ``others`` by more than the share ``least`` and rounding errors.
+    """True if ``sums`` differ in any row from ``others`` by more than a share of these and than rounding.
 
-    Rows, such as arms, are compared separately, so that rare ones count. ``whole`` gives the scale of rounding.
+    Rows, such as arms, are compared separately, so that rare ones count. ``least`` is the share, ``whole``
+    gives the scale of rounding errors.
     """
     return any(
         bool((change > least * _sum_by_row(others[name]) + NOISE * _sum_by_row(whole[name])).any())
@@ -505,7 +509,7 @@ class SharedLearning(Aspect):
             part.restore(state)
 
     def export_update(self, placement: Placement, everything: bool) -> dict[str, Value]:
-        """Return this shard's own learning that changed since the last call, or all of it, as arrays by part."""
+        """Return this shard's learning since the last call, or all of it, as encoded arrays by part."""
         return reduce(or_, (part.export_update(placement.learner, everything) for part in self._parts))
 
     def filter_update(self, placement: Placement, update: SharedUpdate) -> SharedUpdate:

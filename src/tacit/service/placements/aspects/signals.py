@@ -97,7 +97,7 @@ class PlacementSignals(Aspect):
     def count_answers(
         self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
-        """Update the signals by answers (clicked or not), at the time of the answer or of the window's end."""
+        """Update the signals by answers (clicked or not) at their times; admits new keys."""
         self.stream.record_feedback(learner.lanes.admit(keys), times, clicked)
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
