@@ -231,10 +231,10 @@ class Attribution(OpenEntries):
         self.order.enqueue(active, self._windows, self.time)
 
     def take_turns(self, *, decides: bool) -> TrainingBatch:
-        """Remove the decisions whose turn to be learned has come from the order, and return them with rewards.
+        """Remove the decisions whose turn to be learned has come from the order, and return them.
 
-        With ``decides``, before a new decision, the order's time advances and decisions at the learning age are
-        due, too. Empty without an order.
+        With ``decides``, before a new decision, the order's time advances and decisions at the learning age
+        are due, too. The batch has rewards, and is empty without an order.
         """
         if self.order is None:
             return EMPTY_BATCH
@@ -440,7 +440,7 @@ class Attribution(OpenEntries):
                 self.order.enqueue(entry, self._windows, self.time)
 
     def _to_learn(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
-        """Yield the final rewards as batches: runs of corrections, and runs of first rewards, in the log's order."""
+        """Yield the final rewards in the log's order: one batch for each run of corrections or first rewards."""
         (rows,) = columns.is_final.nonzero()
         if not self._params.corrects:
             if len(rows):
@@ -459,7 +459,7 @@ class Attribution(OpenEntries):
     def _make_batch(
         self, columns: FeedbackColumns, row_indices: Ints, previous: float | None = None
     ) -> TrainingBatch:
-        """Return the training batch of the feedback at some rows; ``previous`` is the reward to be replaced."""
+        """Return the training batch of some rows of feedback; ``previous`` is the reward to be replaced."""
         entries, rewards = columns.entries[row_indices], columns.rewards[row_indices].tolist()
         return TrainingBatch(entries, self._final_values(entries, rewards), previous, row_indices.tolist())
 

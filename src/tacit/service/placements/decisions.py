@@ -77,9 +77,9 @@ class PlacementDecisions(PlacementState):
         return Impression(key if key in self.learner.lanes.lane_of_key else _check_key(key), None, None)
 
     def admit_keys(self, keys: Iterable[str], admitted: Collection[str] = ()) -> set[str]:
-        """Return the new keys among some keys, after checking the limit of keys; an empty set without a limit.
+        """Return the new keys among some keys, after checking the limit of keys.
 
-        Nothing is added to the learner.
+        Nothing is added to the learner. Without a limit the set is empty.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class PlacementDecisions(PlacementState):
         return new
 
     def doubt(self, request: Any) -> str | None:
-        """Return a warning about a valid request that is probably a mistake (no unit, odd context), or None."""
+        """Return a warning about a valid request that is probably a mistake, or None."""
         unit = DECISION if self.holdout is None else self.holdout.unit
         if unit != DECISION and getattr(request, unit) is None:
             return format_unit_warning(unit)
@@ -202,9 +202,9 @@ class PlacementDecisions(PlacementState):
     def decide(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide for impressions; return rows for the log, with the sequence numbers from ``seq`` on.
 
-        The decisions are stored as open, keys are admitted and signals updated. The random draws of a decision
-        with a client's id depend on that id. Consecutive decisions whose ids the service makes draw in turn from
-        the first id, so that they can be made together.
+        The decisions are stored as open, keys are admitted and signals updated. The random draws of a
+        decision with a client's id depend on that id. Consecutive decisions whose ids the service makes draw
+        in turn from the first id, so that they can be made together.
         """
         block: Block[Impression] = Block.from_rows(Impression, impressions)
         self.has_client_decisions = False
@@ -250,7 +250,10 @@ class PlacementDecisions(PlacementState):
             start = stop
 
     def is_same_request(self, impression: Impression, row: DecisionRow) -> bool:
-        """True if a logged decision answers an equal impression; a client-side decision must also have its arm."""
+        """True if a logged decision answers an equal impression.
+
+        A client-side decision must also have shown the same arm.
+        """
         client_decision = impression.details
         if isinstance(client_decision, ClientDecision) and client_decision.arm != row.arm:
             return False
@@ -269,7 +272,7 @@ class PlacementDecisions(PlacementState):
         )
 
     def is_same_impression(self, impression: Impression, earlier: Impression) -> bool:
-        """True if two impressions without decisions are equal, apart from ids that the holdout does not use."""
+        """True if two impressions are equal, apart from user or session ids that the holdout ignores."""
         comparable = [item._replace(session=None, user=self.get_unit(item)) for item in (impression, earlier)]
         return comparable[0] == comparable[1]
 
@@ -286,7 +289,7 @@ class PlacementDecisions(PlacementState):
         return offered in self.lifecycle.full_offers
 
     def _decide_batch(self, impressions: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
-        """Decide for impressions together, with ids made here; record the decisions as open, return their rows."""
+        """Decide for impressions together, with new ids; record the decisions as open and return rows."""
         keys = impressions.column("key")
         ids = create_decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
         # All draws of the batch follow from its first id, which a client's replica has, too.
