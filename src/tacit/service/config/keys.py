@@ -126,6 +126,7 @@ class Keys:
     """
 
     def __init__(self, keys: Mapping[str, KeyConfig]) -> None:
+        """Read hashes, scopes and placements of the keys."""
         self._hashes = [(bytes.fromhex(key.sha256), name) for name, key in keys.items()]
         self._scopes = {
             name: set(SCOPES if ADMIN in key.scopes else key.scopes) for name, key in keys.items()

@@ -160,6 +160,7 @@ class Attribution(OpenEntries):
 
     @rule.setter
     def rule(self, rule: Rule) -> None:
+        """Set the rule and its parameters for the compiled loops; open windows keep their deadlines."""
         self._rule = rule
         self._params = codes.RuleParams(
             int(rule.window),
@@ -440,7 +441,7 @@ class Attribution(OpenEntries):
                 self.order.enqueue(entry, self._windows, self.time)
 
     def _to_learn(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
-        """Yield the final rewards in the log's order: one batch for each run of corrections or first rewards."""
+        """Yield the final rewards in the log's order, one batch for each run of corrections or others."""
         (rows,) = columns.is_final.nonzero()
         if not self._params.corrects:
             if len(rows):

@@ -88,7 +88,7 @@ class DuelTally:
         self.duels = self.ties = self.unclicked = 0
 
     def add(self, left: int, right: int, credit: Credit) -> None:
-        """Count a duel between two rankers (indices) with its credit; one of a ranker with itself is ignored."""
+        """Count a duel of two rankers (indices) with its credit; a ranker with itself is ignored."""
         if left == right:
             return
         chance = credit.chance
@@ -357,8 +357,8 @@ class DuelPlacement(Placement):
     def _policy_reward(self, row: DecisionRow, feedback: Any) -> float | None:
         """Return the outcome of a duel for the policy: 1 left won, 0 right won; a tie as configured.
 
-        None if the policy does not learn from it: a control's decision, or a tie or missing click that does not
-        count. Draws the coin for a tie by the decision's id.
+        None if the policy does not learn from it: a control's decision, or a tie or missing click that does
+        not count. Draws the coin for a tie by the decision's id.
         """
         if row.control:
             return None
@@ -369,7 +369,7 @@ class DuelPlacement(Placement):
         return credit.draw_outcome(self._rng, self._options.ties)
 
     def _refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
-        """Replace the outcomes of feedback that the policy does not learn by "held-out" or "tied", in place."""
+        """Set the outcomes of feedback that the policy does not learn to "held-out" or "tied", in place."""
         rows = self.windows.rows(rewards.entries)
         for row_index, row, feedback in zip(rewards.row_indices, rows, rewards.values, strict=True):
             if self._policy_reward(row, feedback) is None:

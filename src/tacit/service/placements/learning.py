@@ -210,7 +210,8 @@ class PlacementLearning(PlacementState):
     def _learn_batch(self, rewards: TrainingBatch, *, counts: bool = True) -> Booleans:
         """Let the learner and the secondary policy learn rewards, each from its own decisions.
 
-        With ``counts`` the rewards are counted. Returns for each decision True if its key has not restarted since.
+        With ``counts`` the rewards are counted, too. Returns for each decision True if its key has not
+        restarted since.
         """
         if not rewards.values:
             return np.zeros(0, np.bool_)
@@ -330,7 +331,7 @@ class PlacementLearning(PlacementState):
         self.record_decisions(rows, decisions)
 
     def _restore_decisions(self, rows: Block[DecisionRow], epochs: Sequence[int]) -> Sequence[Decision]:
-        """Return logged decisions as the learner needs them to learn later, in the given epochs; admits keys."""
+        """Return logged decisions in the learner's form, with the given epochs; admits new keys."""
         learner = self.learner
         if not self._has_plain_offers(rows):
             decisions = map(self.restore_decision, rows, epochs)

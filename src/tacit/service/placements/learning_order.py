@@ -91,7 +91,7 @@ def note_rows(
     clicked: Booleans,
     time: int,
 ) -> None:
-    """Record delay and reward of feedback for queued decisions, in ``answers``; for duels outcomes are clicks."""
+    """Record delay and reward of feedback for queued decisions; any outcome of a duel is a click."""
     window = delays.edges[EDGES - 1]
     for i in range(len(entries)):
         entry = entries[i]

@@ -260,7 +260,7 @@ class _Reporter:
     def report_periods(self, first: str | None, last: str | None) -> wire.LiftReport:
         """Return the report of a range of periods, by the numbers (from 1) of the first and the last.
 
-        Selects these periods for good. A range before the current period has the lift of the reward alone.
+        The reporter keeps this selection. A range before the current period has the lift of the reward alone.
 
         Raises
         ------
@@ -306,9 +306,14 @@ class _Reporter:
         return self._report_part("decisions from {} to {} (UTC)".format(*days), first, last)
 
     def _report_part(self, part: str, begin: int, end: int) -> wire.LiftReport:
-        """Return the report with the lift of the reward alone, for decisions from begin to end (microseconds).
+        """Return the report with the lift of the reward alone, for a part of the time.
 
-        ``part`` names them in the verdict.
+        Parameters
+        ----------
+        part : str
+            Name of the part in the verdict, such as ``chapters 1 to 2``.
+        begin, end : int
+            Microseconds since 1970; 0 for none.
         """
         verdict = f"Of {part}: {phrases.lift_sentence(self._compute_lift())}"
         return msgspec.structs.replace(
@@ -477,7 +482,7 @@ class _Reporter:
     # Verdict, planner, winner and metrics ----------------------------------------------------
 
     def _write_sentences(self, lift: Lift, plan: wire.Plan | None, wrong: list[wire.Mismatch]) -> list[str]:
-        """Return the verdict's sentences: warnings and mismatches first, then the lift, plan and last change."""
+        """Return the verdict's sentences: first warnings and mismatches, then lift, plan and last change."""
         periods = [] if self._holdout is None else [stratum.period for stratum in self._strata]
         earlier = [
             mismatch

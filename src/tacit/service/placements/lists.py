@@ -141,7 +141,7 @@ class SlatePlacement(Placement):
         return positions
 
     def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
-        """Return for each decision 1 at clicked positions and 0 at others; a number if there is one position."""
+        """Return for each decision 1 at clicked positions and 0 at others; a number for one position."""
         return list(map(self._click_values, rewards.values))
 
     def _click_values(self, clicks: Sequence[int]) -> float | list[float]:
@@ -212,7 +212,7 @@ class FeaturePlacement(Placement):
 
     @property
     def first_belief(self) -> tuple[str, Any] | None:
-        """The first key and its posterior over the features' weights; None if there is no key or posterior."""
+        """The first key and its posterior over the features' weights; None without key or posterior."""
         keys = self.learner.lanes.lane_of_key
         if not keys or not self.named_features:
             return None
@@ -257,13 +257,13 @@ class FeaturePlacement(Placement):
         return self._with_unit(impression, request.session, request.user)
 
     def _check_catalogue_request(self, request: requests.DecisionRequest) -> requests.Impression:
-        """Check a request without features; return its impression, with the candidate query as its details."""
+        """Check a request without features; return its impression, with the candidate query as details."""
         query = make_candidate_query(request)
         impression = self._make_impression(request, request.arms, query.text, query)
         return self._with_unit(impression, request.session, request.user)
 
     def is_same_request(self, impression: requests.Impression, row: DecisionRow) -> bool:
-        """True if a logged decision answers an equal impression; missing items that were skipped are ignored."""
+        """True if a logged decision answers an equal impression; skipped missing items are ignored."""
         if (
             isinstance(impression.details, CandidateQuery)
             and impression.details.skips
@@ -355,7 +355,7 @@ class FeaturePlacement(Placement):
     def _decide_batch(
         self, impressions: Block[requests.Impression], seq: int, time: int
     ) -> Block[DecisionRow]:
-        """Decide for impressions in pieces of limited size; record the decisions as open, return their rows."""
+        """Decide for impressions in pieces of limited size; record the decisions and return rows."""
         pieces = split_by_size(self.count_candidates(impressions), self.candidate_size)
         decide_batch = super()._decide_batch
         parts = [decide_batch(impressions[part], seq + part.start, time) for part in pieces]
@@ -406,7 +406,10 @@ class FeaturePlacement(Placement):
         ids: Sequence[str],
         control: ControlFlags,
     ) -> LogTexts:
-        """Return the shown catalogue item of each decision as JSON for the log; None for features of requests."""
+        """Return the shown catalogue item of each decision as JSON for the log, or None.
+
+        None if the features came with the request.
+        """
         located = _get_located(impressions)
         if located.count(None) == len(located):
             return [None] * len(ids)
@@ -423,7 +426,7 @@ class FeaturePlacement(Placement):
         decisions: Sequence[Decision],
         secondary_decision: Decision | None,
     ) -> None:
-        """Store new open decisions; those among catalogue items keep the features of the shown items alone."""
+        """Store new open decisions; of catalogue items only the features of the shown ones are kept."""
         shown_texts = rows.column("shown")
         if any(shown_texts):
             pairs = zip(decisions, shown_texts, strict=True)
@@ -459,7 +462,10 @@ class FeaturePlacement(Placement):
         return decision._replace(offered=offered, relevance=relevance, examination=examination)
 
     def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of the arms on offer to a logged decision; 0, 1, … if arms come with requests."""
+        """Return the indices of the arms on offer to a logged decision.
+
+        They are 0, 1, … if arms come with requests.
+        """
         if self.lifecycle.arm_indices or offered is None:
             return super().get_offered_indices(offered)
         return np.arange(len(offered))
@@ -473,7 +479,7 @@ class FeaturePlacement(Placement):
         return np.array([list(offered).index(arm) for arm in shown])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count the shown arm of each decision in the series; all count as arm 0 if arms come with requests."""
+        """Count the shown arm of each decision in the series; arm 0 if arms come with requests."""
         indices = [self.lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
         offered = list(map(self._count_offered, rows))
         self.series.count_decisions(rows[0].time, indices, self._weighable_propensities(rows), offered)

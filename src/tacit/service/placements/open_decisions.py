@@ -105,7 +105,7 @@ class OpenRows:
         return self._last
 
     def append_small(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
-        """Append a small block, which must be the latest in the log, to the block that grows, or to a new one.
+        """Append a small block, the latest in the log, to the block that grows, or to a new one.
 
         Returns the number of the larger block, and the index of the first appended row in it.
         """
@@ -157,7 +157,7 @@ class OpenRows:
         return self._blocks[number]
 
     def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
-        """Replace a field of every row by the result of a function; no row is appended to these blocks later."""
+        """Replace a field of every row by the result of a function; later rows go to new blocks."""
         self._growing_number = 0
         for number, block in self._blocks.items():
             self._blocks[number] = block.with_column(field, list(map(function, block.column(field))))

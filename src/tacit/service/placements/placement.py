@@ -111,7 +111,7 @@ class Placement(PlacementDecisions, PlacementSnapshots):
         return self.windows.last_deadline
 
     def current_change(self, kind: str) -> str | None:
-        """Return the value of the last change event of a kind; None for an unknown kind or if none is needed."""
+        """Return the value of the last change event of a kind; None if unknown or not needed."""
         if kind == START:
             return self.start.text if self.start is not None and self.start_logged else None
         return next(

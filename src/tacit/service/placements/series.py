@@ -111,7 +111,7 @@ class Series:
         return float(self.table[:, R].sum())
 
     def count_decision(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
-        """Count a decision for the arm with index ``slot`` out of ``offered`` arms; see :meth:`count_decisions`."""
+        """Count a decision for the arm with index ``slot`` out of ``offered`` arms."""
         self.count_decisions(time, [slot], [propensity], [offered])
 
     def count_decisions(
@@ -147,7 +147,7 @@ class Series:
     def count_reward(
         self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
     ) -> None:
-        """Count the reward of a decision made at ``time``; also for its arm if the index ``slot`` is given."""
+        """Count the reward of a decision made at ``time``; with the arm index ``slot`` also for its arm."""
         self.count_rewards([time], [propensity], [offered], [reward], [0.0], [slot])
 
     def count_rewards(
@@ -161,8 +161,8 @@ class Series:
     ) -> None:
         """Count the rewards of decisions made at these times, here and in the arms' results.
 
-        Rewards counted earlier for the same decisions (``before``, 0 for none) are replaced. ``slots`` are the
-        indices of the rewarded arms; None if there is no single arm.
+        Rewards counted earlier for the same decisions (``before``, 0 for none) are replaced. ``slots`` are
+        the indices of the rewarded arms; None if there is no single arm.
         """
         self._row(max(times))
         sums: dict[int, list[float]] = {}

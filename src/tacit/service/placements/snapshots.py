@@ -112,8 +112,8 @@ class PlacementSnapshots(PlacementLearning):
     def draft(self, seq: int, time: int, workspaces: Mapping[str, CopyBuffer] | None = None) -> Draft:
         """Return a draft of a snapshot, after the log up to ``seq``, its last row, at ``time``.
 
-        It holds copies, so that it can be encoded while the placement continues. The size is noted: it determines
-        when the next snapshot is due.
+        It holds copies, so that it can be encoded while the placement continues. The size is noted: it
+        determines when the next snapshot is due.
         """
         workspaces = workspaces or {}
         # The next snapshot is due after as many events as this one is large.
@@ -212,7 +212,7 @@ class PlacementSnapshots(PlacementLearning):
     def _make_initial_learner(self, base: Snapshot, origin: Snapshot | None) -> Learner:
         """Return the initial learner if the base of the log is of another policy version.
 
-        It comes from the start file, from ``origin``, or is untrained; then a note is added to ``approximate``.
+        It comes from the start file or from ``origin``, or is untrained; then ``approximate`` gets a note.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class PlacementSnapshots(PlacementLearning):
         return Learner(policy, self.seed, propensities=self.config.propensities)
 
     def _restore_snapshot(self, snapshot: Snapshot) -> bool:
-        """Restore a snapshot; return False, with a logged warning and the initial state, if it is unusable."""
+        """Restore a snapshot; return False, with a warning in the log of the process, if it is unusable."""
         if snapshot.plan != self.fold_spec:
             then, now = (to_config_keys(json.loads(plan)) for plan in (snapshot.plan, self.fold_spec))
             what = "; ".join(list_differences(f"placements.{self.name}", then, now))

@@ -233,7 +233,10 @@ class PlacementState:
 
     @property
     def control_action(self) -> list[int] | None:
-        """Arm indices that the control always shows of a full offer; None if it draws, learns or is missing."""
+        """Arm indices that the control always shows of a full offer; None if it draws or learns.
+
+        Also None without a holdout.
+        """
         return None if self.has_control_policy else self.control.get_constant_action(self.offer.arm_indices)
 
     # Hooks of the kind -----------------------------------------------------------------------
@@ -310,9 +313,9 @@ class PlacementState:
     def choose_many(
         self, learner: Learner, impressions: Block[Impression], forced_actions: Ints | None = None
     ) -> Decisions:
-        """Decide for impressions with a learner; rows of ``forced_actions`` that do not begin with −1 are shown.
+        """Decide for impressions with a learner; nothing is recorded as open.
 
-        Nothing is recorded as open.
+        Rows of ``forced_actions`` that do not begin with −1 are shown instead of the policy's choice.
         """
         return learner.choose_rows(
             impressions.column("key"), self._learner_inputs(learner, impressions), forced_actions
@@ -349,7 +352,7 @@ class PlacementState:
         return [None] * len(ids)
 
     def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of shown arms; ``offered`` is used only by kinds whose arms come with requests."""
+        """Return the indices of shown arms; ``offered`` matters only if arms come with requests."""
         if len(shown) == 1:
             return self.lifecycle.get_index_array(shown[0])
         return np.array([self.lifecycle.arm_indices[arm] for arm in shown])

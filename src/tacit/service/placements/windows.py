@@ -359,7 +359,7 @@ def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback:
 
 @kernel
 def compute_reward(windows: Windows, rule: RuleParams, entry: int) -> float:
-    """Return the reward of a decision if no feedback follows: so far, the default, or NaN for none."""
+    """Return a decision's reward so far, or the default if it counts without feedback; NaN for none."""
     reward = windows.reward[entry]
     if reward == reward:
         return float(min(max(reward, rule.lowest), 1.0))
