@@ -169,7 +169,7 @@ def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list
 
     Examples
     --------
-    >>> rows = [MarkRow(9, 1, 5, "mode", "frozen", "shop")]
+    >>> rows = [ChangeRow(9, 1, 5, "mode", "frozen", "shop")]
     >>> list_changes(rows, ["a"])
     [LoggedChange(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
     """

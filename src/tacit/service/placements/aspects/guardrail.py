@@ -66,7 +66,7 @@ class Guardrail(Aspect):
         Number of arms at the beginning.
     degradations : list of Harm
         Proved degradations, in order.
-    sums : HarmSums
+    sums : DegradationSums
         Sums of the arms, without a holdout.
     """
 
