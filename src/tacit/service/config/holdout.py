@@ -96,7 +96,7 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.policy if isinstance(self.policy, str) else (self.policy or {}).get("name", "?")
 
     def check(self, kind: str, controls: Collection[str]) -> None:
-        """Check that a kind of placement supports the holdout.
+        """Check that a kind of placement supports the holdout, and that the look is a time.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     against: Arm | None = None
 
     def check(self, placement: PlacementConfig, kind: Kind) -> None:
-        """Check that a placement supports the guardrail.
+        """Check that a placement supports the guardrail: metric, margin, baseline and propensities.
 
         Parameters
         ----------

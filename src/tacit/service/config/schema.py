@@ -461,7 +461,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def config_arms(self) -> int | tuple[str, ...] | None:
-        """The configured arms; None if arms come with each request."""
+        """The configured arms, as a number or names; None if arms come with each request."""
         return self.policy.arms if self.arms is None else self.arms
 
     @property

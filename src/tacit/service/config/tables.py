@@ -134,7 +134,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Settings on which the recommended policy depends, besides the arms."""
+        """Settings on which the recommended policy depends, besides the arms; here none."""
         return {}
 
     @property
@@ -144,7 +144,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def options(self) -> Any:
-        """Options that only this kind has."""
+        """Options that only this kind of placement has; None for none."""
         return None
 
     def fit_policy(self, policy: Policy) -> Policy:

@@ -234,7 +234,7 @@ class ArmResults:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Restore the sums that :meth:`save_state` wrote."""
+        """Replace all fields and sums by the output of :meth:`save_state`."""
         self.seq, self.time, self.last = saved["seq"], saved["time"], saved["last"]
         self._widths, self._since = list(saved["widths"]), list(saved["since"])
         self._next, self._columns = saved["next"], saved["columns"]

@@ -268,7 +268,7 @@ class Attribution(OpenEntries):
             self.order.reopen(self._windows, entries, lanes, saved, is_new_learner=is_new_learner)
 
     def get_turns(self, entries: Ints) -> Ints:
-        """Return the turn of each decision: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
+        """Return how each decision is learned: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
         return self._windows.turn[entries].astype(np.int64)
 
     # Time ------------------------------------------------------------------------------------
@@ -367,10 +367,10 @@ class Attribution(OpenEntries):
     def apply_feedback(
         self, feedback: Block[FeedbackRow], entries: Ints | None = None
     ) -> tuple[list[str], list[TrainingBatch]]:
-        """Apply feedback of the same time; return the outcome of each row, and the final rewards.
+        """Apply feedback of the same time to open windows; return the outcomes and the final rewards.
 
-        Each decision may occur once. A reward is returned as soon as no later feedback can change it;
-        consecutive rewards of the same kind are in one batch.
+        There is one outcome for each row. Each decision may occur once. A reward is returned as soon as no
+        later feedback can change it; consecutive rewards of the same kind are in one batch.
 
         Parameters
         ----------
@@ -498,7 +498,7 @@ class Attribution(OpenEntries):
         return self._export_entries(entries[self._windows.defaulted[entries]], extra_columns)
 
     def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
-        """Restore open decisions of a snapshot, as :meth:`export_open` yielded them; return their entries.
+        """Restore open decisions of a snapshot from the output of :meth:`export_open`; return their entries.
 
         Parameters
         ----------

@@ -85,7 +85,7 @@ class PlacementLearning(PlacementState):
         self._learn_now(learned)
 
     def learn_turns(self) -> None:
-        """Learn the decisions whose turn has come, before a new decision is made."""
+        """Take the decisions whose turn has come from the queue and learn them, before a new decision."""
         self._learn_in_turn(self.windows.take_turns(decides=True))
 
     def _learn_in_turn(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:

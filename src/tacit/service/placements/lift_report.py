@@ -169,7 +169,7 @@ class Stratum(NamedTuple):
 
     @property
     def reward(self) -> HoldoutSums:
-        """The reward sums that count."""
+        """The reward sums that count: ``sums``, or those of the whole period."""
         return self.period.reward if self.sums is None else self.sums
 
 

@@ -203,7 +203,7 @@ def _describe_policy_version(change: ChangeRow) -> Note:
 
 
 def format_change(change: LoggedChange, clock: Callable[[str], str]) -> str | None:
-    """Return a change in words, with times formatted by ``clock``; None if its details are enough.
+    """Return a change as text, with times formatted by ``clock``; None if it has no text of its own.
 
     Examples
     --------

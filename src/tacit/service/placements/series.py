@@ -102,7 +102,7 @@ class Series:
 
     @property
     def impressions(self) -> int:
-        """Number of impressions."""
+        """Number of impressions of all arms."""
         return int(self.table[:, ARMS:].sum())
 
     @property
@@ -268,7 +268,7 @@ def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Float
 
 @cache
 def compile_counting() -> Any:
-    """Return :func:`count_rows`, compiled."""
+    """Return :func:`count_rows`, compiled at the first call."""
     none, sums = np.empty(0, np.int64), np.empty(0)
     return compile_loop(count_rows).entry((sums, sums, none, sums, none))
 

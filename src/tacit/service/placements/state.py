@@ -243,7 +243,7 @@ class PlacementState:
 
     @property
     def layers(self) -> int:
-        """Number of arms whose impressions the series counts."""
+        """Number of arms for which the series counts impressions separately."""
         return self.learner.policy.arm_count
 
     def _extra_fold_spec(self) -> dict[str, Any]:
@@ -394,7 +394,7 @@ class PlacementState:
         return None
 
     def export_counts(self) -> Any:
-        """Return additional counts of the kind as JSON data; None without any."""
+        """Return additional counts of the kind as JSON data; None without any, as here."""
         return None
 
     def _restore_counts(self, counts: Any) -> None:

@@ -71,7 +71,10 @@ class DeadlineQueue:
         self.last: int | None = None
 
     def insert(self, deadlines: int | Ints, entries: Ints, seqs: Ints) -> None:
-        """Insert decisions by deadline, after equal ones; the deadlines must ascend or be one number."""
+        """Insert decisions by deadline, after equal ones; updates ``first`` and ``last``.
+
+        The deadlines must ascend, or be one number for all.
+        """
         count = len(entries)
         if self._end + count > self._rows.shape[1]:
             self._make_room(count)

@@ -227,7 +227,9 @@ class ArmLifecycle(Aspect):
     # Changes ---------------------------------------------------------------------------------
 
     def plan_arms(self, placement: Placement, change: wire.ArmsOf) -> LoggedArms:
-        """Return :attr:`logged_arms` after a change; changes nothing.
+        """Return the arms that a request would lead to; changes nothing.
+
+        If the request makes no difference, the current :attr:`logged_arms` are returned.
 
         Raises
         ------
@@ -268,10 +270,10 @@ class ArmLifecycle(Aspect):
             raise InvalidValue("add", add, remedy)
 
     def get_config_change(self, placement: Placement) -> ConfiguredArms | None:
-        """Return the change of arms in the configuration, or None.
+        """Return the change that leads from the arms configured before to those configured now.
 
-        Arms that the configuration no longer names are retired; arms that it newly names are added or
-        restored. Requests' changes of other arms stay, unless no arm would be on offer.
+        None if they are the same. Arms that the configuration no longer names are retired; arms that it newly
+        names are added or restored. Requests' changes of other arms stay, unless no arm would be on offer.
         """
         config = placement.config
         configured, before = config.config_arms, self.logged_arms.configured
@@ -342,7 +344,7 @@ class ArmLifecycle(Aspect):
         placement.lift.change_arms(*counts, seq, time, control=control_action != placement.control_action)
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
-        """Check that the arms named by impressions are still on offer.
+        """Check that the arms named by impressions are still on offer; client-side decisions are not checked.
 
         Raises
         ------

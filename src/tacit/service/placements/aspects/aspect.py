@@ -43,7 +43,7 @@ class Aspect:
         """Change the aspect's state by a change event of its kind from the log; by default nothing."""
 
     def current(self, placement: Placement) -> str | None:
-        """Return the value of the last change event of the aspect's kind; None if no event is needed."""
+        """Return the value of the last change event of the aspect's kind; None without any."""
         return None
 
     def is_change(self, placement: Placement, value: str) -> bool:

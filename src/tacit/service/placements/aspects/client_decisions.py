@@ -56,7 +56,7 @@ def check_client_side(placement: Placement, time: int | None = None) -> None:
 def check_client_decision(
     placement: Placement, request: DecisionRequest, client_decision: ClientDecision
 ) -> Impression:
-    """Check a client-side decision and return its impression.
+    """Check a client-side decision and return its impression, with the decision as its details.
 
     Raises
     ------

@@ -75,7 +75,7 @@ class Control:
         self._is_baseline, self._arm_index = rule == BASELINE, arm_index
 
     def choose_action(self, offer: Ints, draw: int) -> Ints:
-        """Return the arm indices of the action, from an unpredictable number.
+        """Return the arm indices of the control's action, shape (width,): the same arm at each position.
 
         Parameters
         ----------
@@ -519,7 +519,7 @@ class ControlGroup(Aspect):
             )
 
     def select_indices(self, entries: Sequence[int]) -> Sequence[int]:
-        """Return the indices of the open decisions that the placement's own policy learns from."""
+        """Return the positions in ``entries`` of decisions that the placement's own policy learns."""
         if not self.control_entries:
             return range(len(entries))
         return [i for i, entry in enumerate(entries) if entry not in self.control_entries]

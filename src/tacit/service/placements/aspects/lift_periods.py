@@ -123,7 +123,7 @@ class TimeBins:
         return result
 
     def save_state(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Return start, width and sums as JSON data, for :meth:`from_state`."""
         return {"start": self.start, "width": self.width, "table": self.table.tolist()}
 
     @classmethod

@@ -317,7 +317,7 @@ class SecondaryPolicy(Aspect):
         return self.learner, self._open, [i for i, entry in enumerate(entries) if entry in learns]
 
     def epochs(self, entries: Ints) -> Iterator[int | None]:
-        """Yield this policy's epochs of open decisions; None for decisions of the other policy."""
+        """Yield the key's epoch in this policy for each open decision; None if it does not learn from it."""
         for i, entry in enumerate(entries.tolist()):
             yield int(self._open.epochs(entries[i : i + 1])[0]) if entry in self._learns else None
 
@@ -346,6 +346,6 @@ class SecondaryPolicy(Aspect):
         return rows.drop_unread_context(self.learner, placement.restore_decision(row, epoch))
 
     def _reads(self, row: rows.DecisionRow) -> bool:
-        """True if the policy can read the row's context, which may be older than the policy."""
+        """True if the row's context has the length that this policy reads; old rows may differ."""
         dim = self.learner.policy.context_dim
         return dim == 0 or len(rows.decode_json(row.context) or ()) == dim
