@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 
 def check_field(field: str, check: Callable[[Any], Result], value: Any) -> Result:
-    """Return ``check(value)``; errors name ``field`` instead of the check's own field.
+    """Return ``check(value)``; an error of the check is raised again with ``field`` as its field.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def check_field(field: str, check: Callable[[Any], Result], value: Any) -> Resul
 
 
 def check_item(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    """Return ``check(*arguments)``; errors have ``place`` before the field.
+    """Return ``check(*arguments)``; an error of the check is raised again with ``place.`` before its field.
 
     Raises
     ------
@@ -81,7 +81,9 @@ def check_item(place: str, check: Callable[..., Result], arguments: tuple[Any, .
 
 
 def encode_settings(config: schema.PlacementConfig) -> str:
-    """Encode the configuration of a placement as JSON, without arms and start.
+    """Encode the configuration of a placement as JSON text, without its arms and its start.
+
+    A recommended policy is encoded as "auto".
 
     Examples
     --------
@@ -99,7 +101,7 @@ def encode_settings(config: schema.PlacementConfig) -> str:
 
 
 def policy_name(settings: str) -> Any:
-    """Return the policy's name in the output of :func:`encode_settings`.
+    """Return the policy's name in the JSON text of :func:`encode_settings`; "auto" for a recommended policy.
 
     Examples
     --------
@@ -121,12 +123,14 @@ POLICY_ARMS = "arms"
 
 
 def _plain(value: Any) -> Any:
+    """Convert a setting to plain JSON values; policies become specs without their arms."""
     if isinstance(value, Policy):
         return _drop_arms(policy_to_spec(value))
     return msgspec.to_builtins(value, enc_hook=repr)
 
 
 def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy's spec without arms, also in the specs of its inner policies."""
     return {
         name: _drop_arms(value) if isinstance(value, dict) else value
         for name, value in spec.items()
@@ -135,7 +139,9 @@ def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(before: str, now: str) -> dict[str, Any]:
-    """Return the differences between two outputs of :func:`encode_settings`, by configuration key.
+    """Return {key: {"before": value, "after": value}} for the settings in which two JSON texts differ.
+
+    Both texts come from :func:`encode_settings`; keys are those of the configuration file, sorted.
 
     Examples
     --------
@@ -157,14 +163,22 @@ RESTART_SETTINGS = (
 
 
 def to_config_keys(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings by configuration key: the rule's fields separately, times in seconds."""
+    """Return a flat dict of settings by configuration key, with the rule's fields; windows in seconds."""
     rule = {RULE_KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
     rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
     return {name: value for name, value in settings.items() if name != "rule"} | rule
 
 
 def list_restart_changes(began: schema.Config, now: schema.Config) -> Iterator[str]:
-    """Yield sentences about settings of a new configuration that need a restart."""
+    """Yield a sentence for each setting in which two configurations differ and that only a restart changes.
+
+    Parameters
+    ----------
+    began : Config
+        Configuration with which the service started.
+    now : Config
+        New configuration.
+    """
     for setting in RESTART_SETTINGS:
         old, new = (attrgetter(setting)(config) for config in (began, now))
         values = f"; still {old}" if setting in RESTART_SETTINGS[:-3] else ""
@@ -173,7 +187,7 @@ def list_restart_changes(began: schema.Config, now: schema.Config) -> Iterator[s
 
 
 def describe_placements(config: schema.Config) -> dict[str, dict[str, Any]]:
-    """Return the settings of a configuration's placements, by placement and configuration key."""
+    """Return {placement name: {configuration key: value}} for all placements, arms included."""
     return {
         name: {"arms": placement.config_arms} | to_config_keys(json.loads(encode_settings(placement)))
         for name, placement in config.placements.items()
@@ -181,7 +195,9 @@ def describe_placements(config: schema.Config) -> dict[str, dict[str, Any]]:
 
 
 def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[str]:
-    """Yield sentences about changes from the old settings of placements to a new configuration.
+    """Yield sentences about placements that were removed or added, and about changed settings of the others.
+
+    The mode, and settings that the old ones do not have, are not compared.
 
     Parameters
     ----------
@@ -208,7 +224,16 @@ def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> It
 
 
 def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
-    """Yield sentences about placements whose policy differs from the one that ``auto`` now recommends."""
+    """Yield a sentence for each placement that keeps its learned policy although ``auto`` recommends another.
+
+    Only the types of policies are compared; placements with ``rebuild`` are left out.
+
+    Parameters
+    ----------
+    config : Config
+    learned : mapping of str to Policy
+        Policy that each placement now has, by the placement's name.
+    """
     for name, placement in config.placements.items():
         recommended_policy, current_policy = (
             getattr(policy, "policy", policy) for policy in (placement.policy, learned[name])
@@ -226,7 +251,7 @@ def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> 
 
 
 def list_differences(place: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield a sentence for each value that has changed."""
+    """Yield "PLACE.KEY: NEW, before: OLD" for each value that differs in two nested dicts."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before | now:
             yield from list_differences(f"{place}.{name}", before.get(name), now.get(name))
@@ -239,7 +264,7 @@ LESS_IS_BETTER = re.compile("return|refund|complain|cancel|churn|bounce|unsubscr
 
 
 def lint_config(config: schema.Config) -> Iterator[str]:
-    """Yield warnings about settings that are allowed but probably mistakes."""
+    """Yield warnings, as sentences with a remedy, about settings that are allowed but probably mistakes."""
     placement_names, placements = ", ".join(config.placements), config.placements.values()
     if config.placements.keys() == DEFAULT_PLACEMENTS.keys():
         yield "placements: default is the only one, as where none is configured; add [placements.NAME]"
@@ -305,7 +330,7 @@ def lint_config(config: schema.Config) -> Iterator[str]:
 
 
 def find_similar_names(names: Iterable[str]) -> str:
-    """Return the first two names that differ only in case or surrounding blanks; empty without any.
+    """Return the first two names that differ only in case or surrounding blanks, as text; "" without any.
 
     Examples
     --------
@@ -321,7 +346,9 @@ def find_similar_names(names: Iterable[str]) -> str:
 
 
 def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile, Learner]:
-    """Read the learner from which a placement starts, with the arms of its configuration.
+    """Read the learner from which a placement starts from its file, and give it the placement's arms.
+
+    Returns the record of the file for the log (name, SHA-256, counts) and the learner.
 
     Parameters
     ----------
@@ -359,7 +386,9 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
 
 
 def _match_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSnapshot) -> LearnerSnapshot:
-    """Return a snapshot with the arms of a placement, which must be the same in the same order.
+    """Return the snapshot with the configured arms, which must have the same names in the same order.
+
+    It is returned unchanged if the placement has no configured arms.
 
     Raises
     ------
@@ -382,6 +411,7 @@ def _match_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSnap
 
 
 def _list_names(arms: int | tuple[str, ...]) -> list[str]:
+    """Return the names of arms as text; numbered arms are "0", "1", …."""
     # Logs name arms even if they are numbered.
     return list(map(str, range(arms) if isinstance(arms, int) else arms))
 
@@ -409,7 +439,7 @@ class ConfigFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> schema.Config:
-    """Return the configuration of a TOML file, with some of its values replaced.
+    """Read a TOML file, replace some of its values, check everything and return the configuration.
 
     Parameters
     ----------
@@ -471,6 +501,13 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Read a TOML file as a dict; relative file names in it become relative to the file's folder.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read or is not TOML.
+    """
     try:
         # Dates become text, as in requests.
         table: dict[str, Any] = msgspec.to_builtins(tomllib.loads(path.read_text("utf-8")))
@@ -487,7 +524,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _resolve_paths(folder: Path, names: Sequence[str], *tables: Any) -> None:
-    """Make file names in tables relative to the folder of the configuration; absolute ones stay."""
+    """Put the configuration's folder before relative file names in tables, in place.
+
+    Values of ``names`` that are missing or no text, and tables that are no dict, stay as they are.
+    """
     for table in tables:
         for name in names if isinstance(table, dict) else ():
             if isinstance(table.get(name), str):
@@ -495,7 +535,7 @@ def _resolve_paths(folder: Path, names: Sequence[str], *tables: Any) -> None:
 
 
 def _check_paths(store: schema.StoreConfig, source: str) -> None:
-    """Check the paths of the store: no URL, which would create a folder ``file:``, and no wrong kind of file.
+    """Check the store's paths: no URL, no folder for a file and no file for a folder.
 
     Raises
     ------
@@ -522,7 +562,7 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
 
 
 def _check_path(value: str, place: str) -> None:
-    """Check that a path is possible for the file system, whether a file exists or not."""
+    """Raise ConfigError if no file system has such a path (too long, null bytes); no file need exist."""
     try:
         Path(value).stat()
     except (OSError, ValueError) as error:
@@ -534,7 +574,7 @@ def _check_path(value: str, place: str) -> None:
 
 
 def _check_version(table: dict[str, Any], source: str) -> None:
-    """Refuse a configuration of a newer version, before any of its unknown keys is reported."""
+    """Raise ConfigError if the table's version is newer than the supported one."""
     version = table.get("version", VERSION)
     if isinstance(version, int) and version > VERSION:
         raise ConfigError(
@@ -544,6 +584,7 @@ def _check_version(table: dict[str, Any], source: str) -> None:
 
 
 def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:
+    """Set the value at a path of keys in a nested table, in place; missing inner tables are created."""
     *outer, last = keys
     for key in outer:
         inner = table.get(key, {})
@@ -554,6 +595,13 @@ def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:
 def _convert_table(
     table: Any, kind: type[Any], source: str, within: str = "", secret: Sequence[str] = ()
 ) -> Any:
+    """Convert a table to a struct of the given kind.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or a value is not allowed; the message hides the values of ``secret`` keys.
+    """
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -562,7 +610,7 @@ def _convert_table(
 
 @contextmanager
 def add_location(place: str) -> Iterator[None]:
-    """Raise errors of the block as ConfigError, with a place of the configuration before the message."""
+    """In a ``with`` block: raise a TacitError again as ConfigError, with ``place`` before its message."""
     try:
         yield
     except TacitError as error:
@@ -570,6 +618,7 @@ def add_location(place: str) -> Iterator[None]:
 
 
 def _check_name(name: str, key: str, what: str, source: str) -> None:
+    """Raise ConfigError if a placement's or feed's name is not fit for URLs."""
     if not PLACEMENT_NAME.fullmatch(name):
         raise ConfigError(
             f"{source}: {key}: {what} name stands in addresses; "
@@ -578,6 +627,7 @@ def _check_name(name: str, key: str, what: str, source: str) -> None:
 
 
 def _read_key(name: str, table: Any, source: str) -> KeyConfig:
+    """Convert the table of an API key to its checked configuration, or raise ConfigError."""
     try:
         config: KeyConfig = _convert_table(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
     except ConfigError as error:
@@ -588,6 +638,7 @@ def _read_key(name: str, table: Any, source: str) -> KeyConfig:
 
 
 def _read_hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
+    """Read the event map and the secret of a webhook feed from their files; raises ConfigError."""
     _check_name(name, f"feeds.{name}", "its", source)
     with add_location(f"{source}: feeds.{name}.map: "):
         events = load_map(folder / table.map)
@@ -599,7 +650,10 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": schema.ServerConfig, "[
 
 
 def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
-    """Refuse keys of a table that belong to another section or kind; known misspellings pass."""
+    """Raise ConfigError for a key that belongs to another section or kind of placement.
+
+    Other unknown keys and known misspellings pass.
+    """
     fields = kind.__struct_fields__
     for key in table if isinstance(table, dict) else ():
         if key in fields or SYNONYMS.get(key) in fields:
@@ -614,7 +668,7 @@ def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
 
 
 def _check_inner_tables(table: Any, placement_keys: Sequence[str], place: str, source: str) -> None:
-    """Refuse keys of a placement that were written below one of its inner tables."""
+    """Raise ConfigError if a key of the placement stands in one of its inner tables, such as metrics."""
     for part in ("metrics", "holdout", "guardrail", "context"):
         inner: Any = table.get(part) if isinstance(table, dict) else None
         for key in filter(placement_keys.__contains__, inner) if isinstance(inner, dict) else ():
@@ -647,6 +701,10 @@ def _check_removed(table: Any, place: str) -> None:
 
 
 def _read_placement(name: str, table: Any, source: str, retention: float | None) -> schema.PlacementConfig:
+    """Check a placement's table and convert it to its configuration; raises ConfigError.
+
+    ``retention`` is the store's, in days, for a table without its own.
+    """
     key = f"placements.{name}"
     _check_name(name, key, "a placement's", source)
     _check_removed(table, f"{source}: {key}")

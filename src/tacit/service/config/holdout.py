@@ -70,7 +70,7 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def look_time(self) -> int | None:
-        """Time of the planned look, in microseconds since 1970; None without one."""
+        """Time of the planned look, in microseconds since 1970; None without one. May raise InvalidValue."""
         return None if self.look is None else parse_time("look", self.look)
 
     @property
@@ -92,10 +92,11 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def _label(self) -> str:
+        """Name of the control's own policy; "?" if its table has none."""
         return self.policy if isinstance(self.policy, str) else (self.policy or {}).get("name", "?")
 
     def check(self, kind: str, controls: Collection[str]) -> None:
-        """Check that a kind of placement supports the holdout.
+        """Check that a kind of placement supports the holdout, and that the look is a time.
 
         Parameters
         ----------
@@ -148,30 +149,30 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def low(self) -> float:
-        """Least amount for a decision."""
+        """Least amount for a decision: the lower end of the range, 0 without a range."""
         return 0.0 if self.range is None else self.range[0]
 
     @property
     def least(self) -> float:
-        """Least allowed amount in feedback."""
+        """Least amount that one feedback may carry: 0, or −inf if the range begins below 0."""
         return 0.0 if self.low >= 0 else -math.inf
 
     @property
     def most(self) -> float:
-        """Largest allowed amount in feedback."""
+        """Largest amount that one feedback may carry."""
         return MAX_AMOUNT
 
     @property
     def largest(self) -> float:
-        """Width of the range: the largest amount for a decision above the least one."""
+        """Width of the range, high − low; inf without a range."""
         return math.inf if self.range is None else self.range[1] - self.range[0]
 
     def above_low(self, amount: float) -> float:
-        """Return a decision's amount above the least one, clipped to the range; sums add these."""
+        """Return a decision's amount minus the least one, clipped to [0, width of the range]."""
         return min(max(amount - self.low, 0.0), self.largest)
 
     def worth(self, amount: float) -> float:
-        """Convert an amount to a reward in [0, 1].
+        """Convert an amount to a reward in [0, 1]: x/(x + half), or its place in the range.
 
         Examples
         --------
@@ -183,14 +184,14 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.above_low(amount) / self.largest
 
     def doubt(self, name: str, amount: float) -> str | None:
-        """Return a warning about an amount beyond the range, or None."""
+        """Return a warning that the amount lies beyond the range of metric ``name``; None if it does not."""
         if self.range is None or min(self.low, 0.0) <= amount <= self.range[1]:
             return None
         counts = f"is beyond its range, {self.range}, and counts as the end of that"
         return f"metrics.{name}: {amount:g} {counts}; widen it, or send amounts within"
 
     def check(self, name: str) -> None:
-        """Check the range.
+        """Check the range of metric ``name``.
 
         Raises
         ------
@@ -207,7 +208,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"metrics.{name}.half: leave it out: the range says what is worth 1")
 
     def check_learned(self, name: str) -> None:
-        """Check that the metric can be learned.
+        """Check that metric ``name`` can be learned instead of a reward.
 
         Raises
         ------
@@ -245,25 +246,28 @@ class RewardScale(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """True if amounts are shares of 1."""
+        """True if the unit's range ends at 1, so that amounts are shares of 1."""
         return self.low + self.span == 1.0
 
     @property
     def named(self) -> str:
-        """Name of the unit."""
+        """Name of the unit: the learned metric, its share of the scale, or "reward"."""
         return self.of + " as a share of its scale" * (self.of != "" and self.shares) or "reward"
 
     @property
     def ends(self) -> str:
-        """Range of amounts for rewards from 0 to 1, as text; empty if they are equal."""
+        """Text such as "0 to 200 of revenue": amounts for rewards 0 and 1; "" if amounts are the rewards."""
         return f"{self.low:g} to {self.low + self.span:g} of {self.named}" if self != RewardScale() else ""
 
     def amount(self, total: float, count: float = 1.0) -> float:
-        """Convert the sum of ``count`` rewards in [0, 1] to this unit."""
+        """Convert the sum of ``count`` rewards in [0, 1] to this unit: total · span + count · low."""
         return float(total) * self.span + float(count) * self.low
 
     def convert_logged(self, total: float, count: float) -> float:
-        """Convert the sum of ``count`` logged rewards to this unit; those of a metric are in [0, 1]."""
+        """Convert the sum of ``count`` rewards as logged to this unit.
+
+        Rewards from a metric are logged in [0, 1]; others are in the unit already and are returned unchanged.
+        """
         return self.amount(total, count) if self.of else total
 
 
@@ -293,7 +297,7 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     against: Arm | None = None
 
     def check(self, placement: PlacementConfig, kind: Kind) -> None:
-        """Check that a placement supports the guardrail.
+        """Check that a placement supports the guardrail: metric, margin, baseline and propensities.
 
         Parameters
         ----------
@@ -338,16 +342,20 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"guardrail.against: {self.against!r} is none of the arms, {arms}")
 
     def get_baseline(self, placement: PlacementConfig) -> Arm:
-        """Return the baseline arm, with which others are compared."""
+        """Return the arm with which others are compared: ``against``, or the placement's first arm."""
         return next(iter(_list_arms(placement))) if self.against is None else self.against
 
 
 def get_drawing_policy(policy: Policy) -> Policy:
-    """Return the policy whose random draws reach every arm: the inner policy if only some have shares."""
+    """Return the policy whose random draws reach every arm.
+
+    This is the policy itself, or its inner policy if it promises minimum shares to some arms only.
+    """
     # Promised shares of some arms give no data on the others.
     return policy.policy if isinstance(policy, MinimumShares) and not policy.covers_all else policy
 
 
 def _list_arms(placement: PlacementConfig) -> tuple[Arm, ...]:
+    """Return the configured arms as a tuple: numbers if only a count is configured, empty without arms."""
     arms = placement.config_arms
     return tuple(range(arms)) if isinstance(arms, int) else tuple(arms or ())

@@ -81,11 +81,11 @@ class Caller(NamedTuple):
     placements: tuple[str, ...] | None = None
 
     def reaches(self, placement: str) -> bool:
-        """True if the caller may use a placement."""
+        """True if the caller may use the named placement: its key allows all, or a name or pattern fits."""
         return self.placements is None or any(fnmatchcase(placement, p) for p in self.placements)
 
     def check(self, placement: str | None) -> None:
-        """Check that the caller may use a placement (None: all placements).
+        """Raise Forbidden unless the caller may use the named placement (None: unless it may use all).
 
         Raises
         ------
@@ -126,6 +126,7 @@ class Keys:
     """
 
     def __init__(self, keys: Mapping[str, KeyConfig]) -> None:
+        """Read hashes, scopes and placements of the keys."""
         self._hashes = [(bytes.fromhex(key.sha256), name) for name, key in keys.items()]
         self._scopes = {
             name: set(SCOPES if ADMIN in key.scopes else key.scopes) for name, key in keys.items()
@@ -139,7 +140,7 @@ class Keys:
         return bool(self._hashes)
 
     def name(self, authorization: bytes) -> str | None:
-        """Return the name of the key in an ``Authorization`` header, or None; in constant time."""
+        """Return the name of the key in an ``Authorization`` header, or None if unknown; in constant time."""
         digest = hashlib.sha256(_extract_key(authorization)).digest()
         match = None
         for key_hash, name in self._hashes:
@@ -148,16 +149,16 @@ class Keys:
         return match
 
     def caller(self, name: str) -> Caller:
-        """Return the caller with a key, by the key's name."""
+        """Return the caller for a key's name; KeyError if there is no such key."""
         return self._callers[name]
 
     def allow(self, name: str, scope: str) -> bool:
-        """True if a key has a scope."""
+        """True if the key of this name has the scope; ``admin`` includes all others."""
         return scope in self._scopes[name]
 
 
 def _extract_key(authorization: bytes) -> bytes:
-    """Return the key in a header: a bearer token, or a password of basic authentication."""
+    """Return the key in an ``Authorization`` header: bearer token or basic password; b"" without either."""
     scheme, _, credentials = authorization.partition(b" ")
     match scheme.lower():
         case b"bearer":
@@ -171,7 +172,7 @@ def _extract_key(authorization: bytes) -> bytes:
 
 
 def new_key() -> tuple[str, str]:
-    """Return a new key and its hash.
+    """Draw a new random API key; return the key and the hexadecimal SHA-256 of it for the configuration.
 
     A key has 256 random bits, so a fast hash is as hard to invert as a slow one.
     """
@@ -180,7 +181,7 @@ def new_key() -> tuple[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """True if an address is reachable from this machine only.
+    """True if a host is ``localhost`` or a loopback address; False for other host names.
 
     Examples
     --------
@@ -218,10 +219,9 @@ class Secret(NamedTuple):
         return "Secret(…)"
 
     def verify(self, body: bytes, signature: bytes) -> bool:
-        """True if a signature fits a body; in constant time.
+        """True if the signature is the hexadecimal HMAC-SHA1 of the body with this secret; in constant time.
 
-        Segment's is the hexadecimal HMAC-SHA1 of the body:
-        https://www.twilio.com/docs/segment/connections/destinations/catalog/actions-webhook
+        Segment signs so: https://www.twilio.com/docs/segment/connections/destinations/catalog/actions-webhook
 
         Examples
         --------
@@ -263,12 +263,14 @@ class HookConfig(msgspec.Struct, frozen=True):
 
 
 def load_secret(table: HookTable, folder: Path) -> Secret | None:
-    """Read the secret of a feed from its table; file names are relative to a folder.
+    """Read a feed's secret from its environment variable or file; None if the table names neither.
+
+    File names are relative to ``folder``; surrounding white space is removed.
 
     Raises
     ------
     ConfigError
-        If the secret is missing or too short; the message never contains it.
+        If both are named, or the secret is missing or too short; the message never contains it.
     """
     name, file = table.secret_env, table.secret_file
     if name is None and file is None:
@@ -286,6 +288,7 @@ def load_secret(table: HookTable, folder: Path) -> Secret | None:
 
 
 def _content(path: Path) -> bytes:
+    """Return the bytes of a secret's file; ConfigError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -96,7 +96,7 @@ class SignalConfig(msgspec.Struct, frozen=True):
 
 
 def check_config(config: SignalConfig, policy: Policy) -> None:
-    """Check the signals, and that their number is that of the policy's contexts.
+    """Check the signals, and that their number with the client's equals the length of the policy's contexts.
 
     Raises
     ------
@@ -364,6 +364,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     guardrail: GuardrailConfig | None = None
 
     def __post_init__(self) -> None:
+        """Check that the policies, mode, signals, holdout, metrics and guardrail fit each other."""
         for policy in (self.policy, self.shadow or self.policy):
             self._check(policy)
         if self.mode == SHADOW and not self.can_shadow:
@@ -376,7 +377,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         self._check_holdout()
 
     def _check_holdout(self) -> None:
-        """Check holdout, metrics and guardrail."""
+        """Check that holdout, metrics, learned metric and guardrail fit the placement; raises ConfigError."""
         for name, metric in self.metrics.items():
             metric.check(name)
         if self.learned is not None:
@@ -406,7 +407,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             )
 
     def _check(self, policy: Policy) -> None:
-        """Check that a policy fits the placement."""
+        """Raise ConfigError if the main or secondary policy does not fit the kind, the other or the rule."""
         kind = self.policy_kind
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
@@ -442,7 +443,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def scale(self) -> RewardScale:
-        """The unit of rewards: that of the learned metric if it has a range."""
+        """The unit of rewards in reports: amounts of the learned metric, or rewards from ``lowest`` to 1.
+
+        A learned metric without a range keeps rewards in [0, 1].
+        """
         if self.learned is None:
             return RewardScale(self.rule.lowest, 1.0 - self.rule.lowest)
         metric = self.metrics[self.learned]
@@ -451,18 +455,18 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def can_shadow(self) -> bool:
-        """True if there is a secondary policy for mode ``shadow``."""
+        """True if there is a secondary policy and it is not that of the holdout's control."""
         controls = self.holdout is not None and self.holdout.policy is not None
         return self.shadow is not None and not controls
 
     @property
     def config_arms(self) -> int | tuple[str, ...] | None:
-        """The configured arms; None if arms come with each request."""
+        """The configured arms, as a number or names; None if arms come with each request."""
         return self.policy.arms if self.arms is None else self.arms
 
     @property
     def key_limit(self) -> int | None:
-        """Maximum number of keys; None for any number."""
+        """Maximum number of keys: ``most_keys``, or as many models as 1 GiB holds; None for no limit."""
         models = [
             policy for policy in (self.policy, self.shadow) if policy and getattr(policy, "per_key", False)
         ]
@@ -472,7 +476,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def context_dim(self) -> int:
-        """Length of the contexts that the policy or the secondary policy reads."""
+        """Length of contexts: the larger one that the policy and secondary policy read; 0 for none."""
         return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
 
 
@@ -505,7 +509,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def _check_sums(policy: Policy) -> None:
-    """Check that a policy's state is a sum over impressions, which shards can add.
+    """Check that a policy's state is a sum over impressions, which shards can add (setting ``spread``).
 
     Raises
     ------

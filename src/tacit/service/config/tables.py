@@ -119,12 +119,12 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
-        """Arms among which the policy chooses."""
+        """Arms among which the policy chooses: number, list of names, or None; each kind defines it."""
         raise NotImplementedError
 
     @property
     def signals_dim(self) -> int:
-        """Number of signals."""
+        """Number of signals in a context: those of the placement and those of the client."""
         return len(self.signals) + self.client_signals
 
     @property
@@ -134,21 +134,21 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Settings on which the recommended policy depends, besides the arms."""
+        """Settings on which the recommended policy depends, besides the arms; here none."""
         return {}
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Fields of the rule besides the windows."""
+        """Fields of the rule besides the windows and ``seen``; each kind defines it."""
         raise NotImplementedError
 
     @property
     def options(self) -> Any:
-        """Options that only this kind has."""
+        """Options that only this kind of placement has; None for none."""
         return None
 
     def fit_policy(self, policy: Policy) -> Policy:
-        """Check a policy and return it in the form for this kind.
+        """Return a policy in the form that this kind needs (here unchanged), after checks.
 
         Raises
         ------
@@ -173,7 +173,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return policy
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Return the policy, the secondary policy and the options.
+        """Make the policy, the secondary policy and the kind's options from the table.
+
+        The secondary policy is the shadow or that of the holdout's control; None without either.
 
         Raises
         ------
@@ -201,7 +203,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
         Parameters
         ----------
-        policy, second, options
+        policy, secondary, options
             As :meth:`parts` returns them.
         retention : float or None
             Days after which rows are dropped, if the table has no retention.
@@ -224,6 +226,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def _rule(self) -> Rule:
+        """The rule of attribution, with windows in microseconds."""
         return Rule(
             window=round(1_000_000 * self.attribution_window),
             seen=self.seen,
@@ -233,6 +236,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def _signals(self) -> SignalConfig | None:
+        """Configuration of the signals; None without any."""
         if not self.signals and not self.client_signals:
             return None
         names = tuple(self.signals)
@@ -255,6 +259,13 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Make the policy, the secondary policy and the kind's options; check signals and contexts.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If a policy is invalid, signals are combined with a context, or no policy reads the context.
+        """
         if self.signals_dim and (self.context or self.context_dim not in (0, self.signals_dim)):
             field = "signals" if self.signals else "client_signals"
             remedy = (

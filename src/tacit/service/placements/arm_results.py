@@ -79,6 +79,7 @@ class ArmResults:
     """
 
     def __init__(self, arms: int) -> None:
+        """Begin without periods."""
         self._columns = FIRST_ARM + 2 * arms
         self._rows: list[dict[int, Floats]] = [{} for _ in (*WIDTHS, DAY)]
         self._widths = [*WIDTHS, DAY]
@@ -88,7 +89,7 @@ class ArmResults:
         self.seq = self.time = self.last = 0
 
     def reach(self, arms: int) -> None:
-        """Make room for more arms."""
+        """Add columns of zeros for new arms to all periods; fewer arms than before change nothing."""
         extra = FIRST_ARM + 2 * arms - self._columns
         if extra > 0:
             self._columns += extra
@@ -97,7 +98,10 @@ class ArmResults:
                     rows[period] = np.pad(row, (0, extra))
 
     def advance(self, time: int) -> None:
-        """Merge periods that have become old into wider ones."""
+        """Merge periods that are old at ``time`` into wider ones; at most once a minute, otherwise nothing.
+
+        If there are more than 128 periods of the widest kind, their width doubles.
+        """
         if time < self._next:
             return
         self._next = (time // MINUTE + 1) * MINUTE
@@ -114,6 +118,7 @@ class ArmResults:
                 self._add(-1, period * self._widths[-1] // 2, old[period])
 
     def _add(self, level: int, time: int, row: Floats) -> None:
+        """Add sums to the period of width number ``level`` that contains the time."""
         rows, period = self._rows[level], time // self._widths[level]
         if period in rows:
             # Not in place: a reader's copy would count the row twice.
@@ -122,7 +127,7 @@ class ArmResults:
             rows[period] = row.copy()
 
     def find_row(self, time: int) -> Floats:
-        """Return the sums of the period of a time, to be changed in place."""
+        """Return the sums of the period that contains the time, to be changed in place; zeros if new."""
         level = 0
         if time < self._since[0]:
             level = next((i for i, since in enumerate(self._since) if time >= since), -1)
@@ -133,7 +138,7 @@ class ArmResults:
         return row
 
     def count_decisions(self, time: int, count: int) -> Floats:
-        """Count decisions of the same time.
+        """Count decisions of the same time in their period; merges old periods first.
 
         Returns
         -------
@@ -148,7 +153,7 @@ class ArmResults:
         return row
 
     def count_reward(self, time: int, arm_index: int | None, amounts: Sequence[float]) -> None:
-        """Count a reward by the time of its decision.
+        """Add a reward to the period of its decision.
 
         Parameters
         ----------
@@ -165,12 +170,12 @@ class ArmResults:
             row[FIRST_ARM + 2 * arm_index + 1] += amounts[0]
 
     def sum_range(self, begin: int, end: int = FOREVER) -> Floats:
-        """Return the sums over all periods that begin within [begin, end)."""
+        """Return the sums over all periods that begin within [begin, end), one for each column."""
         rows = [row for time, _, row in self._list_periods() if begin <= time < end]
         return np.sum(rows, axis=0) if rows else np.zeros(self._columns)
 
     def _list_periods(self) -> list[tuple[int, int, Floats]]:
-        """Return begin, end and sums of every period with an impression."""
+        """Return (begin, end, sums) of every period with a decision, by time."""
         periods = [
             (period_number * width, (period_number + 1) * width, row)
             for rows, width in zip(self._rows, self._widths, strict=True)
@@ -201,7 +206,7 @@ class ArmResults:
         return PeriodSums(begins, begins + width, sums)
 
     def merge(self, other: ArmResults) -> None:
-        """Add the sums of another object with the same arms."""
+        """Add the sums of another object with the same arms, for example another shard, to this one."""
         self.advance(max((b for _, b, _ in other._list_periods()), default=0) - 1)
         for a, _, row in other._list_periods():
             self.find_row(a)[: len(row)] += row
@@ -210,13 +215,13 @@ class ArmResults:
             self.time = min(filter(None, (self.time, other.time)))
 
     def read_copy(self) -> ArmResults:
-        """Return a copy for reader threads; see :meth:`Series.read_copy`."""
+        """Return a copy for reader threads, with arrays shared as in :meth:`Series.read_copy`."""
         reader_copy = copy(self)
         reader_copy._rows = [dict(rows) for rows in self._rows]
         return reader_copy
 
     def save_state(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Return all fields and sums as JSON data, for :meth:`restore`."""
         return {
             "seq": self.seq,
             "time": self.time,
@@ -229,7 +234,7 @@ class ArmResults:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Restore the sums that :meth:`save_state` wrote."""
+        """Replace all fields and sums by the output of :meth:`save_state`."""
         self.seq, self.time, self.last = saved["seq"], saved["time"], saved["last"]
         self._widths, self._since = list(saved["widths"]), list(saved["since"])
         self._next, self._columns = saved["next"], saved["columns"]
@@ -237,7 +242,7 @@ class ArmResults:
 
 
 def _wider(width: int) -> Iterator[int]:
-    """Yield widths from ``width`` up; each is a multiple of the finer periods."""
+    """Yield, without end, allowed widths from ``width`` up; each is a multiple of the finer periods."""
     yield from (step for step in STEPS if step >= width)
     width = max(width, DAY)
     while True:
@@ -246,10 +251,10 @@ def _wider(width: int) -> Iterator[int]:
 
 
 def impressions(sums: Floats) -> Floats:
-    """Return the columns of the arms' impressions."""
+    """Return a view of the columns of ``sums`` that hold each arm's impressions, shape (..., arms)."""
     return sums[..., FIRST_ARM::2]
 
 
 def rewards(sums: Floats) -> Floats:
-    """Return the columns of the arms' rewards."""
+    """Return a view of the columns of ``sums`` that hold each arm's rewards, shape (..., arms)."""
     return sums[..., FIRST_ARM + 1 :: 2]

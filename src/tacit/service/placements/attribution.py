@@ -90,7 +90,7 @@ class TrainingBatch(NamedTuple):
     row_indices: Sequence[int] = ()
 
     def select(self, positions: Sequence[int]) -> TrainingBatch:
-        """Return the decisions at some positions of the batch."""
+        """Return a batch with only the decisions at some positions of this one."""
         return TrainingBatch(
             self.entries[positions],
             [self.values[i] for i in positions],
@@ -142,6 +142,7 @@ class Attribution(OpenEntries):
     aggregations: ClassVar[dict[str, int]] = AGGREGATIONS
 
     def __init__(self, rule: Rule) -> None:
+        """Begin without open windows, at time 0."""
         super().__init__()
         self.time = 0
         self.closed_windows = NO_CLOSED_WINDOWS
@@ -159,6 +160,7 @@ class Attribution(OpenEntries):
 
     @rule.setter
     def rule(self, rule: Rule) -> None:
+        """Set the rule and its parameters for the compiled loops; open windows keep their deadlines."""
         self._rule = rule
         self._params = codes.RuleParams(
             int(rule.window),
@@ -171,7 +173,7 @@ class Attribution(OpenEntries):
 
     @property
     def bytes(self) -> int:
-        """Approximate size in bytes."""
+        """Approximate size of open windows, queues and learning order in bytes."""
         order = 0 if self.order is None else self.order.bytes
         return super().bytes + self._queue.bytes + self._deferred.bytes + self._defaulted.bytes + order
 
@@ -189,7 +191,10 @@ class Attribution(OpenEntries):
         return self._queue.last
 
     def open_windows(self, block: Block[DecisionRow]) -> Ints:
-        """Open the windows of decisions of the same time; return their entries."""
+        """Open the windows of decisions made at the current time; return their entries.
+
+        Deferred decisions get the deadline of their activation instead.
+        """
         deadline = self.time + self._params.window
         entries = self._open_block(block, deadline)
         windows, deferred = self._windows, block.column("deferred")
@@ -212,7 +217,7 @@ class Attribution(OpenEntries):
         return self._params
 
     def begin_turns(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
-        """Queue new decisions for learning.
+        """Queue new decisions for learning; deferred ones only when activated. Nothing without an order.
 
         Parameters
         ----------
@@ -227,7 +232,11 @@ class Attribution(OpenEntries):
         self.order.enqueue(active, self._windows, self.time)
 
     def take_turns(self, *, decides: bool) -> TrainingBatch:
-        """Return the decisions whose turn to be learned has come; with ``decides``, before a new decision."""
+        """Remove the decisions whose turn to be learned has come from the order, and return them.
+
+        With ``decides``, before a new decision, the order's time advances and decisions at the learning age
+        are due, too. The batch has rewards, and is empty without an order.
+        """
         if self.order is None:
             return EMPTY_BATCH
         if decides:
@@ -235,7 +244,7 @@ class Attribution(OpenEntries):
         return self._batch_in_turn(self.order.release(self._windows, self.time, decides=decides))
 
     def _batch_in_turn(self, turns: Turns) -> TrainingBatch:
-        """Return the training batch of decisions whose turn has come, without those without a reward."""
+        """Return the training batch of decisions whose turn has come, leaving out those without a reward."""
         (rows,) = (turns.rewards == turns.rewards).nonzero()
         if not len(rows):
             return EMPTY_BATCH
@@ -243,26 +252,33 @@ class Attribution(OpenEntries):
         return TrainingBatch(entries, self._values_in_turn(entries, rewards))
 
     def _values_in_turn(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the values to learn of decisions whose turn has come."""
+        """Return the values to learn of decisions whose turn has come; here the rewards."""
         return rewards
 
     def export_turns(self, entries: Ints) -> list[Any] | None:
-        """Return the turns of open decisions as JSON data; None if there is no order."""
+        """Return the turns and answers of open decisions as JSON data; None if there is no order."""
         return None if self.order is None else self.order.export_entries(self._windows, entries)
 
     def reopen_turns(self, entries: Ints, lanes: Ints, saved: Sequence[Any], *, is_new_learner: bool) -> None:
-        """Restore the turns of open decisions from a snapshot; ``is_new_learner`` counts them again."""
+        """Restore the turns of open decisions from a snapshot; nothing without an order.
+
+        With ``is_new_learner``, waiting decisions are counted as open again in the policy's belief.
+        """
         if self.order is not None:
             self.order.reopen(self._windows, entries, lanes, saved, is_new_learner=is_new_learner)
 
     def get_turns(self, entries: Ints) -> Ints:
-        """Return the turn of each decision: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
+        """Return how each decision is learned: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
         return self._windows.turn[entries].astype(np.int64)
 
     # Time ------------------------------------------------------------------------------------
 
     def advance(self, time: int) -> TrainingBatch:
-        """Close the windows that end at or before ``time``; return the rewards to learn."""
+        """Close the windows that end at or before ``time``; return the rewards to learn.
+
+        Sets ``closed_windows`` and ``turn_batch``; expired deferred decisions and old defaults are dropped. A
+        ``time`` before the current one counts as the current one.
+        """
         # Time never goes back, whatever the clock: windows close in the order of the log.
         self.time = time = max(self.time, time)
         self.closed_windows, self.turn_batch = NO_CLOSED_WINDOWS, EMPTY_BATCH
@@ -282,6 +298,10 @@ class Attribution(OpenEntries):
         return self._close_windows(self._queue.pop_due(time))
 
     def _close_windows(self, closed: DueDecisions) -> TrainingBatch:
+        """Compute the final rewards of due decisions, note them in ``closed_windows`` and drop the decisions.
+
+        Returns the batch of those that are still to be learned.
+        """
         closing = Closing.from_entries(closed.entries)
         self._loops.close(self._windows, self._params, closing)
         self.closed_windows = ClosedWindows(closing.entries, closing.rewards, closing.is_answered)
@@ -294,11 +314,11 @@ class Attribution(OpenEntries):
         )
 
     def _closing_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the values to learn of decisions whose windows closed."""
+        """Return the values to learn of decisions whose windows closed; here the rewards."""
         return rewards
 
     def _forget(self, closed: DueDecisions) -> None:
-        """Drop closed decisions, except defaults that may be corrected."""
+        """Drop closed decisions; defaults that may be corrected stay in a queue of their own."""
         entries = closed.entries
         # Ids are unique in a placement.
         for id in self.values(entries, "id"):
@@ -312,7 +332,7 @@ class Attribution(OpenEntries):
         self._closed_entries.append(entries)
 
     def _abandon(self, due: DueDecisions) -> None:
-        """Drop deferred decisions that were not activated in time."""
+        """Drop those of the due deferred decisions that were not activated in time."""
         windows = self._windows
         # The queue also has decisions that were activated since, whose entries may be reused.
         abandoned = due.select(self._is_deferred(due))
@@ -326,20 +346,20 @@ class Attribution(OpenEntries):
         return np.asarray(windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs))
 
     def _keep_defaults(self, closed: DueDecisions) -> None:
-        """Queue decisions that got the default, for corrections, in the order in which windows close."""
+        """Queue decisions that got the default for corrections; drop those that are already too late."""
         late = closed.deadlines + self.rule.correction <= self.time
         self._end_defaults(closed.entries[late])
         correctable = closed.select(~late)
         self._defaulted.insert(correctable.deadlines, correctable.entries, correctable.seqs)
 
     def _end_defaults(self, entries: Ints) -> None:
-        """Drop defaults that can no longer be corrected."""
+        """Drop defaults that can no longer be corrected, and free their entries."""
         if len(entries):
             self._windows.defaulted[entries] = False
             self._closed_entries.append(entries)
 
     def forbid_correction(self, entries: Ints) -> None:
-        """Forbid corrections of defaults that were not learned."""
+        """Mark decisions whose default was not learned, so that no late reward corrects it."""
         self._windows.defaulted[entries] = False
 
     # Feedback --------------------------------------------------------------------------------
@@ -347,10 +367,10 @@ class Attribution(OpenEntries):
     def apply_feedback(
         self, feedback: Block[FeedbackRow], entries: Ints | None = None
     ) -> tuple[list[str], list[TrainingBatch]]:
-        """Apply feedback of the same time; return the outcome of each row, and the final rewards.
+        """Apply feedback of the same time to open windows; return the outcomes and the final rewards.
 
-        Each decision may occur once. A reward is returned as soon as no later feedback can change it;
-        consecutive rewards of the same kind are in one batch.
+        There is one outcome for each row. Each decision may occur once. A reward is returned as soon as no
+        later feedback can change it; consecutive rewards of the same kind are in one batch.
 
         Parameters
         ----------
@@ -374,7 +394,11 @@ class Attribution(OpenEntries):
         return outcomes, list(self._to_learn(columns))
 
     def _note_outcomes(self, order: LearningOrder, columns: FeedbackColumns) -> None:
-        """Record the delays of feedback in the order, and whether rewards are final."""
+        """Record the delays of feedback in the learning order.
+
+        The outcome becomes "noted" for feedback that comes after its decision was learned, if the order
+        does not learn late feedback.
+        """
         (fresh,) = ((columns.outcomes == codes.LEARNED) | (columns.outcomes == codes.PENDING)).nonzero()
         turns = self._windows.turn[columns.entries[fresh]]
         fresh, turns = fresh[turns != codes.AT_ONCE], turns[turns != codes.AT_ONCE]
@@ -386,15 +410,17 @@ class Attribution(OpenEntries):
             columns.outcomes[fresh[turns == codes.LEARNED_IN_TURN]] = codes.NOTED
 
     def _is_answer(self, entries: Ints) -> list[bool]:
-        """True for each decision whose feedback counts as a click, not as silence."""
+        """True for each decision whose feedback counts as a click, False for silence."""
         return self.is_clicked(entries)
 
     def _to_columns(self, feedback: Block[FeedbackRow], entries: Ints) -> FeedbackColumns:
+        """Convert feedback to the columns of the compiled loops."""
         kinds = np.array(list(map(KINDS.__getitem__, feedback.column("kind"))), np.int64)
         # NumPy converts None to NaN.
         return FeedbackColumns.from_feedback(entries, kinds, np.array(feedback.column("reward"), np.float64))
 
     def _note_ids(self, feedback: Block[FeedbackRow], columns: FeedbackColumns) -> None:
+        """Store the contents of feedback by its id for open decisions, to recognize repeated requests."""
         ids = feedback.column("id")
         if not any(ids):
             return
@@ -403,10 +429,10 @@ class Attribution(OpenEntries):
                 self._ids.setdefault(entry, {})[id] = feedback[i].content
 
     def _aggregate(self, feedback: Block[FeedbackRow], columns: FeedbackColumns) -> None:
-        """Compute the outcomes that the compiled loop leaves open; a hook of subclasses."""
+        """Set the outcomes that the compiled loop leaves open; nothing here, a hook of subclasses."""
 
     def _start_windows(self, columns: FeedbackColumns) -> None:
-        """Start the windows of activated decisions."""
+        """Queue the windows of decisions that the feedback has activated, and their turns."""
         started = (columns.kinds == KINDS[ACTIVATE]) & (columns.outcomes == codes.NOTED)
         for i in np.flatnonzero(started).tolist():
             entry = columns.entries[i : i + 1]
@@ -415,6 +441,7 @@ class Attribution(OpenEntries):
                 self.order.enqueue(entry, self._windows, self.time)
 
     def _to_learn(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
+        """Yield the final rewards in the log's order, one batch for each run of corrections or others."""
         (rows,) = columns.is_final.nonzero()
         if not self._params.corrects:
             if len(rows):
@@ -433,12 +460,12 @@ class Attribution(OpenEntries):
     def _make_batch(
         self, columns: FeedbackColumns, row_indices: Ints, previous: float | None = None
     ) -> TrainingBatch:
-        """Return the training batch of some feedback rows, with the reward that it replaces."""
+        """Return the training batch of some rows of feedback; ``previous`` is the reward to be replaced."""
         entries, rewards = columns.entries[row_indices], columns.rewards[row_indices].tolist()
         return TrainingBatch(entries, self._final_values(entries, rewards), previous, row_indices.tolist())
 
     def _final_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the values to learn of decisions whose rewards are final."""
+        """Return the values to learn of decisions whose rewards are final; here the rewards."""
         return rewards
 
     def get_examined(self, entries: Ints) -> Floats | None:
@@ -446,7 +473,7 @@ class Attribution(OpenEntries):
         return self._windows.examined[entries].astype(np.float64) if self._rule.seen == "learned" else None
 
     def iterate_rewards(self, rewards: TrainingBatch) -> Iterator[tuple[int, Any]]:
-        """Yield the sequence number and the reward of each decision of a batch."""
+        """Yield (row number in the log, reward) of each decision of a batch."""
         return zip(self.seqs(rewards.entries), rewards.values, strict=True)
 
     # Snapshots -------------------------------------------------------------------------------
@@ -466,12 +493,12 @@ class Attribution(OpenEntries):
         return self._export_entries(np.concatenate([self._queue.all().entries, waiting]), extra_columns)
 
     def export_defaults(self, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
-        """Yield the decisions whose defaults may still be corrected, as :meth:`export_open` does."""
+        """Yield the decisions whose defaults may still be corrected, in the form of :meth:`export_open`."""
         entries = self._defaulted.all().entries
         return self._export_entries(entries[self._windows.defaulted[entries]], extra_columns)
 
     def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
-        """Restore open decisions of a snapshot, as :meth:`export_open` yielded them; return their entries.
+        """Restore open decisions of a snapshot from the output of :meth:`export_open`; return their entries.
 
         Parameters
         ----------
@@ -486,6 +513,7 @@ class Attribution(OpenEntries):
         return entries
 
     def _requeue(self, entries: Ints, defaulted: bool) -> None:
+        """Put restored decisions into the queue of windows, of deferred decisions or of defaults."""
         windows = self._windows
         ends = zip(windows.deadline[entries].tolist(), windows.active[entries].tolist(), strict=True)
         start = 0
@@ -516,17 +544,21 @@ class ClickAttribution(Attribution):
     aggregations: ClassVar[dict[str, int]] = {}
 
     def __init__(self, rule: Rule) -> None:
+        """Begin without open windows and without clicks."""
         super().__init__(rule)
         self._clicks: dict[int, list[Any]] = {}
 
     def _closing_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
+        """Return the clicked positions of each decision; the empty list without clicks."""
         return [self._clicks.get(entry, []) for entry in entries.tolist()]
 
     def _final_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
+        """Return the clicked positions of each decision, or its reward if it has no clicks."""
         pairs = zip(entries.tolist(), rewards, strict=True)
         return [self._clicks.get(entry, reward) for entry, reward in pairs]
 
     def _values_in_turn(self, entries: Ints, rewards: list[float]) -> list[Any]:
+        """Return the clicked positions of each decision, its outcome, or the empty list without feedback."""
         is_answered = ~np.isnan(self._windows.reward[entries])
         return [
             self._clicks.get(entry, reward if answered else [])
@@ -534,10 +566,15 @@ class ClickAttribution(Attribution):
         ]
 
     def _is_answer(self, entries: Ints) -> list[bool]:
+        """True for each decision with a clicked position or any outcome; False for an empty list."""
         # Any outcome of a pair is an answer.
         return [entry not in self._clicks or bool(self._clicks[entry]) for entry in entries.tolist()]
 
     def _aggregate(self, feedback: Block[FeedbackRow], columns: FeedbackColumns) -> None:
+        """Store the clicks or the outcome of feedback, and set whether it is final: learned or pending.
+
+        Clicks are joined with earlier ones if the rule says ``union``.
+        """
         for i in np.flatnonzero(columns.outcomes == OPEN).tolist():
             entry, clicks = int(columns.entries[i]), feedback.column("clicks")[i]
             if clicks is None:
@@ -564,16 +601,19 @@ class ClickAttribution(Attribution):
         ]
 
     def _get_feedback(self, entries: Ints) -> list[Any]:
+        """Return the clicked positions of each decision, else its reward or None."""
         pairs = zip(entries.tolist(), nan_to_none(self._windows.reward[entries]), strict=True)
         return [self._clicks.get(entry, reward) for entry, reward in pairs]
 
     def _set_feedback(self, entry: int, reward: Any) -> None:
+        """Store a list of clicked positions, or a reward, as the feedback of an entry."""
         if isinstance(reward, list):
             # Any number marks the decision as answered.
             self._clicks[entry], reward = reward, 0.0
         super()._set_feedback(entry, reward)
 
     def _open_block(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
+        """Open entries for decisions; clicks of earlier decisions at the same entries are dropped."""
         entries = super()._open_block(block, deadline, in_order=in_order)
         for entry in entries.tolist() if self._clicks else ():
             self._clicks.pop(entry, None)

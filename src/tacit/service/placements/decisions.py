@@ -34,7 +34,7 @@ class PlacementDecisions(PlacementState):
     """Decides for impressions."""
 
     def check_request(self, request: DecisionRequest) -> Impression:
-        """Check a request and return its impression.
+        """Check a request and return its impression; changes nothing.
 
         Raises
         ------
@@ -51,12 +51,12 @@ class PlacementDecisions(PlacementState):
         return self._with_unit(impression, request.session, request.user)
 
     def check_keys(self, keys: Sequence[str]) -> Block[Impression]:
-        """Check keys and return impressions that have a key alone, like :meth:`check_request`.
+        """Check keys and return one impression for each, which has a key alone.
 
         Raises
         ------
         InvalidValue
-            As :meth:`check_request`.
+            If a key does not fit, or requests of this placement need more than a key.
         """
         if not self.reads_only_keys:
             return Block.from_rows(Impression, list(map(self.check_request, map(DecisionRequest, keys))))
@@ -67,7 +67,7 @@ class PlacementDecisions(PlacementState):
         return Block(Impression, [list(keys), *3 * [nothing], deferred, *4 * [nothing]])
 
     def make_impression(self, key: str) -> Impression:
-        """Check a key and return an impression that has a key alone, like :meth:`check_request`.
+        """Check a key and return an impression with nothing but the key; for placements that read only keys.
 
         Raises
         ------
@@ -79,10 +79,12 @@ class PlacementDecisions(PlacementState):
     def admit_keys(self, keys: Iterable[str], admitted: Collection[str] = ()) -> set[str]:
         """Return the new keys among some keys, after checking the limit of keys.
 
+        Nothing is added to the learner. Without a limit the set is empty.
+
         Parameters
         ----------
         keys : iterable of str
-        before : collection of str
+        admitted : collection of str
             New keys that were already admitted but have no decision yet.
 
         Raises
@@ -114,9 +116,7 @@ class PlacementDecisions(PlacementState):
         return None if self.encoder is None else self.encoder.find_warning(request.context)
 
     def _check_session(self, id: str | None) -> str | None:
-        """Check a request's session and return its hash, as text for the log, if a signal uses sessions.
-
-        Returns None without a session, or if only a present or earlier holdout uses sessions.
+        """Check a request's session; return its hash as JSON for the log if a signal uses sessions.
 
         Raises
         ------
@@ -135,7 +135,13 @@ class PlacementDecisions(PlacementState):
         return None
 
     def _with_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
-        """Return an impression with its session and user, after checking them against the holdout."""
+        """Return an impression with its session and user.
+
+        Raises
+        ------
+        InvalidValue
+            If the user is no valid id, or the arms lack the one that the holdout's control shows.
+        """
         if user is not None:
             check_id("user", user)
         arm = None if self.holdout is None else self.holdout.arm
@@ -150,7 +156,23 @@ class PlacementDecisions(PlacementState):
         text: str | None = None,
         source: Any = None,
     ) -> Impression:
-        """Check key, context and id of a request and return its impression."""
+        """Check key, context and id of a request and return its impression.
+
+        Parameters
+        ----------
+        request : DecisionRequest
+        arms : sequence of arms or None
+            The checked offer.
+        text : str, optional
+            Text for the log's column ``asked``.
+        source : optional
+            The impression's ``details``.
+
+        Raises
+        ------
+        InvalidValue
+            If one does not fit.
+        """
         context, id, dim = self._encode_context(request.context), request.id, self._request_dim
         if self.signals is not None and not dim and context is not None:
             raise InvalidValue("context", context, "leave it out: the signals are the service's")
@@ -166,7 +188,10 @@ class PlacementDecisions(PlacementState):
         return Impression(key, arms, context, id, request.deferred, text, source)
 
     def _encode_context(self, context: Any) -> Any:
-        """Encode a context of named fields as numbers for the policy; return other contexts unchanged."""
+        """Encode a context of named fields as a list of numbers; return other contexts unchanged.
+
+        Raises InvalidValue if names are given and the placement has no named fields.
+        """
         if not isinstance(context, Mapping):
             return context
         if self.encoder is None:
@@ -175,10 +200,11 @@ class PlacementDecisions(PlacementState):
         return self.encoder.encode_row(context).tolist()
 
     def decide(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
-        """Decide for impressions; return rows with the sequence numbers from ``seq`` on.
+        """Decide for impressions; return rows for the log, with the sequence numbers from ``seq`` on.
 
-        The random draws of a decision with a client's id depend on that id. Consecutive decisions whose ids
-        the service makes draw in turn from the first id, so that they can be made together.
+        The decisions are stored as open, keys are admitted and signals updated. The random draws of a
+        decision with a client's id depend on that id. Consecutive decisions whose ids the service makes draw
+        in turn from the first id, so that they can be made together.
         """
         block: Block[Impression] = Block.from_rows(Impression, impressions)
         self.has_client_decisions = False
@@ -209,7 +235,7 @@ class PlacementDecisions(PlacementState):
     def _decide_runs(
         self, impressions: Block[Impression], seq: int, time: int, *, at_once: bool
     ) -> Iterator[Block[DecisionRow]]:
-        """Yield decisions of consecutive impressions: client-side, in a batch, or one by one."""
+        """Decide and yield the rows of consecutive impressions: client-side, in a batch, or one by one."""
         ids, sources = impressions.column("id"), impressions.column("details")
         start = 0
         for (is_unnamed, is_client_side), run in groupby(zip(ids, sources, strict=True), _classify_source):
@@ -224,7 +250,10 @@ class PlacementDecisions(PlacementState):
             start = stop
 
     def is_same_request(self, impression: Impression, row: DecisionRow) -> bool:
-        """True if a logged decision answers an equal impression, or is the same client-side decision."""
+        """True if a logged decision answers an equal impression.
+
+        A client-side decision must also have shown the same arm.
+        """
         client_decision = impression.details
         if isinstance(client_decision, ClientDecision) and client_decision.arm != row.arm:
             return False
@@ -243,12 +272,15 @@ class PlacementDecisions(PlacementState):
         )
 
     def is_same_impression(self, impression: Impression, earlier: Impression) -> bool:
-        """True if two impressions without decisions are equal requests."""
+        """True if two impressions are equal, apart from user or session ids that the holdout ignores."""
         comparable = [item._replace(session=None, user=self.get_unit(item)) for item in (impression, earlier)]
         return comparable[0] == comparable[1]
 
     def get_unit(self, impression: Impression) -> str | None:
-        """Return the user or session by which the holdout assigns an impression; None for decisions."""
+        """Return the user or session by which the holdout assigns an impression.
+
+        None if it assigns each decision alone, or there is no holdout.
+        """
         unit = DECISION if self.holdout is None else self.holdout.unit
         return None if unit == DECISION else getattr(impression, unit)
 
@@ -257,6 +289,7 @@ class PlacementDecisions(PlacementState):
         return offered in self.lifecycle.full_offers
 
     def _decide_batch(self, impressions: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        """Decide for impressions together, with new ids; record the decisions as open and return rows."""
         keys = impressions.column("key")
         ids = create_decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
         # All draws of the batch follow from its first id, which a client's replica has, too.
@@ -273,7 +306,10 @@ class PlacementDecisions(PlacementState):
     def _decide_with_holdout(
         self, impressions: Block[Impression], ids: Sequence[str]
     ) -> tuple[Sequence[Decision], Assignment]:
-        """Decide with a holdout; return the decisions of policy and control, and their assignment."""
+        """Assign impressions to policy or control, and decide; nothing is recorded as open yet.
+
+        Returns the decisions, with propensities of both groups together, and the assignment.
+        """
         offers = list(map(self.get_offer, impressions))
         all_control = self.modes.control_decides
         unit = self._assigner.config.unit
@@ -283,6 +319,10 @@ class PlacementDecisions(PlacementState):
         return self.control.with_propensities(decisions, offers, alone=all_control), assignment
 
     def _decide_one(self, impression: Impression, seq: int, time: int) -> Block[DecisionRow]:
+        """Decide for one impression: by a pin, by the group's own policy, or by the policy with a shadow.
+
+        The decision is recorded as open; returns its row.
+        """
         id = impression.id
         if id is None:
             id = (
@@ -316,7 +356,10 @@ class PlacementDecisions(PlacementState):
     def _show_pinned(
         self, impression: Impression, seq: int, id: str, time: int, pinned_arms: tuple[Arm, ...]
     ) -> Block[DecisionRow]:
-        """Show pinned arms, with propensity 1; log the policy's decision as the counterfactual."""
+        """Show pinned arms with propensity 1, record the decision as open, and return its row.
+
+        The row has the policy's decision as the counterfactual.
+        """
         counterfactual = self.draw_decision(self.learner, self.draws, impression, id)
         sure = np.ones(len(counterfactual.prefix_propensities))
         decision = counterfactual._replace(
@@ -343,7 +386,7 @@ class PlacementDecisions(PlacementState):
         assignment: Assignment | None = None,
         counterfactual: Decision | None = None,
     ) -> Block[DecisionRow]:
-        """Return decisions as rows of the log, with the sequence numbers from ``seq`` on."""
+        """Return decisions as rows of the log, with the sequence numbers from ``seq`` on; records nothing."""
         keys, arms, contexts, _, deferred, requests, *_ = impressions.columns
         count = len(keys)
         plain = arms.count(None) == count
@@ -383,7 +426,10 @@ class PlacementDecisions(PlacementState):
         return Block(DecisionRow, columns)
 
     def draw_decision(self, learner: Learner, draws: Draws, impression: Impression, id: str) -> Decision:
-        """Decide for an impression with a learner and the random draws of a decision's id."""
+        """Decide for an impression with a learner, seeding its random draws by the decision's id.
+
+        Nothing is recorded as open.
+        """
         draws.begin(learner.rng, id)
         with self.protect_state(learner, impression.key):
             decision = self._choose(learner, impression)
@@ -392,19 +438,20 @@ class PlacementDecisions(PlacementState):
 
 
 def _check_key(key: str) -> str:
+    """Return a valid key; raise InvalidValue otherwise."""
     if "\0" in key:
         raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
     return checks.name("key", key)
 
 
 def _classify_source(request: tuple[str | None, Any]) -> tuple[bool, bool]:
-    """Return whether the service makes the decision's id, and whether a client made the decision."""
+    """Return two flags of (id, source): whether the id is missing, and whether a client made the decision."""
     id, source = request
     return id is None, isinstance(source, ClientDecision)
 
 
 def _fits(context: Any, dim: int) -> bool:
-    """True if a context is ``dim`` finite numbers."""
+    """True if a context is a sequence of ``dim`` finite numbers."""
     return (
         isinstance(context, Sequence)
         and len(context) == dim

@@ -83,11 +83,12 @@ class DuelTally:
     """
 
     def __init__(self, rankers: int) -> None:
+        """Begin without duels."""
         self.plays, self.scores = np.zeros((2, rankers, rankers))
         self.duels = self.ties = self.unclicked = 0
 
     def add(self, left: int, right: int, credit: Credit) -> None:
-        """Count a duel, except of a ranker with itself."""
+        """Count a duel of two rankers (indices) with its credit; a ranker with itself is ignored."""
         if left == right:
             return
         chance = credit.chance
@@ -100,14 +101,14 @@ class DuelTally:
         self.unclicked += credit.clicks == 0
 
     def reach(self, rankers: int) -> None:
-        """Make room for more rankers."""
+        """Make room for a total of ``rankers`` rankers; new ones have no duels."""
         more = rankers - len(self.plays)
         if more:
             both = np.pad(np.stack([self.plays, self.scores]), ((0, 0), (0, more), (0, more)))
             self.plays, self.scores = both
 
     def save_state(self) -> list[Any]:
-        """Return the tally as JSON data."""
+        """Return plays, scores, ties and unclicked as JSON data, for :meth:`from_state`."""
         return [self.plays.tolist(), self.scores.tolist(), self.ties, self.unclicked]
 
     @classmethod
@@ -126,7 +127,7 @@ class DuelPlacement(Placement):
 
     Attributes
     ----------
-    tallies : dict of str to Tally
+    tallies : dict of str to DuelTally
         The duels of each key.
     duels : int
         Number of duels of all keys.
@@ -140,6 +141,7 @@ class DuelPlacement(Placement):
     attribution = ClickAttribution
 
     def _begin(self) -> None:
+        """Set the state before the first decision: no duels, and the random draws of lists and ties."""
         super()._begin()
         self._options: DuelOptions = self.config.options
         self._interleaving = Draws(self.seed, "interleaving")
@@ -153,12 +155,13 @@ class DuelPlacement(Placement):
         return self._options.worth.keys()
 
     def _extra_fold_spec(self) -> dict[str, Any]:
+        """Return the settings for ties and lists without a click, on which the fold depends."""
         return {"ties": self._options.ties, "unclicked": self._options.unclicked}
 
     # Decide ----------------------------------------------------------------------------------
 
     def check_request(self, request: requests.DecisionRequest) -> requests.Impression:
-        """Check a request and return its impression.
+        """Check a request and return its impression, with the rankers' lists as its details.
 
         Raises
         ------
@@ -187,7 +190,10 @@ class DuelPlacement(Placement):
         return self._with_unit(impression, request.session, request.user)
 
     def _check_search(self, request: requests.DecisionRequest) -> SearchFields:
-        """Check user, session and segments of a request and return its search record."""
+        """Check user, session and segments of a request; return the search's fields for the log.
+
+        The user or session is in them only as a hash. Raises InvalidValue if one does not fit.
+        """
         for field in ("session", "user"):
             if (id := getattr(request, field)) is not None:
                 requests.check_id(field, id)
@@ -201,7 +207,10 @@ class DuelPlacement(Placement):
         return SearchFields(None, hash_unit(self._salt, self.id, request.user, request.session), segments)
 
     def apply_change(self, change: ChangeRow) -> None:
-        """Apply a change event; the erasure of a user also removes the users of open decisions."""
+        """Apply a change event; the erasure of a user also removes the users of open decisions.
+
+        A snapshot is then due at once, as earlier ones hold those users.
+        """
         super().apply_change(change)
         if change.kind == FORGET and change.placement == self.id:
             # The users of open decisions are not read any more, and snapshots must not hold them.
@@ -209,7 +218,13 @@ class DuelPlacement(Placement):
             self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
 
     def check_offer(self, impressions: Sequence[requests.Impression]) -> None:
-        """Check that each impression has a list of a ranker on offer; see the base class."""
+        """Check that each impression with lists still has one of a ranker on offer.
+
+        Raises
+        ------
+        InvalidValue
+            If all its rankers were retired.
+        """
         for impression in impressions if self.lifecycle.full_offers else ():
             if impression.details is not None and not self._list_rankers(impression):
                 raise InvalidValue(
@@ -219,7 +234,10 @@ class DuelPlacement(Placement):
                 )
 
     def decide(self, impressions: Sequence[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
-        """Decide among the rankers on offer whose lists the request has; see the base class."""
+        """Decide among the rankers on offer whose lists the request has; return rows for the log.
+
+        Decisions are recorded as open, as in the base class.
+        """
         if self.lifecycle.full_offers:
             count = len(self.offer.arm_indices)
             listed = list(map(self._list_rankers, impressions))
@@ -230,6 +248,7 @@ class DuelPlacement(Placement):
         return super().decide(impressions, seq, time)
 
     def list_offer(self, impression: requests.Impression) -> Sequence[Arm]:
+        """Return the rankers on offer whose lists the impression has."""
         return self._list_rankers(impression)
 
     def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
@@ -237,19 +256,22 @@ class DuelPlacement(Placement):
         return (*arms, *arms)
 
     def _list_rankers(self, impression: requests.Impression) -> list[Arm]:
-        """Return the rankers on offer whose lists the impression has."""
+        """Return the rankers on offer whose lists the impression has; all of them if it has no lists."""
         lists = impression.details
         return [arm for arm in self.offer.arms if lists is None or str(arm) in lists]
 
     def _is_full_offer(self, offered: str | None) -> bool:
+        """Return True: the digest of the lists determines the rankers of a request."""
         # The digest of the lists determines the rankers of a request.
         return True
 
     @property
     def _ranker_names(self) -> list[str]:
+        """Names of all rankers as text, in the order of their indices."""
         return [str(arm) for arm in self.arms]
 
     def make_control(self, holdout: HoldoutConfig) -> Control:
+        """Return the control that shows one ranker's list alone."""
         arm_index = None if holdout.arm is None else self.lifecycle.arm_indices[holdout.arm]
         return PairControl(holdout.named, arm_index)
 
@@ -260,6 +282,7 @@ class DuelPlacement(Placement):
         ids: Sequence[str],
         control: ControlFlags,
     ) -> LogTexts:
+        """Return pair and interleaved list of each decision as JSON for the log; draws the interleavings."""
         return list(map(self._format_list, impressions, decisions, ids, control))
 
     def _format_list(
@@ -286,6 +309,7 @@ class DuelPlacement(Placement):
         return encode_json(content)
 
     def _format_counterfactual(self, decision: Decision) -> Arm:
+        """Return the counterfactual pair as JSON for the log."""
         return json.dumps(decision.pair)
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
@@ -294,11 +318,13 @@ class DuelPlacement(Placement):
         return first, second
 
     def _get_actions(self, rows: Block[DecisionRow]) -> Ints:
+        """Return the indices of left and right ranker of logged decisions, shape (rows, 2)."""
         return np.array(
             [[self.lifecycle.arm_indices[arm] for arm in self.get_shown_arms(row)] for row in rows]
         )
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count both rankers of each decision in the series, without propensities."""
         indices = [self.lifecycle.arm_indices[ranker] for row in rows for ranker in self.get_shown_arms(row)]
         unknown = [None] * len(indices)
         offered = [len(self.lifecycle.arm_indices)] * len(indices)
@@ -307,7 +333,13 @@ class DuelPlacement(Placement):
     # Learn -----------------------------------------------------------------------------------
 
     def format_clicks(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
-        """Format the clicked positions of feedback for the log; see the base class."""
+        """Return the clicked positions of feedback as JSON for the log; None for a reward.
+
+        Raises
+        ------
+        InvalidValue
+            If clicks do not fit the shown list, or the decision showed no list.
+        """
         interleaved, clicks = parse_interleaved(row), feedback.clicks
         if interleaved is not None:
             return requests.encode_clicks(feedback, interleaved["items"], self.actions)
@@ -319,10 +351,15 @@ class DuelPlacement(Placement):
         return None
 
     def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
+        """Return the outcome of each duel for the policy; None where the policy learns nothing."""
         return list(map(self._policy_reward, self.windows.rows(rewards.entries), rewards.values))
 
     def _policy_reward(self, row: DecisionRow, feedback: Any) -> float | None:
-        """Return the outcome of a duel for the policy; None if the policy does not learn from it."""
+        """Return the outcome of a duel for the policy: 1 left won, 0 right won; a tie as configured.
+
+        None if the policy does not learn from it: a control's decision, or a tie or missing click that does
+        not count. Draws the coin for a tie by the decision's id.
+        """
         if row.control:
             return None
         credit = compute_credit(row, feedback)
@@ -332,22 +369,29 @@ class DuelPlacement(Placement):
         return credit.draw_outcome(self._rng, self._options.ties)
 
     def _refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
+        """Set the outcomes of feedback that the policy does not learn to "held-out" or "tied", in place."""
         rows = self.windows.rows(rewards.entries)
         for row_index, row, feedback in zip(rewards.row_indices, rows, rewards.values, strict=True):
             if self._policy_reward(row, feedback) is None:
                 outcomes[row_index] = HELD_OUT if row.control else TIED
 
     def _count_rewards(self, rewards: TrainingBatch) -> None:
+        """Count duels and clicks of a batch in the tallies and the series."""
         for row, feedback in zip(self.windows.rows(rewards.entries), rewards.values, strict=True):
             self._note_duel(row, feedback)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
+        """Return for each decision one reward of 1 without an arm if it has a click; otherwise none."""
         rows = self.windows.rows(rewards.entries)
         return [
             [(None, [1.0])] if _has_click(*pair) else [] for pair in zip(rows, rewards.values, strict=True)
         ]
 
     def _note_duel(self, row: DecisionRow, feedback: Any) -> None:
+        """Count a click in the series, and the duel in its key's tally, the total and the leading key.
+
+        Decisions of the control, and those without a click if these count as nothing, are no duels.
+        """
         clicked = _has_click(row, feedback)
         if clicked:
             self.series.count_reward(row.time, None, len(self.lifecycle.arm_indices), 1.0)
@@ -363,6 +407,7 @@ class DuelPlacement(Placement):
             self._most, self.leading = tally.duels, row.key
 
     def _tally(self, key: str) -> DuelTally:
+        """Return the tally of a key, created if missing, with room for all rankers."""
         tally = self.tallies.setdefault(key, DuelTally(len(self.arms)))
         tally.reach(len(self.arms))
         return tally
@@ -370,7 +415,7 @@ class DuelPlacement(Placement):
     # What was learned ------------------------------------------------------------------------
 
     def report(self, key: str | None = None, confidence: float = 0.95) -> tuple[str, DuelReport]:
-        """Return a key and the report of its duels.
+        """Return a key and the report of its duels; without any duel, an empty report.
 
         Parameters
         ----------
@@ -394,11 +439,11 @@ class DuelPlacement(Placement):
         return key, DuelReport(self._ranker_names, plays, scores, confidence, tally.ties, tally.unclicked)
 
     def export_counts(self) -> Any:
-        """Return the duels of every key as JSON data."""
+        """Return the tallies of all keys as JSON data."""
         return {key: tally.save_state() for key, tally in self.tallies.items()}
 
     def _restore_counts(self, counts: Any) -> None:
-        """Replace the duels of all keys by the output of :meth:`export_counts`; recompute the totals."""
+        """Replace the tallies of all keys by the output of :meth:`export_counts`; recompute the totals."""
         self.tallies: dict[str, DuelTally] = {
             key: DuelTally.from_state(saved) for key, saved in counts.items()
         }
@@ -408,6 +453,7 @@ class DuelPlacement(Placement):
         self._most = self.tallies[self.leading].duels if self.tallies else 0
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
+        """Replace the tallies by those of all shards, which have different keys."""
         # Each key is in one shard.
         self._restore_counts({key: tally for part in parts for key, tally in part.items()})
 
@@ -425,12 +471,15 @@ def _is_same_list(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
 
 
 def _has_click(row: DecisionRow, feedback: Any) -> bool:
-    """True if a decision has a click; for the control any click, for duels a click that gives credit."""
+    """True if feedback has a click that counts: for the control any, for duels one that gives credit."""
     return bool(requests.select_clicks(feedback) if row.control else compute_credit(row, feedback).clicks)
 
 
 def compute_credit(row: DecisionRow, feedback: float | list[Any]) -> Credit:
-    """Return the credit of both rankers for feedback: an outcome, or clicks; other actions are ignored."""
+    """Return the credit of both rankers for feedback: an outcome (1: left won), or a list of clicks.
+
+    Actions other than clicks are ignored. Clicks for a pair without a list are a tie without clicks.
+    """
     if not isinstance(feedback, list):
         return Credit((feedback, 1.0 - feedback), clicks=1, chance=feedback)
     interleaved = parse_interleaved(row)
@@ -441,9 +490,9 @@ def compute_credit(row: DecisionRow, feedback: float | list[Any]) -> Credit:
 
 
 def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]:
-    """Return a duel as a row of a log of searches for :mod:`tacit.evaluate.interleaved`.
+    """Return a duel and its feedback as a row of a log of searches for :mod:`tacit.evaluate.interleaved`.
 
-    Each segment is a field with its name.
+    Each segment is a field with its name. The rankings are None unless both are known to be equal.
     """
     content, search = json.loads(row.shown or ""), SearchFields.read(row.asked)
     (first, second), interleaved = content["pair"], content.get("interleaved")

@@ -56,7 +56,10 @@ class PlacementLearning(PlacementState):
     """Learns from feedback and from windows that close."""
 
     def advance(self, time: int) -> None:
-        """Advance to a time: learn the rewards of windows that close by then."""
+        """Close the windows that end by a time: learn and count their rewards, and the decisions in turn.
+
+        Closed decisions are added to the reward sums, and signals count their answers.
+        """
         rewards = self.windows.advance(time)
         self._learn_in_turn(self.windows.turn_batch)
         if self.windows.closed_windows is NO_CLOSED_WINDOWS:
@@ -82,13 +85,14 @@ class PlacementLearning(PlacementState):
         self._learn_now(learned)
 
     def learn_turns(self) -> None:
-        """Learn the decisions whose turn has come, before a new decision is made."""
+        """Take the decisions whose turn has come from the queue and learn them, before a new decision."""
         self._learn_in_turn(self.windows.take_turns(decides=True))
 
     def _learn_in_turn(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:
-        """Learn decisions whose turn has come, without counting their rewards again.
+        """Learn a batch of decisions whose turn has come, without counting their rewards.
 
-        Returns the learned batch, and True for each decision in its key's current epoch.
+        Returns the part that was learned in this mode, and for each of its decisions True if its key has not
+        restarted since.
         """
         learned = self._select_learnable(rewards)
         return learned, self._learn_batch(learned, counts=False)
@@ -96,7 +100,7 @@ class PlacementLearning(PlacementState):
     def _learn_now(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:
         """Learn the rewards of decisions that do not wait for their turn, and count all rewards.
 
-        Returns the learned batch, and True for each decision in its key's current epoch.
+        Returns the batch to learn, and for each of its decisions True if its key has not restarted since.
         """
         order = self.windows.order
         if order is None or not rewards.values:
@@ -114,7 +118,7 @@ class PlacementLearning(PlacementState):
         return batch, self._learn_batch(batch)
 
     def apply_feedback(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
-        """Apply feedback of the same time; return the outcome of each row.
+        """Apply feedback of the same time: attribute, learn and count it; return the outcome of each row.
 
         Parameters
         ----------
@@ -135,6 +139,7 @@ class PlacementLearning(PlacementState):
         return outcomes
 
     def _apply_feedback(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
+        """Apply feedback in which each decision occurs once; return the outcome of each row."""
         outcomes, parts = self.windows.apply_feedback(feedback, entries)
         self.reward_sums.add_metrics(feedback, outcomes)
         if NOTED in outcomes:
@@ -153,7 +158,11 @@ class PlacementLearning(PlacementState):
         return outcomes
 
     def _learn_answered_turns(self, parts: Sequence[TrainingBatch], outcomes: list[str]) -> None:
-        """Learn the decisions whose turn has come; set the outcomes of feedback that still waits."""
+        """Learn the decisions whose turn has come after feedback.
+
+        Changes outcomes in place: "learned" becomes "pending" for decisions that still wait, and "late-epoch"
+        for those whose key has restarted.
+        """
         learned, fresh = self._learn_in_turn(self.windows.take_turns(decides=False))
         row_indices = [row_index for rewards in parts for row_index in rewards.row_indices]
         entries = np.concatenate([rewards.entries for rewards in parts] or [learned.entries[:0]])
@@ -166,7 +175,7 @@ class PlacementLearning(PlacementState):
                 outcomes[row_index] = PENDING if wait else LATE_EPOCH
 
     def _count_activations(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
-        """Count decisions that the feedback activated."""
+        """Count the impressions of decisions that the feedback activated, also in the signals."""
         columns = (feedback.column(field) for field in ("kind", "decision", "time"))
         for kind, seq, time, outcome in zip(*columns, outcomes, strict=True):
             if kind == ACTIVATE and outcome == NOTED:
@@ -177,7 +186,10 @@ class PlacementLearning(PlacementState):
                     self.signals.count_activation(self.learner, row, offer, time)
 
     def _learn_final(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
-        """Learn the final rewards of feedback; correct the outcomes of rows that were not learned."""
+        """Learn the final rewards of feedback and count them.
+
+        Changes the outcomes of rows that were not learned, in place: "frozen" or "late-epoch".
+        """
         learned = self._select_learnable(rewards)
         if len(learned.values) < len(rewards.values):
             for row_index in set(rewards.row_indices).difference(learned.row_indices):
@@ -192,11 +204,15 @@ class PlacementLearning(PlacementState):
                     outcomes[row_index] = LATE_EPOCH
 
     def _select_learnable(self, rewards: TrainingBatch) -> TrainingBatch:
-        """Return the rewards that may be learned in the current mode."""
+        """Return the part of a batch that may be learned in the current mode."""
         return rewards.select([]) if self.learns_nothing else self.modes.learnable(rewards)
 
     def _learn_batch(self, rewards: TrainingBatch, *, counts: bool = True) -> Booleans:
-        """Learn and count rewards; return True for each decision in its key's current epoch."""
+        """Let the learner and the secondary policy learn rewards, each from its own decisions.
+
+        With ``counts`` the rewards are counted, too. Returns for each decision True if its key has not
+        restarted since.
+        """
         if not rewards.values:
             return np.zeros(0, np.bool_)
         values = self._convert_rewards(rewards)
@@ -248,7 +264,7 @@ class PlacementLearning(PlacementState):
         return fresh
 
     def _count_rewards(self, rewards: TrainingBatch) -> None:
-        """Count rewards of decisions, replacing rewards counted before."""
+        """Add the rewards of decisions to the series, replacing rewards counted before."""
         previous = rewards.previous or 0.0
         indices = [i for i, reward in enumerate(rewards.values) if reward or previous]
         if indices:
@@ -265,7 +281,7 @@ class PlacementLearning(PlacementState):
             )
 
     def _count_unlearned(self, rewards: TrainingBatch, entries: Collection[int]) -> None:
-        """Count rewards that were not learned, in the arms' results."""
+        """Add the rewards of some entries, which were not learned, to the arms' results."""
         unlearned = rewards.select(
             [i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries]
         )
@@ -275,7 +291,7 @@ class PlacementLearning(PlacementState):
                 self.series.results.count_reward(time, arm_index, amounts)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
-        """Return for each decision the rewarded arms and the amounts for the sums."""
+        """Return for each decision pairs of a rewarded arm index (or None) and amounts for the sums."""
         columns = self._get_rewarded_arms(rewards.entries), self._propensities(rewards.entries)
         return [
             [(arm_index, weigh_reward(propensity, offered, value, rewards.previous or 0.0))]
@@ -285,13 +301,16 @@ class PlacementLearning(PlacementState):
         ]
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
-        """Return the indices of the arms to which the rewards of open decisions are counted."""
+        """Return the index of the arm to which the reward of each open decision is counted; None for none."""
         return self.open.actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
 
     # The fold: decisions of the log ------------------------------------------------------------
 
     def recall(self, rows: Block[DecisionRow]) -> None:
-        """Restore logged decisions of the same time and mode."""
+        """Repeat logged decisions of the same time and mode in this state, without new draws.
+
+        Learner, open decisions, counts and signals are updated as if the decisions were new.
+        """
         if self.signals is not None:
             offers = [self.get_offered_indices(decode_json(offered)) for offered in rows.column("offered")]
             self.signals.recall(self.learner, rows, offers)
@@ -312,7 +331,7 @@ class PlacementLearning(PlacementState):
         self.record_decisions(rows, decisions)
 
     def _restore_decisions(self, rows: Block[DecisionRow], epochs: Sequence[int]) -> Sequence[Decision]:
-        """Return the learner's form of logged decisions."""
+        """Return logged decisions in the learner's form, with the given epochs; admits new keys."""
         learner = self.learner
         if not self._has_plain_offers(rows):
             decisions = map(self.restore_decision, rows, epochs)
@@ -334,7 +353,7 @@ class PlacementLearning(PlacementState):
         return np.array(indices, np.int64).reshape(-1, 1)
 
     def _recall_one(self, rows: Block[DecisionRow]) -> None:
-        """Restore one logged decision, whose epoch may differ in this fold."""
+        """Repeat one logged decision in this state; its epoch may differ from the log's."""
         row = rows[0]
         if has_control_policy(row):
             self.record_decisions(rows, *self._recall_by_group(row))
@@ -346,7 +365,10 @@ class PlacementLearning(PlacementState):
         self.record_decisions(rows, [decision], secondary_decision)
 
     def _recall_by_group(self, row: DecisionRow) -> tuple[list[Decision], Decision | None]:
-        """Restore a logged decision of the group's own policy, if the control has a policy, too."""
+        """Restore a logged decision of the group's own policy; returns it and the secondary policy's form.
+
+        The policy of the other group only admits the key. The second is None for decisions of the policy.
+        """
         secondary_decision = (
             None if self.secondary is None else self.secondary.recall_by_group(self.as_placement, row)
         )
@@ -358,7 +380,7 @@ class PlacementLearning(PlacementState):
         ], secondary_decision
 
     def recall_decision(self, learner: Learner, row: DecisionRow) -> Decision:
-        """Restore a logged decision in a learner; return the learner's form of it."""
+        """Let a learner observe a logged decision; return the learner's form of it, in the current epoch."""
         decision = drop_unread_context(learner, self.restore_decision(row, row.epoch))
         with self.protect_state(learner, row.key):
             learner.observe_decisions([decision])
@@ -374,7 +396,10 @@ def _learn_or_correct(
     previous: list[float] | None,
     examined: Floats | None,
 ) -> Any:
-    """Learn rewards, or replace learned defaults (``previous``) by late rewards."""
+    """Learn rewards, or replace learned rewards (``previous``) by late ones.
+
+    Returns whether each was learned, that is, its key has not restarted since; True for corrections.
+    """
     # If the policy cannot replace a reward, the late one is learned in addition.
     if previous is not None and learner.policy.correctable:
         learner.correct_many(open_decisions.decisions(entries), previous, values)

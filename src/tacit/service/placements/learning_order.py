@@ -68,7 +68,7 @@ def enqueue_rows(
     entries: Ints,
     start: int,
 ) -> None:
-    """Append decisions whose windows begin at ``start``."""
+    """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting."""
     for entry in entries:
         enqueue(params, state, delays, queue, answers, entry, start)
         windows.turn[entry] = WAITING
@@ -91,7 +91,7 @@ def note_rows(
     clicked: Booleans,
     time: int,
 ) -> None:
-    """Record feedback for queued decisions; for duels any outcome counts as a click."""
+    """Record delay and reward of feedback for queued decisions; any outcome of a duel is a click."""
     window = delays.edges[EDGES - 1]
     for i in range(len(entries)):
         entry = entries[i]
@@ -116,7 +116,10 @@ def release_rows(
     age: int,
     rewards: Floats,
 ) -> int:
-    """Remove decisions whose turn has come from the queue; fill in their rewards; return their end index."""
+    """Remove decisions whose turn has come from the queue; return the queue's new first index.
+
+    Their rewards are written to ``rewards``, and they are marked as learned.
+    """
     begin = queue.cursor[RELEASED]
     end = release(params, state, delays, queue, answers, time, age)
     for i in range(end - begin):
@@ -127,7 +130,7 @@ def release_rows(
 
 
 def fit_delays(delays: Delays, time: int) -> int:
-    """Estimate delays again if enough new clicks came; return the age at which decisions are learned."""
+    """Estimate delays again, in place, if enough new clicks came; return the age at which to learn."""
     if is_outgrown(delays):
         refit_delays(delays)
     return compute_learning_age(delays, time)
@@ -163,7 +166,7 @@ NO_TURNS = Turns(np.empty(0, np.int64), np.empty(0))
 
 
 def counts_open(policy: Policy) -> bool:
-    """True if a policy's belief counts decisions that are not learned yet."""
+    """True if a policy, or its innermost policy, counts decisions that are not learned yet as open."""
     while hasattr(policy, "policy"):
         policy = policy.policy
     return type(policy).count_open is not Policy.count_open
@@ -184,6 +187,7 @@ class LearningOrder:
     """
 
     def __init__(self, learner: Learner, rule: RuleParams, *, waits_whole: bool, learns_late: bool) -> None:
+        """Begin with an empty queue and no delays."""
         policy = learner.policy
         self._learner, self.rule, self._waits_whole = learner, rule, waits_whole
         self.learns_late = learns_late
@@ -211,26 +215,29 @@ class LearningOrder:
         return int(self._queue.size[0] - self._queue.cursor[RELEASED])
 
     def waiting_time(self, time: int) -> int:
-        """Return the waiting time of the first decision that is not learned yet; 0 without any."""
+        """Return how long the first decision has waited to be learned, in microseconds; 0 if none waits."""
         first = self._queue.cursor[RELEASED]
         return time - int(self._queue.start[first]) if first < self._queue.size[0] else 0
 
     def age(self, time: int) -> int:
-        """Return the age at which decisions are learned, as of a time."""
+        """Return the age in microseconds at which decisions are learned, as of a time."""
         return self.rule.window if self._waits_whole else int(compute_learning_age(self.delays, time))
 
     @property
     def click_delay(self) -> int | None:
-        """Time within which 95 % of clicks come; None with too few clicks."""
+        """Microseconds within which 95 % of clicks come; None with fewer than 100 clicks."""
         return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
 
     def reach(self, arms: int) -> None:
-        """Enlarge the distributions of delays to a total of ``arms`` arms, if they are kept per arm."""
+        """Add delays for new arms, up to a total of ``arms``; nothing if delays are not kept per arm."""
         if self._single and arms > len(self.delays.clicks):
             self.delays = add_classes(self.delays, arms)
 
     def describe(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
-        """Set the lane and arm for which each new decision counts as open; −1 if it does not count."""
+        """Reset the data of new decisions, and set the lane and arm for which each counts as open.
+
+        A lane of −1 stands for decisions that do not count.
+        """
         self._make_entries(entries)
         # The entries may hold data of earlier decisions.
         self._answers.delay[entries], self._answers.known[entries] = NO_CLICK, False
@@ -243,7 +250,7 @@ class LearningOrder:
         self._answers.known[entries] = True
 
     def enqueue(self, entries: Ints, windows: Windows, start: int) -> None:
-        """Append decisions whose windows begin at ``start``."""
+        """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting."""
         self._make_entries(entries)
         if self._queue.size[0] + len(entries) > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, len(entries))
@@ -257,14 +264,15 @@ class LearningOrder:
             self._get_loops().pass_time(*self._parts(), self.delays, self._queue, self._answers, time)
 
     def note_feedback(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
-        """Record feedback for queued decisions."""
+        """Record delay and reward of feedback for queued decisions; their turn may come by it."""
         loop, parts = self._get_loops().note, self._parts()
         loop(*parts, self.delays, self._answers, windows, entries, clicked, time)
 
     def release(self, windows: Windows, time: int, *, decides: bool = False) -> Turns:
-        """Remove and return the decisions whose turn has come by a time.
+        """Remove and return the decisions whose turn has come by a time, with their rewards.
 
-        With ``decides``, before a new decision, decisions at the learning age are due, too.
+        With ``decides``, before a new decision, delays are estimated again, and decisions at the learning age
+        are due, too.
         """
         count = self.waiting_count
         if not count:
@@ -287,6 +295,7 @@ class LearningOrder:
         return self._learner.loops.params, self._learner.lanes.state
 
     def _make_entries(self, entries: Ints) -> None:
+        """Make room for the data of these entries."""
         size = int(entries.max(initial=-1)) + 1
         if size > len(self._answers.delay):
             larger = OpenFeedback.empty(max(size, 2 * len(self._answers.delay), SPARE_ROWS))
@@ -297,6 +306,7 @@ class LearningOrder:
         self._get_loops()
 
     def _get_loops(self) -> OrderLoops:
+        """Return the compiled loops; compiles them at the first call."""
         if self._loops is None:
             parts, params = self._parts(), self._parts()[0]
             fixed = self.delays, self._queue, self._answers
@@ -318,13 +328,13 @@ class LearningOrder:
     # Snapshots -------------------------------------------------------------------------------
 
     def save_state(self) -> dict[str, list[float] | list[list[float]]]:
-        """Return the distribution of delays and its time as JSON data."""
+        """Return the delays, and the time up to which they are counted, as JSON data."""
         return {name: array.tolist() for name, array in self.delays._asdict().items()} | {
             PASSED: [self._passed]
         }
 
     def restore(self, saved: dict[str, Any] | None) -> None:
-        """Restore a distribution of delays if it is of a window of the same length."""
+        """Set the delays from the output of :meth:`save_state`; unchanged for None or another window."""
         if saved is None or saved["edges"] != self.delays.edges.tolist():
             return
         (self._passed,) = saved[PASSED]
@@ -333,7 +343,7 @@ class LearningOrder:
             array[tuple(map(slice, values.shape))] = values
 
     def export_entries(self, windows: Windows, entries: Ints) -> list[list[int]]:
-        """Return the turns and answers of open decisions as JSON data, one list for each."""
+        """Return turn and answer of each open decision as a list of numbers, for JSON."""
         self._make_entries(entries)
         columns = [windows.turn[entries].tolist()]
         columns += [column[entries].astype(np.int64).tolist() for column in self._answers]
@@ -348,7 +358,11 @@ class LearningOrder:
         *,
         is_new_learner: bool,
     ) -> None:
-        """Restore open decisions in the order of their windows; ``is_new_learner`` counts them again."""
+        """Restore turns and answers of open decisions, in the order of their windows, and fill the queue.
+
+        ``saved`` is the output of :meth:`export_entries`; None for decisions without a turn. With
+        ``is_new_learner``, waiting decisions are counted as open again in the policy's belief.
+        """
         has_turn = np.array([row is not None for row in saved], np.bool_)
         if not has_turn.any():
             return
@@ -367,7 +381,7 @@ class LearningOrder:
             self._count_again(entries[counted & (turns == WAITING)])
 
     def _requeue(self, windows: Windows, entries: Ints) -> None:
-        """Fill the queue with restored decisions at their ages."""
+        """Fill the queue with restored decisions, and set the cursors by their ages."""
         count = len(entries)
         if count > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, count)
@@ -381,6 +395,7 @@ class LearningOrder:
         queue.cursor[RELEASED] = waiting[0] if len(waiting) else count
 
     def _count_again(self, entries: Ints) -> None:
+        """Count waiting decisions as open in the policy's belief."""
         (params, state), answers = self._parts(), self._answers
         for entry in entries.tolist():
             lane, arm = answers.lane[entry], answers.arm[entry]

@@ -92,7 +92,7 @@ def make_lift_report(
     time_range: tuple[str | None, str | None] = (None, None),
     query: PlanQuery | None = None,
 ) -> wire.LiftReport:
-    """Return the lift report of a placement.
+    """Return the lift report of a placement, for all periods or a time range; changes no sums.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def make_lift_report(
 
 
 def compute_metric_lift(placement: Any, name: str) -> Lift:
-    """Return the lift of a metric: policy minus the holdout's control.
+    """Return the lift of a metric: policy minus the holdout's control, with 95 % confidence.
 
     Parameters
     ----------
@@ -147,6 +147,7 @@ def compute_metric_lift(placement: Any, name: str) -> Lift:
 
 
 def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
+    """Raise InvalidValue if a number of a planner's query is out of range; nothing for None."""
     if query is None:
         return
     checks.number("shown", query.lift, 0.0, 100.0, open_low=True)
@@ -168,7 +169,7 @@ class Stratum(NamedTuple):
 
     @property
     def reward(self) -> HoldoutSums:
-        """The reward sums that count."""
+        """The reward sums that count: ``sums``, or those of the whole period."""
         return self.period.reward if self.sums is None else self.sums
 
 
@@ -178,6 +179,7 @@ class _Reporter:
     def __init__(
         self, placement: Any, now: int, confidence: float, control: str | None, query: PlanQuery
     ) -> None:
+        """Read everything that the report needs from the placement; settles its reward sums."""
         self._query = query
         self._name, self._offer, self._warnings = placement.name, placement.offer, _list_warnings(placement)
         self._sums: LiftSums = placement.lift
@@ -197,7 +199,10 @@ class _Reporter:
         self._strata = self._find_comparable()
 
     def _find_comparable(self) -> list[Stratum]:
-        """Return the selected periods whose rule of rewards equals the current one."""
+        """Return the selected periods that have a holdout and the current rule of rewards and learned metric.
+
+        Periods without a decision are left out, except the current one.
+        """
         terms = self._sums.terms
         metric = self._config.learned
         rule, metric_config = parse_rule(terms), parse_metrics(terms).get(metric or "")
@@ -211,12 +216,12 @@ class _Reporter:
         ]
 
     def _share(self, period: LiftPeriod) -> float | None:
-        """Return the share of a period's control; None without a holdout."""
+        """Return the share of a period's control; None if the period has no holdout."""
         holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
         return None if holdout is None else holdout.share
 
     def report(self) -> wire.LiftReport:
-        """Return the complete report."""
+        """Return the complete report over the comparable periods."""
         holdout = self._holdout
         lift = self._lift_by_propensities() if holdout is None else self._compute_lift()
         plan = self._make_plan()
@@ -253,7 +258,15 @@ class _Reporter:
         )
 
     def report_periods(self, first: str | None, last: str | None) -> wire.LiftReport:
-        """Return the report of a range of periods, by the numbers of the first and the last."""
+        """Return the report of a range of periods, by the numbers (from 1) of the first and the last.
+
+        The reporter keeps this selection. A range before the current period has the lift of the reward alone.
+
+        Raises
+        ------
+        InvalidValue
+            If a number is no period, or there is no holdout.
+        """
         ends = []
         for field, text, default in (("from", first, 1), ("to", last, len(self._periods))):
             number = int(text) if text and text.isdigit() else 0
@@ -271,7 +284,13 @@ class _Reporter:
         return self._report_part("chapters {} to {}".format(*ends), self._find_begin(), end)
 
     def report_range(self, begin: str | None, end: str | None) -> wire.LiftReport:
-        """Return the report of a time range: the lift of the reward over the holdout."""
+        """Return the report of a time range, in ISO 8601: the lift of the reward alone, over the holdout.
+
+        Raises
+        ------
+        InvalidValue
+            If the range is empty, there is no holdout, or users or sessions stay in their group.
+        """
         field, value = ("from", begin) if begin else ("to", end)
         if self._holdout is None or any(stratum.period.clustered for stratum in self._strata):
             raise InvalidValue(field, value, NO_PERIODS if self._holdout is None else NO_DATES)
@@ -287,7 +306,15 @@ class _Reporter:
         return self._report_part("decisions from {} to {} (UTC)".format(*days), first, last)
 
     def _report_part(self, part: str, begin: int, end: int) -> wire.LiftReport:
-        """Return the report with the lift of the reward alone, for a part of the time."""
+        """Return the report with the lift of the reward alone, for a part of the time.
+
+        Parameters
+        ----------
+        part : str
+            Name of the part in the verdict, such as ``chapters 1 to 2``.
+        begin, end : int
+            Microseconds since 1970; 0 for none.
+        """
         verdict = f"Of {part}: {phrases.lift_sentence(self._compute_lift())}"
         return msgspec.structs.replace(
             self.report(),
@@ -304,15 +331,17 @@ class _Reporter:
     # The lift --------------------------------------------------------------------------------
 
     def _compute_lift(self) -> Lift:
-        """Return the lift over all periods that count."""
+        """Return the lift over all comparable periods, in the unit of rewards."""
         sums = [stratum.reward for stratum in self._strata]
         return self._estimate_lift(sums, [stratum.share for stratum in self._strata])
 
     def _estimate_lift(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **options: Any) -> Lift:
+        """Return the lift over periods with these sums and shares of the control, in the unit of rewards."""
         lift = holdout_lift(sums, shares, confidence=self._confidence, **options)
         return _convert_unit(lift, self._scale)
 
     def _lift_by_propensities(self) -> Lift:
+        """Return the lift over a control by propensities; claim "early" if the log does not support it."""
         lift = (
             _score_control(self._sums, self._control, self._offer).lift(self._confidence)
             if self._is_covered
@@ -330,7 +359,7 @@ class _Reporter:
         )
 
     def _find_begin(self) -> int:
-        """Return the time from which decisions count."""
+        """Return the time, in microseconds, from which decisions count in the report."""
         if self._holdout is not None:
             return next((stratum.period.time for stratum in self._strata), self._sums.time)
         if self._control != "uniform":
@@ -340,6 +369,7 @@ class _Reporter:
         return next(period.time for period in self._periods if parse_rule(period.terms) == rule)
 
     def _count_groups(self) -> dict[str, wire.Group]:
+        """Return number of decisions and rewards by group; without a holdout the policy alone."""
         if self._holdout is None:
             n, rewards = _score_control(self._sums, self._control, self._offer)[:2]
             return {"policy": wire.Group(int(n), self._scale.amount(rewards, n))}
@@ -349,7 +379,7 @@ class _Reporter:
     # Periods ---------------------------------------------------------------------------------
 
     def _list_periods(self) -> list[wire.ChapterLift]:
-        """Return all periods with a holdout, in order."""
+        """Return the lift of each period with a holdout, in order."""
         counted_periods = {
             id(part.period) for part in self._strata if has_enough_data(part.reward, part.share)
         }
@@ -363,6 +393,19 @@ class _Reporter:
     def _describe_period(
         self, index: int, period: LiftPeriod, after: LiftPeriod | None, counted: bool
     ) -> wire.ChapterLift:
+        """Return one period with its own lift, groups and subperiods.
+
+        Parameters
+        ----------
+        index : int
+            Position of the period, from 0.
+        period : LiftPeriod
+            A period with a holdout.
+        after : LiftPeriod or None
+            The next period, which tells the change that ended this one.
+        counted : bool
+            Whether it counts in the total lift.
+        """
         holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
         assert holdout is not None
         lift = self._estimate_lift([period.reward], [holdout.share])
@@ -393,7 +436,7 @@ class _Reporter:
         )
 
     def _describe_change(self) -> str:
-        """Describe the last change and the lift before and since; empty if either is unknown."""
+        """Describe the last change and the lift before and since; "" if either lift is unknown."""
         before: list[HoldoutSums] = []
         pieces = [
             (stratum, i, subperiod)
@@ -418,7 +461,10 @@ class _Reporter:
         return f"{what} on {day} (before: {percentages[0]}, since: {percentages[1]})"
 
     def _report_look(self, holdout: HoldoutConfig) -> wire.PlannedLook | None:
-        """Return the result of the planned look, over decisions before it; None without a look."""
+        """Return the result of the planned look, over decisions before it; None if none is planned.
+
+        Before its time the claim is "early" and bounds are missing.
+        """
         if holdout.look_time is None:
             return None
         at = phrases.day(as_datetime(holdout.look_time), as_datetime(self._now))
@@ -436,6 +482,7 @@ class _Reporter:
     # Verdict, planner, winner and metrics ----------------------------------------------------
 
     def _write_sentences(self, lift: Lift, plan: wire.Plan | None, wrong: list[wire.Mismatch]) -> list[str]:
+        """Return the verdict's sentences: first warnings and mismatches, then lift, plan and last change."""
         periods = [] if self._holdout is None else [stratum.period for stratum in self._strata]
         earlier = [
             mismatch
@@ -484,12 +531,16 @@ class _Reporter:
         return sentences
 
     def _describe_counts(self) -> str:
-        """Describe the time of the report and its number of decisions in words."""
+        """Return a sentence with the time of the report, and its numbers of counted and open decisions."""
         n = sum(group.decisions for group in self._count_groups().values())
         closes = None if self._closes is None else as_datetime(self._closes)
         return phrases.count_sentence(as_datetime(self._now), n, self._pending, closes)
 
     def _mismatches(self, period: LiftPeriod) -> list[wire.Mismatch]:
+        """Compare a period's observed shares of the control with the configured one; [] without a holdout.
+
+        Compared are decisions, activations and, if most decisions have it, feedback.
+        """
         share, sums = self._share(period), period.reward
         if share is None:
             return []
@@ -507,7 +558,10 @@ class _Reporter:
         return mismatches
 
     def _make_plan(self) -> wire.Plan | None:
-        """Return the decisions and days until a lift is detected, with the current or a default holdout."""
+        """Return the decisions and days until a lift is detected, with the current or a default holdout.
+
+        None if the mean reward is 0 or 1, or the lift impossible.
+        """
         query, holdout = self._query, self._current_holdout
         if self._scale.low or (self._has_client_decisions and holdout is None and query == PlanQuery()):
             return None
@@ -549,7 +603,10 @@ class _Reporter:
         return n, rewards, 1.0
 
     def _find_winner(self) -> tuple[wire.BestArm | None, str]:
-        """Return the best arm and a sentence about it; None for the arm if there is no comparison."""
+        """Return the best arm and a sentence about it; None for the arm if there is no comparison.
+
+        For duels the sentence is their verdict.
+        """
         scores = self._sums.scores
         if len(self._offer.arm_indices) < 2 or not self._shows_one:
             return None, self._duel_verdict
@@ -576,7 +633,10 @@ class _Reporter:
         return wire.BestArm(best, declared, behind, sentence), sentence
 
     def estimate_metric(self, name: str, comparisons: int = 1) -> Lift:
-        """Return the lift of a metric over the holdout, simultaneous over a number of comparisons."""
+        """Return the lift of a metric over the holdout; confidence holds for all ``comparisons`` together.
+
+        Only periods in which the metric had its current configuration count.
+        """
         metric_config = parse_metrics(self._sums.terms).get(name)
         strata = [
             stratum
@@ -593,6 +653,7 @@ class _Reporter:
         )
 
     def _metrics(self) -> list[wire.MetricLift]:
+        """Return the lift of each configured metric, with its safety status and verdict."""
         lifts = []
         for name, config in self._config.metrics.items():
             lift = self.estimate_metric(name, len(self._config.metrics))
@@ -612,7 +673,7 @@ class _Reporter:
 
 
 def _convert_unit(lift: Lift, scale: RewardScale) -> Lift:
-    """Convert a lift to the unit of rewards; without a ratio if amounts do not begin at 0."""
+    """Convert the difference of a lift to the unit of rewards; no ratio if amounts do not begin at 0."""
     if lift.difference is None:
         return lift
     difference = Interval(*(scale.span * end for end in lift.difference))
@@ -620,7 +681,7 @@ def _convert_unit(lift: Lift, scale: RewardScale) -> Lift:
 
 
 def _score_uniform(sums: LiftSums) -> Scores:
-    """Return the comparison with uniformly drawn arms, over all comparable periods."""
+    """Return the comparison with uniformly drawn arms, over all periods with the current rule of rewards."""
     rule, scores = parse_rule(sums.terms), sums.total_uniform_scores
     for period in sums.past_periods:
         if parse_rule(period.terms) == rule:
@@ -629,13 +690,13 @@ def _score_uniform(sums: LiftSums) -> Scores:
 
 
 def _is_uniform(sums: LiftSums, policy: Policy) -> bool:
-    """True if arms are shown uniformly, like by the uniform control, and not only at the beginning."""
+    """True if arms are shown uniformly, over enough decisions or by the policy's definition."""
     scores = _score_uniform(sums)
     return scores.is_even and (scores.n >= MIN_EQUAL or compute_floor(policy) == 1.0)
 
 
 def _list_warnings(placement: Any) -> list[str]:
-    """Return warnings about a log without examinations, or with a single user or session."""
+    """Return warnings: no examination was ever reported, or all decisions are of one user or session."""
     sums, holdout = placement.lift, placement.holdout
     n, rewards = _score_uniform(sums)[:2]
     if holdout is not None:
@@ -665,7 +726,7 @@ def _explain_open(placement: Any, now: int) -> str:
 
 
 def _score_control(sums: LiftSums, control: str, offer: Offer) -> Scores:
-    """Return the comparison with a control by propensities.
+    """Return the comparison with a control by propensities: ``uniform`` or ``arm NAME``.
 
     Raises
     ------
@@ -688,7 +749,7 @@ def _score_control(sums: LiftSums, control: str, offer: Offer) -> Scores:
 
 
 def _name_sides(sums: LiftSums, holdout: HoldoutConfig | None, control: str) -> tuple[str, str]:
-    """Return the two compared sides in words."""
+    """Return the names of the two compared sides for the verdict: policy and control."""
     if holdout is not None:
         return "Learning", "the control"
     uniform = "arms drawn uniformly"
@@ -701,6 +762,7 @@ def _name_sides(sums: LiftSums, holdout: HoldoutConfig | None, control: str) -> 
 
 
 def _sum_groups(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wire.Group]:
+    """Return the total decisions and rewards of control and policy, in the unit of rewards."""
     counts = np.sum([part.counts for part in sums], axis=0)
     totals = np.sum([part.totals for part in sums], axis=0)
     return {
@@ -710,7 +772,7 @@ def _sum_groups(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wi
 
 
 def _find_mismatches(sums: LiftSums) -> list[wire.Mismatch]:
-    """Return the mismatch between shown arms and their propensities; empty without propensities."""
+    """Test shown arms against their propensities; return one mismatch, or [] without propensities."""
     frequencies = sums.frequencies
     if not frequencies.offered.any():
         return []
@@ -726,7 +788,10 @@ def _describe_mismatch(mismatch: wire.Mismatch, holdout: HoldoutConfig | None) -
 
 
 def _compute_ratio(sums: Sequence[HoldoutSums]) -> float | None:
-    """Return the ratio of mean rewards over periods; None if it is undefined."""
+    """Return the policy's mean reward relative to the control's, over periods; None if undefined.
+
+    Each period counts by its number of decisions.
+    """
     n, r = (np.array(list(values)) for values in zip(*(sums_of[:2] for sums_of in sums), strict=True))
     if not n.all():
         return None
@@ -735,25 +800,28 @@ def _compute_ratio(sums: Sequence[HoldoutSums]) -> float | None:
 
 
 def _format_percent(ratio: float | None) -> str:
-    """Format a ratio minus 1 as a percentage."""
+    """Format a ratio minus 1 as a percentage; "not known" for None."""
     if ratio is None:
         return "not known"
     return f"{'' if ratio >= 1 else MINUS}{phrases.percent(abs(ratio - 1))}"
 
 
 def _format_time(time: int | None) -> str | None:
-    """Format a time in ISO 8601; None for no time."""
+    """Format microseconds since 1970 in ISO 8601; None for 0 or None."""
     return as_datetime(time).isoformat() if time else None
 
 
 def _make_bounds(interval: Interval | None) -> wire.Bounds | None:
+    """Convert an interval to the report's bounds; infinite ends and a missing interval are None."""
     if interval is None:
         return None
     return wire.Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))
 
 
 def _parse_range(begin: str | None, end: str | None, now: int) -> tuple[int, int]:
-    """Parse a time range; return begin and end in microseconds since 1970.
+    """Parse begin and end in ISO 8601; return them in microseconds since 1970.
+
+    Without a begin it is 0; without an end it lies far ahead.
 
     Raises
     ------

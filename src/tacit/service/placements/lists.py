@@ -58,14 +58,17 @@ class SlatePlacement(Placement):
     attribution = ClickAttribution
 
     def _begin(self) -> None:
+        """Set the state before the first decision, with an empty tally of positions."""
         super()._begin()
         self.tally = np.zeros((3, self._positions), np.int64)
 
     @property
     def _positions(self) -> int:
+        """Number of positions of a list."""
         return self.config.policy.action_width
 
     def make_control(self, holdout: HoldoutConfig) -> Control:
+        """Return the control of a holdout, which lists arms."""
         return ListControl(holdout.named, self._positions)
 
     def _format_shown(
@@ -75,6 +78,7 @@ class SlatePlacement(Placement):
         ids: Sequence[str],
         control: ControlFlags,
     ) -> LogTexts:
+        """Return each decision's list and its propensities by position as JSON for the log."""
         return [
             encode_list(
                 self._list_arms(decision), decision.prefix_propensities, decision.position_propensities
@@ -91,9 +95,11 @@ class SlatePlacement(Placement):
 
     @property
     def max_pinned(self) -> int:
+        """Maximum number of arms in a pin: the number of positions."""
         return self._positions
 
     def _format_counterfactual(self, decision: Decision) -> Arm:
+        """Return the counterfactual list as JSON for the log."""
         return json.dumps(self._list_arms(decision))
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
@@ -101,21 +107,30 @@ class SlatePlacement(Placement):
         return tuple(decode_list(row.shown).arms)  # type: ignore[arg-type]
 
     def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        """Return the arm index at each position, −1 for an empty or unknown one, shape (positions,)."""
         indices = np.full(self._positions, -1, np.int64)
         indices[: len(shown)] = [self.lifecycle.arm_indices.get(arm, -1) for arm in shown]
         return indices
 
     def _get_actions(self, rows: Block[DecisionRow]) -> Ints:
+        """Return the arm index at each position of logged decisions, shape (rows, positions)."""
         return np.array([self._get_shown_indices(self.get_shown_arms(row), None) for row in rows])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count every listed arm as an impression in the series, without propensities."""
         arm_indices = self.lifecycle.arm_indices
         indices = [arm_indices[arm] for row in rows for arm in self.get_shown_arms(row) if arm in arm_indices]
         unknown = [None] * len(indices)
         self.series.count_decisions(rows[0].time, indices, unknown, [1] * len(indices), len(rows))
 
     def format_clicks(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
-        """Format the clicked positions of feedback for the log; see the base class."""
+        """Return the clicked positions of feedback as JSON for the log; None without clicks.
+
+        Raises
+        ------
+        InvalidValue
+            If a click does not fit the list, or nothing was shown at its position.
+        """
         listed = self.get_shown_arms(row)
         positions = requests.encode_clicks(feedback, listed)
         if positions is None:
@@ -126,16 +141,18 @@ class SlatePlacement(Placement):
         return positions
 
     def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
-        """Return for each decision 1 at clicked positions and 0 at others."""
+        """Return for each decision 1 at clicked positions and 0 at others; a number for one position."""
         return list(map(self._click_values, rewards.values))
 
     def _click_values(self, clicks: Sequence[int]) -> float | list[float]:
+        """Return 1 at clicked positions and 0 at others; a number instead of a list for one position."""
         rewards = [0.0] * self._positions
         for position in clicks:
             rewards[position] = 1.0
         return rewards if self._positions > 1 else rewards[0]
 
     def _count_rewards(self, rewards: TrainingBatch) -> None:
+        """Add clicks to the series and to the tally of positions."""
         times = self.windows.values(rewards.entries, "time")
         actions = self.open.actions(rewards.entries)
         for time, indices, clicks in zip(times, actions, rewards.values, strict=True):
@@ -146,6 +163,7 @@ class SlatePlacement(Placement):
             self.tally[FIRST_COUNTS, clicks[:1]] += 1
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
+        """Return for each decision a reward of 1 for the arm at each clicked position."""
         listed = self.open.actions(rewards.entries).tolist()
         return [
             [(self._get_click_arm(indices[position]), [1.0]) for position in clicks]
@@ -153,7 +171,7 @@ class SlatePlacement(Placement):
         ]
 
     def _get_click_arm(self, arm_index: int) -> int | None:
-        """Return the arm index to which clicks on a listed arm are counted; None if arms are not counted."""
+        """Return the arm index to which clicks on a listed arm are counted; subclasses may return None."""
         return int(arm_index)
 
     def export_counts(self) -> Any:
@@ -166,6 +184,7 @@ class SlatePlacement(Placement):
         self.tally[:] = np.array(counts, np.int64)
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
+        """Set the tally to the sum over all shards."""
         self.tally[:] = np.sum(np.array(parts, np.int64), axis=0)
 
 
@@ -187,12 +206,13 @@ class FeaturePlacement(Placement):
 
     @property
     def layers(self) -> int:
+        """Number of arms whose impressions the series counts; 1 if arms come with requests."""
         # Arms that come and go have no share of the impressions.
         return max(len(self.lifecycle.arm_indices), 1)
 
     @property
     def first_belief(self) -> tuple[str, Any] | None:
-        """The first key, and its posterior over the features' weights; None if it has none."""
+        """The first key and its posterior over the features' weights; None without key or posterior."""
         keys = self.learner.lanes.lane_of_key
         if not keys or not self.named_features:
             return None
@@ -205,7 +225,7 @@ class FeaturePlacement(Placement):
     # Decide ----------------------------------------------------------------------------------
 
     def check_request(self, request: requests.DecisionRequest) -> requests.Impression:
-        """Check a request and return its impression.
+        """Check a request and its features, or its query of the catalogue, and return its impression.
 
         Raises
         ------
@@ -237,11 +257,13 @@ class FeaturePlacement(Placement):
         return self._with_unit(impression, request.session, request.user)
 
     def _check_catalogue_request(self, request: requests.DecisionRequest) -> requests.Impression:
+        """Check a request without features; return its impression, with the candidate query as details."""
         query = make_candidate_query(request)
         impression = self._make_impression(request, request.arms, query.text, query)
         return self._with_unit(impression, request.session, request.user)
 
     def is_same_request(self, impression: requests.Impression, row: DecisionRow) -> bool:
+        """True if a logged decision answers an equal impression; skipped missing items are ignored."""
         if (
             isinstance(impression.details, CandidateQuery)
             and impression.details.skips
@@ -255,6 +277,15 @@ class FeaturePlacement(Placement):
     def look_up_candidates(
         self, impressions: Sequence[requests.Impression], places: Sequence[int]
     ) -> Sequence[requests.Impression]:
+        """Return impressions with their candidates from the catalogue, in place of candidate queries.
+
+        With several impressions, errors name the position of the impression in its request (``places``).
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If an impression has no candidates, or one is missing.
+        """
         if self.items is None or not any(
             isinstance(item, CandidateQuery) for item in column_values(impressions, "details")
         ):
@@ -265,6 +296,13 @@ class FeaturePlacement(Placement):
         return [check_item(f"decisions[{place}]", self._look_up, (item,)) for place, item in pairs]
 
     def _look_up(self, impression: requests.Impression) -> requests.Impression:
+        """Return an impression with the candidates of its query; one without a query is returned unchanged.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If there is no catalogue, no candidate, or one is missing.
+        """
         if not isinstance(impression.details, CandidateQuery):
             return impression
         if self.learner.items_or_none is None:
@@ -275,6 +313,7 @@ class FeaturePlacement(Placement):
         return impression._replace(arms=candidates.ids, details=(candidates, None))
 
     def count_candidates(self, impressions: Sequence[requests.Impression]) -> Sequence[int]:
+        """Return the number of candidates of each impression; 0 for client-side decisions."""
         return list(map(self._count_candidates, impressions))
 
     def _count_candidates(self, impression: requests.Impression) -> int:
@@ -287,6 +326,13 @@ class FeaturePlacement(Placement):
         return max(len(rows) for rows in source if rows is not None)
 
     def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
+        """Return the arms of a request after a check.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If the arms are not ``size`` different ones, or one is unknown.
+        """
         if self.lifecycle.arm_indices:
             offer = self.lifecycle.check_arms(arms)
         else:
@@ -296,6 +342,7 @@ class FeaturePlacement(Placement):
         return offer
 
     def _choose(self, learner: Learner, impression: requests.Impression) -> Decision:
+        """Decide for one impression with the features of its request or of catalogue items."""
         context = impression.context if learner.policy.context_dim else None
         relevance, examination = impression.details
         if isinstance(relevance, Candidates):
@@ -308,6 +355,7 @@ class FeaturePlacement(Placement):
     def _decide_batch(
         self, impressions: Block[requests.Impression], seq: int, time: int
     ) -> Block[DecisionRow]:
+        """Decide for impressions in pieces of limited size; record the decisions and return rows."""
         pieces = split_by_size(self.count_candidates(impressions), self.candidate_size)
         decide_batch = super()._decide_batch
         parts = [decide_batch(impressions[part], seq + part.start, time) for part in pieces]
@@ -316,6 +364,7 @@ class FeaturePlacement(Placement):
     def _learner_inputs(
         self, learner: Learner, impressions: Block[requests.Impression]
     ) -> tuple[Any, Any, Any, Any]:
+        """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
         dims = self.config.policy.feature_dims
         relevance, examination = (
             [as_array(features[i]) for features in impressions.column("details")] if dims[i] else None
@@ -327,11 +376,13 @@ class FeaturePlacement(Placement):
         return contexts, impressions.column("arms"), relevance, examination
 
     def get_offer(self, impression: requests.Impression) -> Ints:
+        """Return the indices of the arms on offer, the baseline first; 0, 1, … for unnamed arms."""
         if self.lifecycle.arm_indices or impression.arms is not None:
             return self.get_offered_indices(impression.arms)
         return np.arange(max(len(rows) for rows in impression.details if rows is not None))
 
     def list_offer(self, impression: requests.Impression) -> Sequence[Arm]:
+        """Return the arms on offer to an impression; numbers for unnamed ones."""
         if impression.arms is not None or self.lifecycle.arm_indices:
             return super().list_offer(impression)
         return range(max(len(rows) for rows in impression.details if rows is not None))
@@ -341,6 +392,7 @@ class FeaturePlacement(Placement):
     def make_rows(
         self, impressions: Block[requests.Impression], *arguments: Any, **options: Any
     ) -> Block[DecisionRow]:
+        """Return decisions as rows of the log; an offer of all catalogue items is left out of the row."""
         arms = [
             None if isinstance(candidates, AllIds) else candidates
             for candidates in impressions.column("arms")
@@ -354,6 +406,10 @@ class FeaturePlacement(Placement):
         ids: Sequence[str],
         control: ControlFlags,
     ) -> LogTexts:
+        """Return the shown catalogue item of each decision as JSON for the log, or None.
+
+        None if the features came with the request.
+        """
         located = _get_located(impressions)
         if located.count(None) == len(located):
             return [None] * len(ids)
@@ -370,6 +426,7 @@ class FeaturePlacement(Placement):
         decisions: Sequence[Decision],
         secondary_decision: Decision | None,
     ) -> None:
+        """Store new open decisions; of catalogue items only the features of the shown ones are kept."""
         shown_texts = rows.column("shown")
         if any(shown_texts):
             pairs = zip(decisions, shown_texts, strict=True)
@@ -405,11 +462,16 @@ class FeaturePlacement(Placement):
         return decision._replace(offered=offered, relevance=relevance, examination=examination)
 
     def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
+        """Return the indices of the arms on offer to a logged decision.
+
+        They are 0, 1, … if arms come with requests.
+        """
         if self.lifecycle.arm_indices or offered is None:
             return super().get_offered_indices(offered)
         return np.arange(len(offered))
 
     def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        """Return the indices of shown arms; positions in the offer if arms come with requests."""
         if self.lifecycle.arm_indices:
             return super()._get_shown_indices(shown, offered)
         if offered is None:
@@ -417,15 +479,18 @@ class FeaturePlacement(Placement):
         return np.array([list(offered).index(arm) for arm in shown])
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count the shown arm of each decision in the series; arm 0 if arms come with requests."""
         indices = [self.lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
         offered = list(map(self._count_offered, rows))
         self.series.count_decisions(rows[0].time, indices, self._weighable_propensities(rows), offered)
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
+        """Return the index of each decision's rewarded arm; None if arms come with requests."""
         # Arms that come with requests have no permanent index.
         return super()._get_rewarded_arms(entries) if self.lifecycle.arm_indices else [None] * len(entries)
 
     def _count_offered(self, row: DecisionRow) -> int:
+        """Return the number of arms on offer to a logged decision."""
         item = self._parse_item(row)
         if item is not None:
             count: int = item.of
@@ -450,12 +515,12 @@ def _strip_features(decision: Decision) -> Decision:
 
 
 def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
-    """Check rows of features and convert them to floats; None if the policy reads none.
+    """Check rows of features and convert them to lists of floats; None if ``dim`` is 0.
 
     Raises
     ------
     InvalidValue
-        If there is no row, or a row is not ``dim`` finite numbers; the error names the row.
+        If there is no row, too many, a row is not ``dim`` finite numbers, or rows are given for ``dim`` 0.
     """
     if dim == 0:
         if rows is not None:
@@ -473,7 +538,7 @@ def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
 
 
 def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
-    """Return rows of features as an array."""
+    """Return rows of features as an array, shape (rows, dim); an empty array for None."""
     return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
 
 
@@ -520,9 +585,11 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
     named_features = False
 
     def _list_arms(self, decision: Decision) -> list[Arm | None]:
+        """Return the listed items, from the top."""
         return list(decision.shown)
 
     def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        """Return the position among the candidates of each listed item; −1 for empty positions."""
         indices = np.full(self._positions, -1, np.int64)
         indices[: len(shown)] = shown if offered is None else [offered.index(arm) for arm in shown]
         return indices
@@ -536,9 +603,11 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
         ids: Sequence[str],
         control: ControlFlags,
     ) -> LogTexts:
+        """Return each decision's list as JSON for the log, with the vectors of catalogue items."""
         return [self._format_items(*pair) for pair in zip(_get_located(impressions), decisions, strict=True)]
 
     def _format_items(self, candidates: Candidates | None, decision: Decision) -> str:
+        """Return a decision's list and propensities as JSON; with vectors if it was among catalogue items."""
         arms, propensities = (
             self._list_arms(decision),
             (decision.prefix_propensities, decision.position_propensities),
@@ -562,7 +631,7 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
         )
 
     def _parse_item(self, row: DecisionRow) -> ShownItems | None:
-        """Return the catalogue items that a logged decision showed; None if the request had the features."""
+        """Return the catalogue items that a logged decision listed; None if the request had the features."""
         text = row.shown or ""
         return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
 
@@ -584,9 +653,11 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
     # Counts ----------------------------------------------------------------------------------
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count every listed item as an impression of arm 0 in the series."""
         # Items that come and go have no share of the impressions.
         count = sum(len(self.get_shown_arms(row)) for row in rows)
         self.series.count_decisions(rows[0].time, [0] * count, [None] * count, [1] * count, len(rows))
 
     def _get_click_arm(self, arm_index: int) -> None:
+        """Return None: clicks on items are counted to no arm."""
         return None

@@ -60,6 +60,7 @@ class OpenRows:
     """
 
     def __init__(self) -> None:
+        """Begin without blocks."""
         self._blocks: dict[int, Block[DecisionRow]] = {}
         self._entries: dict[int, Sequence[int] | Ints] = {}
         self._open_counts: dict[int, int] = {}
@@ -98,12 +99,16 @@ class OpenRows:
         return number, 0
 
     def _begin_block(self, block: Block[DecisionRow], entries: Sequence[int] | Ints) -> int:
+        """Store a block and its entries under the next number; return the number."""
         self._last += 1
         self._blocks[self._last], self._entries[self._last] = block, entries
         return self._last
 
     def append_small(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
-        """Append a small block, which must be the latest, to a larger one; return as :meth:`add_block`."""
+        """Append a small block, the latest in the log, to the block that grows, or to a new one.
+
+        Returns the number of the larger block, and the index of the first appended row in it.
+        """
         number, count = self._growing_number, len(block)
         # With one decision a request, each block would be a dozen lists of length one.
         if not number or self._growing_size + count > MAX_JOINED_ROWS:
@@ -122,7 +127,7 @@ class OpenRows:
         return number, row_index
 
     def release(self, numbers: Ints) -> None:
-        """Release one decision for each given block number; drop blocks without decisions."""
+        """Subtract one open decision for each given block number; drop blocks that have none left."""
         block_numbers = numbers.tolist()
         # Most often all numbers are the same.
         for number in set(block_numbers):
@@ -131,6 +136,7 @@ class OpenRows:
                 self._drop(number)
 
     def _drop(self, number: int) -> None:
+        """Remove a block, its entries and its place in the index."""
         block = self._blocks.pop(number)
         if number == self._growing_number:
             self._growing_number = 0
@@ -151,16 +157,13 @@ class OpenRows:
         return self._blocks[number]
 
     def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
-        """Apply a function to a field of every row."""
+        """Replace a field of every row by the result of a function; later rows go to new blocks."""
         self._growing_number = 0
         for number, block in self._blocks.items():
             self._blocks[number] = block.with_column(field, list(map(function, block.column(field))))
 
     def find_entry(self, seq: int) -> int | None:
-        """Return the entry of a decision by its sequence number, or None.
-
-        The entry may belong to a later decision if this one is closed and its block is still held.
-        """
+        """Return the entry of a decision by its sequence number; None if no stored block has it."""
         entry = self._out_of_order_entries.get(seq)
         if entry is not None:
             return entry
@@ -192,6 +195,7 @@ class OpenEntries:
     """The entries of open decisions, their rows, windows and feedback ids."""
 
     def __init__(self) -> None:
+        """Begin without entries."""
         self._open: dict[str, int] = {}
         self.find = self._open.get
         """Return the entry of an open decision by its id, or None."""
@@ -229,7 +233,7 @@ class OpenEntries:
         return block[int(self._windows.place[entry])]
 
     def find_row(self, seq: int) -> DecisionRow:
-        """Return the row of an open decision by its sequence number."""
+        """Return the row of an open decision by its sequence number; the decision must be open."""
         return self.row(self._find_entry(seq))
 
     def _find_entry(self, seq: int) -> int:
@@ -246,11 +250,11 @@ class OpenEntries:
         return [block[row_index] for block, row_index in zip(blocks, row_indices, strict=True)]
 
     def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
-        """Apply a function to a field of every open decision's row."""
+        """Replace a field of every open decision's row by the result of a function."""
         self._rows.apply_to_field(field, function)
 
     def values(self, entries: Ints, field: str) -> list[Any]:
-        """Return one field of the rows of decisions."""
+        """Return one field of the rows of decisions, in the order of their entries."""
         return self.columns(entries, field)[0]
 
     def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
@@ -266,12 +270,12 @@ class OpenEntries:
         return lists
 
     def seqs(self, entries: Ints) -> list[int]:
-        """Return the sequence numbers of decisions."""
+        """Return the sequence numbers of decisions (their rows in the log)."""
         numbers: list[int] = self._windows.seq[entries].tolist()
         return numbers
 
     def deadline(self, entry: int) -> int:
-        """Return the time at which a decision's window closes."""
+        """Return the time at which a decision's window closes, in microseconds since 1970."""
         return int(self._windows.deadline[entry])
 
     def is_clicked(self, entries: Ints) -> list[bool]:
@@ -288,16 +292,19 @@ class OpenEntries:
         return float(self._windows.reward[entry])
 
     def has_less_feedback(self, entries: Ints, most: int) -> bool:
-        """True if each decision has fewer than ``most`` feedback rows."""
+        """True if each of the decisions has fewer than ``most`` feedback rows."""
         times: list[int] = self._windows.answers[entries].tolist()
         return max(times) < most
 
     def contents(self, entry: int) -> dict[str, Content]:
-        """Return the contents of a decision's feedback that has an id, by that id."""
+        """Return the contents of a decision's feedback that came with an id: {feedback id: content}."""
         return self._ids.get(entry, {})
 
     def _open_block(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
-        """Assign entries to decisions, with windows that are open until a deadline; return the entries."""
+        """Assign entries to decisions, with windows that are open until a deadline; return the entries.
+
+        Entries of closed decisions are freed before. ``in_order`` is False for decisions of a snapshot.
+        """
         if self._closed_entries:
             self._release()
         count = len(block)
@@ -316,6 +323,7 @@ class OpenEntries:
         return entries
 
     def _grow(self, count: int) -> None:
+        """Enlarge the columns by at least ``count`` free entries."""
         old = self.capacity
         new = max(SPARE_ENTRIES, 2 * old, old + count)
         self._windows = copy_to_larger(self._windows, Windows.zeros(new))
@@ -326,7 +334,7 @@ class OpenEntries:
         self._free, self._free_count = free, self._free_count + new - old
 
     def _release(self) -> None:
-        """Free entries whose decisions are closed."""
+        """Free the entries of closed decisions, and release their rows."""
         for entries in self._closed_entries:
             self._free[self._free_count : self._free_count + len(entries)] = entries
             self._free_count += len(entries)
@@ -334,6 +342,10 @@ class OpenEntries:
         self._closed_entries.clear()
 
     def _export_entries(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
+        """Yield row, window and additional columns of open decisions as tuples for JSON.
+
+        Columns are copied at the call, so later changes do not affect the iterator.
+        """
         windows, blocks = self._windows, self._rows.copy_blocks()
         contents: Iterable[Any] = repeat(None)
         if self._ids:
@@ -357,15 +369,19 @@ class OpenEntries:
         )
 
     def _get_feedback(self, entries: Ints) -> Floats | list[Any]:
-        """Return the feedback of decisions so far; NaN, or None in a list, without any."""
+        """Return the reward of each decision so far; NaN without any. Subclasses return lists with None."""
         so_far: Floats = self._windows.reward[entries]
         return so_far
 
     def _set_feedback(self, entry: int, reward: Any) -> None:
+        """Set the reward of an entry so far."""
         self._windows.reward[entry] = reward
 
     def _restore_entries(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
-        """Assign entries to the decisions of a snapshot; restore their feedback ids if ``named``."""
+        """Assign entries to the decisions of a snapshot, with their windows and feedback; return the entries.
+
+        Feedback ids are restored only if ``named``.
+        """
         parts = [columns[:8] for columns in saved]
         if not parts:
             return np.empty(0, np.int64)
@@ -391,6 +407,7 @@ def _iterate_rows(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...
 
 
 def _as_python(column: Any) -> list[Any]:
+    """Convert a column to a list of Python values; NaN becomes None."""
     if isinstance(column, list):
         return column
     values: list[Any] = nan_to_none(column) if column.dtype.kind == "f" else column.tolist()
@@ -413,6 +430,7 @@ class OpenDecisions:
     """
 
     def __init__(self, learner: Learner, initial_indices: Ints) -> None:
+        """Begin without decisions; stops the learner's watch for missing feedback."""
         self._learner, self._initial_indices = learner, initial_indices
         # The watch does not see learning by entries; it would warn that nothing is ever learned.
         learner.watch.stop()
@@ -424,7 +442,7 @@ class OpenDecisions:
         self._offers: dict[int, tuple[Ints, Floats, Floats]] = {}
 
     def keep(self, entries: Ints, decisions: Sequence[Decision], *, plain: bool) -> None:
-        """Store decisions at their entries.
+        """Store decisions at their entries, in place of earlier ones; new keys are admitted.
 
         Parameters
         ----------
@@ -459,7 +477,7 @@ class OpenDecisions:
             self._offers.update(zip(entries.tolist(), offers, strict=True))
 
     def _grow(self, size: int) -> None:
-        """Grow the columns to at least this number of entries."""
+        """Enlarge the columns to at least this number of entries."""
         old = len(self._lanes)
         for name in _COLUMNS:
             column = getattr(self, name)
@@ -490,7 +508,7 @@ class OpenDecisions:
         return self._propensities[entries]
 
     def offers(self, entries: Ints) -> list[Ints]:
-        """Return the indices of the arms that were on offer to each decision."""
+        """Return the indices of the arms that were on offer to each decision, one array each."""
         initial_indices = self._initial_indices
         if not self._offers:
             return [initial_indices] * len(entries)
@@ -499,14 +517,16 @@ class OpenDecisions:
         ]
 
     def decisions(self, entries: Ints) -> Decisions:
-        """Return decisions for the learner, without their keys."""
+        """Return stored decisions in the form with which the learner corrects rewards, without their keys."""
         batch, actions = self._batch(entries)
         return self._learner.build_decisions(
             batch, actions, self._epochs[entries], self._propensities[entries]
         )
 
     def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:
-        """Learn the rewards of decisions; return True for each that was learned (in its key's epoch).
+        """Let the learner learn the rewards of decisions; large offers are split into several batches.
+
+        Returns True for each decision that was learned; False if its key has restarted since.
 
         Parameters
         ----------
@@ -523,6 +543,7 @@ class OpenDecisions:
         return np.concatenate([self._learn(entries[part], feedback[part]) for part in pieces])
 
     def _learn(self, entries: Ints, feedback: Floats) -> Booleans:
+        """Let the learner learn one batch of rewards; return True for each decision that was learned."""
         batch, actions = self._batch(entries)
         rows = _row_index(entries)
         return self._learner.learn_rows(
@@ -530,7 +551,10 @@ class OpenDecisions:
         )
 
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions of decisions as a batch, and the shown arm indices of each."""
+        """Return the impressions of decisions as a batch, and the shown arm indices of each.
+
+        The offers are those of the time of the decisions, without arms whose features are not stored.
+        """
         rows = _row_index(entries)
         plain = self._learner.loops.make_plain_batch(self._lanes[rows], self._contexts[rows])
         # Arms added or retired since must not change the offer of an older decision.

@@ -58,6 +58,7 @@ class Placement(PlacementDecisions, PlacementSnapshots):
         policy_version: PolicyVersion | None = None,
         origin: Snapshot | None = None,
     ) -> None:
+        """Restore the state from the snapshot if it is usable, else from the base; compile the loops."""
         super().__init__(name, config, stored, policy_version)
         self.start = None if base is None else read_plan_start(base.plan)
         if snapshot is not None and base is not None and snapshot.seq < base.seq:
@@ -78,11 +79,11 @@ class Placement(PlacementDecisions, PlacementSnapshots):
         return max(sum(self.config.policy.feature_dims), 1)
 
     def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
-        """Return the number of candidates of each impression."""
+        """Return the number of candidates of each impression: here the number of arms on offer."""
         return [len(self.offer.arm_indices)] * len(impressions)
 
     def read_copy(self) -> Self:
-        """Return a copy for reader threads."""
+        """Return a copy for reader threads, with copies of series, outcomes and aspects."""
         reader_copy = copy(self)
         reader_copy.series, reader_copy.outcomes = self.series.read_copy(), self.outcomes.copy()
         for name, aspect in self.aspects.items():
@@ -110,7 +111,7 @@ class Placement(PlacementDecisions, PlacementSnapshots):
         return self.windows.last_deadline
 
     def current_change(self, kind: str) -> str | None:
-        """Return the current value of a kind of change event; None for an unknown kind."""
+        """Return the value of the last change event of a kind; None if unknown or not needed."""
         if kind == START:
             return self.start.text if self.start is not None and self.start_logged else None
         return next(
@@ -118,14 +119,17 @@ class Placement(PlacementDecisions, PlacementSnapshots):
         )
 
     def is_change(self, kind: str, value: str) -> bool:
-        """True if a change event would change anything."""
+        """True if applying a change event of this kind and value would change anything."""
         aspect = next(
             (candidate for candidate in self.aspects.values() if candidate.change_kind == kind), None
         )
         return self.current_change(kind) != value if aspect is None else aspect.is_change(self, value)
 
     def apply_change(self, change: ChangeRow) -> None:
-        """Apply a change event of the log."""
+        """Apply a change event of the log to the aspects of its kind; events of other placements are ignored.
+
+        A new policy version begins a subperiod of the lift and makes a snapshot due.
+        """
         if change.placement != self.id:
             return
         for aspect in self.aspects.values():
@@ -152,7 +156,9 @@ JSON_KINDS = CONFIGURATION, START, FORGET
 
 
 def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list[LoggedChange]:
-    """Return the changes of a placement in words and details, from its change events, in order.
+    """Return the changes of a placement with kind and details, from its change events, in order.
+
+    Change events that only follow from the configuration are left out.
 
     Parameters
     ----------
@@ -163,7 +169,7 @@ def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list
 
     Examples
     --------
-    >>> rows = [MarkRow(9, 1, 5, "mode", "frozen", "shop")]
+    >>> rows = [ChangeRow(9, 1, 5, "mode", "frozen", "shop")]
     >>> list_changes(rows, ["a"])
     [LoggedChange(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
     """
@@ -186,6 +192,7 @@ def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list
 
 
 def _describe_policy_version(change: ChangeRow) -> Note:
+    """Return the kind of a change of policy, and its details: policy, left policy, state, caveats."""
     version = read_policy_version(change)
     detail: dict[str, Any] = {"policy": format_policy_name(version.policy), "left": version.left}
     if version.state is not None:
@@ -196,7 +203,7 @@ def _describe_policy_version(change: ChangeRow) -> Note:
 
 
 def format_change(change: LoggedChange, clock: Callable[[str], str]) -> str | None:
-    """Return a change in words, with times formatted by ``clock``; None if its details are enough.
+    """Return a change as text, with times formatted by ``clock``; None if it has no text of its own.
 
     Examples
     --------

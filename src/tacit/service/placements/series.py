@@ -84,6 +84,7 @@ class Series:
     """
 
     def __init__(self, arms: int) -> None:
+        """Begin without impressions; the first one sets the start."""
         self.start = -1
         self.width = FIRST_WIDTH
         self.table = np.zeros((BUCKETS, ARMS + arms))
@@ -93,7 +94,7 @@ class Series:
         self.results = ArmResults(arms)
 
     def reach(self, arms: int) -> None:
-        """Make room for more arms."""
+        """Add columns for new arms, up to a total of ``arms``, also in the arms' results."""
         more = ARMS + arms - self.table.shape[1]
         if more > 0:
             self.table = np.pad(self.table, ((0, 0), (0, more)))
@@ -101,7 +102,7 @@ class Series:
 
     @property
     def impressions(self) -> int:
-        """Number of impressions."""
+        """Number of impressions of all arms."""
         return int(self.table[:, ARMS:].sum())
 
     @property
@@ -110,7 +111,7 @@ class Series:
         return float(self.table[:, R].sum())
 
     def count_decision(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
-        """Count a decision for ``slot`` out of ``offered`` arms."""
+        """Count a decision for the arm with index ``slot`` out of ``offered`` arms."""
         self.count_decisions(time, [slot], [propensity], [offered])
 
     def count_decisions(
@@ -121,7 +122,21 @@ class Series:
         offered: Sequence[int],
         count: int | None = None,
     ) -> None:
-        """Count impressions of the same time, of ``count`` decisions, or of one decision each."""
+        """Count impressions of decisions made at ``time``, here and in the arms' results.
+
+        Parameters
+        ----------
+        time : int
+            Microseconds since 1970.
+        slots : sequence of int
+            Index of the shown arm of each impression.
+        propensities : sequence of float or None
+            None for impressions without an importance weight.
+        offered : sequence of int
+            Number of arms on offer.
+        count : int, optional
+            Number of decisions; by default one for each impression.
+        """
         # NumPy converts None to NaN.
         chosen_propensities = np.array(propensities, np.float64)
         sizes, indices = np.array(offered, np.int64), np.array(slots, np.int64)
@@ -132,7 +147,7 @@ class Series:
     def count_reward(
         self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
     ) -> None:
-        """Count the reward of a decision made at ``time``, for its arm if ``slot`` is given."""
+        """Count the reward of a decision made at ``time``; with the arm index ``slot`` also for its arm."""
         self.count_rewards([time], [propensity], [offered], [reward], [0.0], [slot])
 
     def count_rewards(
@@ -144,9 +159,10 @@ class Series:
         before: Sequence[float],
         slots: Sequence[int | None],
     ) -> None:
-        """Count the rewards of decisions made at these times, replacing rewards counted before.
+        """Count the rewards of decisions made at these times, here and in the arms' results.
 
-        ``slots`` are the indices of the rewarded arms; None if there is no single arm.
+        Rewards counted earlier for the same decisions (``before``, 0 for none) are replaced. ``slots`` are
+        the indices of the rewarded arms; None if there is no single arm.
         """
         self._row(max(times))
         sums: dict[int, list[float]] = {}
@@ -163,7 +179,7 @@ class Series:
             self.table[bucket, :ARMS] = row
 
     def note_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
-        """Record the epoch of a key's decision; a new epoch is an intent shift."""
+        """Record the epoch of a key's decision; a new epoch is counted and listed as a restart."""
         before = self.epochs.get(key, 0)
         if epoch != before:
             self.epochs[key] = epoch
@@ -171,6 +187,7 @@ class Series:
             self.shifts.append(KeyRestart(time, key, epoch, context))
 
     def _row(self, time: int) -> Floats:
+        """Return the sums of the bucket of a time, to be changed in place; buckets are merged if needed."""
         if self.start < 0:
             self.start = time
         while (bucket := self._bucket(time)) >= BUCKETS:
@@ -182,6 +199,7 @@ class Series:
         return row
 
     def _bucket(self, time: int) -> int:
+        """Return the number of the bucket that contains a time; 0 for times before the start."""
         # A clock that was set back counts into the first bucket.
         return max(time - self.start, 0) // self.width
 
@@ -195,7 +213,7 @@ class Series:
         return reader_copy
 
     def add_table(self, table: Floats, start: int, width: int) -> None:
-        """Add the table of another series, of the same or fewer arms, that began no earlier."""
+        """Add the sums of another series' table, which began no earlier and has no more arms."""
         for bucket in np.flatnonzero(table.any(axis=1)).tolist():
             self._row(start + bucket * width)[: table.shape[1]] += table[bucket]
 
@@ -216,13 +234,13 @@ class Series:
         return [self.start + self.width * int(first + step) for first in firsts], sums
 
     def to_bytes(self) -> bytes:
-        """Return the series as JSON, without the arms' results."""
+        """Return the series as JSON bytes, without the arms' results."""
         saved = _Saved(self.start, self.width, self.table.tolist(), self.epochs, list(self.shifts))
         return msgspec.json.encode(saved)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Series:
-        """Return the series that :meth:`to_bytes` wrote."""
+        """Return the series that :meth:`to_bytes` wrote; its arms' results are empty."""
         saved = msgspec.json.decode(content, type=_Saved)
         series = cls(len(saved.rows[0]) - ARMS)
         series.start, series.width, series.epochs = saved.start, saved.width, saved.epochs
@@ -233,7 +251,7 @@ class Series:
 
 
 def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Floats, offered: Ints) -> None:
-    """Count impressions in a row of the series and in a row of the arms' results.
+    """Add impressions to a row of the series and to a row of the arms' results (``fine``), in place.
 
     They are added one after the other, so that the sums do not depend on how decisions are grouped.
     """
@@ -250,7 +268,7 @@ def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Float
 
 @cache
 def compile_counting() -> Any:
-    """Return :func:`count_rows`, compiled."""
+    """Return :func:`count_rows`, compiled at the first call."""
     none, sums = np.empty(0, np.int64), np.empty(0)
     return compile_loop(count_rows).entry((sums, sums, none, sums, none))
 

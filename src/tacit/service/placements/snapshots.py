@@ -49,7 +49,7 @@ class PlacementSnapshots(PlacementLearning):
 
     Attributes
     ----------
-    start : Start or None
+    start : StartFile or None
         Start file of the placement.
     start_logged : bool
         Whether the log has its change event.
@@ -60,7 +60,7 @@ class PlacementSnapshots(PlacementLearning):
 
     @property
     def fold_spec(self) -> str:
-        """Settings on which the fold of the log depends, as JSON."""
+        """Settings on which the fold of the log depends, as JSON text; a snapshot with others is not used."""
         rule = msgspec.to_builtins(self.config.rule)
         if rule["late"] == "record":
             del rule["correction"]
@@ -95,14 +95,14 @@ class PlacementSnapshots(PlacementLearning):
         return len(self.learner) + len(self.windows) + (0 if items is None else len(items))
 
     def make_workspaces(self) -> dict[str, CopyBuffer] | None:
-        """Return memory for the copies of the next draft, by field; None if the state is small."""
+        """Allocate memory for the copies of learners in the next draft, by field; None if they are small."""
         states = {name: get_arrays(learner) for name, learner in self._learners_by_field.items()}
         if sum(map(byte_count, states.values())) < MIN_WORKSPACE:
             return None
         return {name: CopyBuffer(state) for name, state in states.items()}
 
     def make_workspace(self) -> CopyBuffer:
-        """Return memory for a copy of the learner."""
+        """Allocate memory for a copy of the learner."""
         return CopyBuffer(get_arrays(self.learner))
 
     def copy_learner(self, workspace: CopyBuffer) -> LearnerSnapshot:
@@ -110,9 +110,10 @@ class PlacementSnapshots(PlacementLearning):
         return self._snapshot_learner(self.learner, workspace)
 
     def draft(self, seq: int, time: int, workspaces: Mapping[str, CopyBuffer] | None = None) -> Draft:
-        """Return a draft of a snapshot, after the log up to ``seq``, its last row.
+        """Return a draft of a snapshot, after the log up to ``seq``, its last row, at ``time``.
 
-        It is a copy, so that it can be encoded while the placement continues.
+        It holds copies, so that it can be encoded while the placement continues. The size is noted: it
+        determines when the next snapshot is due.
         """
         workspaces = workspaces or {}
         # The next snapshot is due after as many events as this one is large.
@@ -142,7 +143,7 @@ class PlacementSnapshots(PlacementLearning):
         return Draft(self.id, seq, time, self.fold_spec, _encode_pieces(learners, series, saved, open_rows))
 
     def draft_start(self, start: StartFile, learner: Learner) -> Draft:
-        """Start a new placement with a learner from a file; return the draft of its base."""
+        """Replace the learner of a new placement by one from a start file; return the draft of its base."""
         self.start, self.learner = start, learner
         self.windows.order = self.feedback_rule.order(self.as_placement)
         if self.restarts:
@@ -170,12 +171,16 @@ class PlacementSnapshots(PlacementLearning):
         return dict(zip(("learner", "shadow"), self.learners, strict=False))
 
     def _snapshot_learner(self, learner: Learner, workspace: CopyBuffer | None = None) -> LearnerSnapshot:
+        """Return a copy of a learner's state, after resetting its random generator."""
         # Reset the generator: its state is not part of a snapshot.
         self.draws.begin(learner.rng, "")
         return make_snapshot(learner).copy(workspace)
 
     def _begin_from_base(self, base: Snapshot | None, origin: Snapshot | None) -> None:
-        """Restore the state at the log's beginning, or the state to which the placement was rolled back."""
+        """Restore the state at the log's beginning, or the state to which the placement was rolled back.
+
+        Nothing happens without either. Raises StoreError if it is damaged.
+        """
         learner = None
         if base is None or (origin is not None and base.seq <= origin.seq):
             base = origin
@@ -195,15 +200,25 @@ class PlacementSnapshots(PlacementLearning):
 
     @property
     def _policy_version_seq(self) -> int | None:
+        """Row of the log at which the current policy version began; None for the first policy."""
         return None if self.policy_version is None else self.policy_version.seq
 
     @staticmethod
     def _read_policy_version(snapshot: Snapshot) -> int | None:
+        """Return the row at which the snapshot's policy version began; None for the first policy."""
         seq: int | None = json.loads(snapshot.plan).get("regime")
         return seq
 
     def _make_initial_learner(self, base: Snapshot, origin: Snapshot | None) -> Learner:
-        """Return the initial learner if the base of the log is of another policy version."""
+        """Return the initial learner if the base of the log is of another policy version.
+
+        It comes from the start file or from ``origin``, or is untrained; then ``approximate`` gets a note.
+
+        Raises
+        ------
+        InvalidValue, StoreError
+            If signals rest on dropped rows, or the state of a rollback is missing.
+        """
         if not base.seq and (self.policy_version is None or self.policy_version.origin is None):
             return self._make_start_learner(base)
         if self.signals is not None:
@@ -228,7 +243,10 @@ class PlacementSnapshots(PlacementLearning):
         return Learner(config.policy, self.seed, propensities=config.propensities)
 
     def _make_start_learner(self, base: Snapshot) -> Learner:
-        """Return the initial learner of a rebuilt policy: from the start file if it is compatible."""
+        """Return the initial learner of a rebuilt policy: from the start file if it is compatible.
+
+        Otherwise it is untrained, and a note is added to ``approximate``.
+        """
         learner = from_bytes(base.learner, f"start of placement {self.name}", restore_learner)
         policy = self.config.policy
         if is_compatible(policy, learner.policy):
@@ -240,7 +258,7 @@ class PlacementSnapshots(PlacementLearning):
         return Learner(policy, self.seed, propensities=self.config.propensities)
 
     def _restore_snapshot(self, snapshot: Snapshot) -> bool:
-        """Restore a snapshot; return False if it is unusable."""
+        """Restore a snapshot; return False, with a warning in the log of the process, if it is unusable."""
         if snapshot.plan != self.fold_spec:
             then, now = (to_config_keys(json.loads(plan)) for plan in (snapshot.plan, self.fold_spec))
             what = "; ".join(list_differences(f"placements.{self.name}", then, now))
@@ -255,7 +273,10 @@ class PlacementSnapshots(PlacementLearning):
         return True
 
     def _load_snapshot(self, snapshot: Snapshot, learner: Learner | None = None) -> None:
-        """Load the state of a snapshot, with another learner if one is given."""
+        """Set the whole state from a snapshot: learners, aspects, series, counts and open decisions.
+
+        Another learner, if given, takes the place of the saved one and gets its arms.
+        """
         saved = msgspec.json.decode(snapshot.windows, type=SavedState)
         self.learner = from_bytes(snapshot.learner, f"snapshot of placement {self.name}", restore_learner)
         # Arms first: everything else uses their indices.
@@ -292,7 +313,10 @@ class PlacementSnapshots(PlacementLearning):
         self._snapshot_size = self._size
 
     def _reopen(self, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, is_new_learner: bool) -> None:
-        """Restore open decisions of a snapshot; with ``is_new_learner``, in the epochs of a new learner."""
+        """Restore open decisions of a snapshot; ``defaulted`` ones can only be corrected.
+
+        With ``is_new_learner`` they get the current epochs of the new learner.
+        """
         if not saved:
             return
         entries = self.windows.restore(saved, defaulted=defaulted)
@@ -315,7 +339,7 @@ class PlacementSnapshots(PlacementLearning):
 
 
 def make_base_error(name: str, error: Exception) -> StoreError:
-    """Return the error for a damaged base of a placement's log."""
+    """Return (not raise) the error for a damaged base of a placement's log."""
     return StoreError(
         f"store: placement {name}: what it had learned where its log begins is damaged: {error}; "
         "restore a backup"
@@ -328,7 +352,7 @@ def _encode_pieces(
     saved: SavedState,
     open_rows: tuple[Iterator[tuple[Any, ...]], ...],
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the fields of a snapshot in pieces, because encoding a whole field would block requests."""
+    """Yield a snapshot as (field, bytes) pieces, because encoding a whole field would block requests."""
     for field, learner in learners.items():
         for piece in iter_pieces(learner):
             yield field, piece

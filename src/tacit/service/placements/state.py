@@ -97,6 +97,7 @@ class PlacementState:
         stored: StoredPlacement,
         policy_version: PolicyVersion | None = None,
     ) -> None:
+        """Set the state before the first decision, from the configuration and the store's row."""
         self.name = name
         self.config = config
         self.kind = config.policy_kind
@@ -128,7 +129,7 @@ class PlacementState:
         self.restarts = any(p and type(p).epoch is not Policy.epoch for p in policies)
 
     def _begin(self) -> None:
-        """Set the state before the first decision."""
+        """Set learner, aspects, series, windows and counts to the state before the first decision."""
         config = self.config
         self.learner = Learner(config.policy, self.seed, propensities=config.propensities)
         self.lifecycle = ArmLifecycle(self.learner)
@@ -156,7 +157,7 @@ class PlacementState:
         self.snapshot_seq = self._snapshot_size = 0
 
     def _new_secondary(self) -> SecondaryPolicy | None:
-        """Return the secondary policy as before its first decision; None without one."""
+        """Make the secondary policy as before its first decision; None without one."""
         config = self.config
         return (
             None
@@ -165,6 +166,7 @@ class PlacementState:
         )
 
     def _reset_open(self) -> None:
+        """Forget all data of open decisions for the learner."""
         self.open = OpenDecisions(self.learner, self.lifecycle.initial_indices)
 
     # Aspects ---------------------------------------------------------------------------------
@@ -216,7 +218,7 @@ class PlacementState:
 
     @property
     def lift(self) -> LiftSums:
-        """The reward sums behind the lift, with all closed decisions."""
+        """The reward sums behind the lift; reading them adds all pending decisions first."""
         self.settle()
         return self.reward_sums.sums
 
@@ -226,26 +228,30 @@ class PlacementState:
 
     @property
     def lift_terms(self) -> str:
-        """Terms for the reward sums, as JSON; if they differ from the current ones, a new period begins."""
+        """Terms for the reward sums as JSON; a new period must begin if they differ from the current ones."""
         return self.control.terms(self.as_placement)
 
     @property
     def control_action(self) -> list[int] | None:
-        """Arm indices that the control always shows of a full offer; None if it draws or learns."""
+        """Arm indices that the control always shows of a full offer; None if it draws or learns.
+
+        Also None without a holdout.
+        """
         return None if self.has_control_policy else self.control.get_constant_action(self.offer.arm_indices)
 
     # Hooks of the kind -----------------------------------------------------------------------
 
     @property
     def layers(self) -> int:
-        """Number of arms whose impressions the series counts."""
+        """Number of arms for which the series counts impressions separately."""
         return self.learner.policy.arm_count
 
     def _extra_fold_spec(self) -> dict[str, Any]:
+        """Return settings of the kind on which the fold depends; here none."""
         return {}
 
     def make_control(self, holdout: HoldoutConfig) -> Control:
-        """Return the control of a holdout, which chooses its actions."""
+        """Return the control of a holdout, which chooses the control's actions."""
         # An arm that is about to be added has no index yet.
         arm_index = None if holdout.arm is None else self.lifecycle.arm_indices.get(holdout.arm, -1)
         return Control(holdout.named, arm_index)
@@ -258,6 +264,7 @@ class PlacementState:
 
     @property
     def _assigner(self) -> HoldoutAssigner:
+        """The assigner of the holdout, which must exist."""
         assert self.control.assigner is not None
         return self.control.assigner
 
@@ -267,7 +274,7 @@ class PlacementState:
         return 1
 
     def list_offer(self, impression: Impression) -> Sequence[Arm]:
-        """Return the arms on offer to an impression."""
+        """Return the names of the arms on offer to an impression."""
         return self.offer.arms if impression.arms is None else impression.arms
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
@@ -283,7 +290,7 @@ class PlacementState:
     def look_up_candidates(
         self, impressions: Sequence[Impression], places: Sequence[int]
     ) -> Sequence[Impression]:
-        """Return impressions with their candidates from the catalogue, if the kind has one.
+        """Return impressions with their candidates from the catalogue; here unchanged, as there is none.
 
         With several impressions, errors name the position of the impression in its request (``places``).
 
@@ -295,17 +302,21 @@ class PlacementState:
         return impressions
 
     def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
-        """Return the action that shows pinned arms."""
+        """Return the action that shows pinned arms; here the arms themselves."""
         return tuple(arms)
 
     def _choose(self, learner: Learner, impression: Impression) -> Decision:
+        """Decide for one impression with a learner; nothing is recorded as open."""
         context = impression.context if learner.policy.context_dim else None
         return learner.choose(impression.key, context, impression.arms)
 
     def choose_many(
         self, learner: Learner, impressions: Block[Impression], forced_actions: Ints | None = None
     ) -> Decisions:
-        """Decide for impressions; show the forced actions (rows that do not begin with −1)."""
+        """Decide for impressions with a learner; nothing is recorded as open.
+
+        Rows of ``forced_actions`` that do not begin with −1 are shown instead of the policy's choice.
+        """
         return learner.choose_rows(
             impressions.column("key"), self._learner_inputs(learner, impressions), forced_actions
         )
@@ -317,17 +328,17 @@ class PlacementState:
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
 
     def get_offer(self, impression: Impression) -> Ints:
-        """Return the indices of the arms on offer, the baseline first."""
+        """Return the indices of the arms on offer to an impression, the baseline first."""
         return (
             self.offer.arm_indices if impression.arms is None else self.get_offered_indices(impression.arms)
         )
 
     def _format_counterfactual(self, decision: Decision) -> Arm:
-        """Format a counterfactual action for the log."""
+        """Format a counterfactual action for the log; here its arm."""
         return decision.arm
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
-        """Return the arms that a logged decision showed."""
+        """Return the names of the arms that a logged decision showed."""
         return (row.arm,)
 
     def _format_shown(
@@ -337,19 +348,21 @@ class PlacementState:
         ids: Sequence[str],
         control: ControlFlags,
     ) -> LogTexts:
-        """Format shown actions for the log; None if the log's field ``arm`` is enough."""
+        """Return the text of each shown action for the log; None where the log's field ``arm`` is enough."""
         return [None] * len(ids)
 
     def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        """Return the indices of shown arms; ``offered`` matters only if arms come with requests."""
         if len(shown) == 1:
             return self.lifecycle.get_index_array(shown[0])
         return np.array([self.lifecycle.arm_indices[arm] for arm in shown])
 
     def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of the arms on offer to a logged decision."""
+        """Return the indices of the arms on offer to a logged decision; None stands for the initial arms."""
         return self.lifecycle.get_indices(offered)
 
     def _count_offered(self, row: DecisionRow) -> int:
+        """Return the number of arms on offer to a logged decision."""
         return len(self.lifecycle.initial_indices) if row.offered is None else len(json.loads(row.offered))
 
     def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
@@ -357,17 +370,17 @@ class PlacementState:
         return self.scale_rewards(rewards.values)
 
     def scale_rewards(self, rewards: list[float]) -> list[float]:
-        """Scale rewards to [0, 1], the range of policies."""
+        """Scale rewards from [lowest, 1] to [0, 1], the range of policies."""
         least = self.config.rule.lowest
         if not least:
             return rewards
         return [(reward - least) / (1.0 - least) for reward in rewards]
 
     def _refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
-        """Replace outcomes of learned feedback by more specific ones of the kind."""
+        """Replace outcomes of feedback, in place, by more specific ones of the kind; here nothing."""
 
     def format_clicks(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
-        """Format the clicked positions of feedback for the log; None without any.
+        """Format the clicked positions of feedback for the log; None without any, as always here.
 
         Raises
         ------
@@ -381,14 +394,14 @@ class PlacementState:
         return None
 
     def export_counts(self) -> Any:
-        """Return additional counts of the kind as JSON data; None without any."""
+        """Return additional counts of the kind as JSON data; None without any, as here."""
         return None
 
     def _restore_counts(self, counts: Any) -> None:
-        """Restore the output of :meth:`export_counts`."""
+        """Set the kind's counts from the output of :meth:`export_counts`; here nothing."""
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
-        """Set the counts to the sum of :meth:`export_counts` over all shards."""
+        """Set the kind's counts to the sum of :meth:`export_counts` over all shards; here nothing."""
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's form of a logged decision, equal to that of the live decision.
@@ -412,9 +425,10 @@ class PlacementState:
         decisions: Sequence[Decision],
         secondary_decision: Decision | None = None,
     ) -> None:
-        """Open the windows of decisions of the same time, and count them.
+        """Open the windows of decisions of the same time, store them for learning, and count them.
 
         With ``secondary_decision``, the secondary policy's form of the decision, there is one decision.
+        Deferred decisions are not counted as impressions yet.
         """
         # Windows come first: they assign the entries by which everything else is stored.
         entries = self.windows.open_windows(rows)
@@ -438,6 +452,7 @@ class PlacementState:
         decisions: Sequence[Decision],
         secondary_decision: Decision | None,
     ) -> None:
+        """Store data of open decisions at their entries: for the learners, the mode and the control."""
         plain = self._has_plain_offers(rows)
         self.open.keep(entries, decisions, plain=plain)
         self.modes.keep(entries, rows.column("mode"))
@@ -452,7 +467,7 @@ class PlacementState:
         return self._has_plain_arms and not any(rows.column("offered"))
 
     def _count(self, rows: Block[DecisionRow]) -> None:
-        """Count impressions of the same time, and the restarts that their epochs show."""
+        """Count impressions of the same time, and the restarts that their epochs show, in the series."""
         self._count_impressions(rows)
         # Most keys have never restarted.
         if self.series.epochs or any(rows.column("epoch")):
@@ -462,7 +477,7 @@ class PlacementState:
                     self.series.note_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count impressions of decisions of the same time."""
+        """Count the impressions of decisions of the same time in the series."""
         plain = not any(rows.column("offered"))
         self.series.count_decisions(
             rows.column("time")[0],
@@ -475,14 +490,14 @@ class PlacementState:
 
     @staticmethod
     def _weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
-        """Return the propensities of decisions of one mode; None if they must not be used as weights."""
+        """Return the propensities of decisions of one mode; None where an arm was always shown."""
         # An action that is always shown has no information about uniform exploration.
         if rows.column("mode")[0] in FIXED_MODES:
             return [None] * len(rows)
         return rows.column("propensity")
 
     def _propensities(self, entries: Ints) -> list[float | None]:
-        """Return the propensities of open decisions; None if they must not be used as weights."""
+        """Return the logged propensities of open decisions; None where an arm was always shown."""
         propensities, modes = self.windows.columns(entries, "propensity", "mode")
         if set(modes).isdisjoint(FIXED_MODES):
             return propensities
@@ -496,5 +511,8 @@ class PlacementState:
         return list(map(self._count_offered, self.windows.rows(entries)))
 
     def protect_state(self, learner: Learner, key: str) -> Any:
-        """Return a context manager that restores the key's state if nothing is to be learned."""
+        """Return a context manager for deciding, which undoes changes of the key's state while frozen.
+
+        It does nothing if the placement learns.
+        """
         return restore_on_exit(learner, key) if self.modes.frozen or self.learns_nothing else nullcontext()

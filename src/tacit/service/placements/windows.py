@@ -42,7 +42,7 @@ class DueDecisions(NamedTuple):
     seqs: Ints
 
     def select(self, mask: Booleans) -> DueDecisions:
-        """Return the decisions that a mask selects."""
+        """Return the decisions for which a boolean mask is True."""
         return DueDecisions(self.deadlines[mask], self.entries[mask], self.seqs[mask])
 
 
@@ -64,13 +64,17 @@ class DeadlineQueue:
     """
 
     def __init__(self) -> None:
+        """Begin with an empty queue."""
         self._rows = np.empty((3, SPARE), np.int64)
         self._begin = self._end = 0
         self.first: int | None = None
         self.last: int | None = None
 
     def insert(self, deadlines: int | Ints, entries: Ints, seqs: Ints) -> None:
-        """Insert decisions by deadline, after equal ones; the deadlines must ascend or be one number."""
+        """Insert decisions by deadline, after equal ones; updates ``first`` and ``last``.
+
+        The deadlines must ascend, or be one number for all.
+        """
         count = len(entries)
         if self._end + count > self._rows.shape[1]:
             self._make_room(count)
@@ -95,7 +99,7 @@ class DeadlineQueue:
         return DueDecisions(*queued[:, :count].copy())
 
     def find_latest(self, until: int) -> int | None:
-        """Return the latest deadline up to a time; None if there is none."""
+        """Return the latest deadline up to a time; None if there is none. Removes nothing."""
         if self.first is None or self.first > until:
             return None
         deadlines = self._rows[0, self._begin : self._end]
@@ -111,6 +115,7 @@ class DeadlineQueue:
         return self._rows.nbytes
 
     def _note_ends(self) -> None:
+        """Set first and last deadline after decisions were removed."""
         if self._begin == self._end:
             self._begin = self._end = 0
             self.first = self.last = None
@@ -118,7 +123,7 @@ class DeadlineQueue:
             self.first, self.last = int(self._rows[0, self._begin]), int(self._rows[0, self._end - 1])
 
     def _make_room(self, count: int) -> None:
-        """Move all decisions to the front, into larger columns if more than half would be full."""
+        """Make room for ``count`` more decisions: move all to the front, into larger columns if needed."""
         queued = self._rows[:, self._begin : self._end]
         self._end -= self._begin
         self._begin = 0
@@ -212,7 +217,7 @@ class Windows(NamedTuple):
 
     @classmethod
     def zeros(cls, entries: int) -> Windows:
-        """Return free entries."""
+        """Return columns for a number of free entries."""
         seq, deadline, block = np.zeros((3, entries), np.int64)
         answers, place = np.zeros((2, entries), np.int32)
         open, active, examined, settled, defaulted = np.zeros((5, entries), np.bool_)
@@ -288,7 +293,10 @@ class WindowLoops(NamedTuple):
 
 
 def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: int, deadline: int) -> None:
-    """Open windows without feedback for the consecutive rows of a block that begin at ``place``."""
+    """Set the entries' windows, in place, to open ones without feedback.
+
+    Their rows are consecutive rows of a block, from index ``place`` on.
+    """
     for i in range(len(entries)):
         entry = entries[i]
         windows.seq[entry], windows.deadline[entry], windows.answers[entry] = seqs[i], deadline, 0
@@ -300,7 +308,7 @@ def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: in
 
 
 def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackColumns) -> None:
-    """Apply feedback to windows, row by row; fill in the output columns."""
+    """Apply feedback to windows, row by row, in place; fill in the output columns of ``feedback``."""
     for i in range(len(feedback.entries)):
         entry, kind = feedback.entries[i], feedback.kinds[i]
         outcomes, is_final = feedback.outcomes, feedback.is_final
@@ -354,7 +362,7 @@ def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback:
 
 @kernel
 def compute_reward(windows: Windows, rule: RuleParams, entry: int) -> float:
-    """Return the reward of a decision without further feedback; NaN if it has none."""
+    """Return a decision's reward so far, or the default if it counts without feedback; NaN for none."""
     reward = windows.reward[entry]
     if reward == reward:
         return float(min(max(reward, rule.lowest), 1.0))
@@ -364,7 +372,10 @@ def compute_reward(windows: Windows, rule: RuleParams, entry: int) -> float:
 
 
 def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
-    """Close windows; fill in the output columns."""
+    """Close windows, in place; fill in the output columns of ``closing``.
+
+    Windows that get the default are marked if it may be corrected.
+    """
     for i in range(len(closing.entries)):
         entry = closing.entries[i]
         reward = windows.reward[entry]

@@ -100,37 +100,45 @@ class ArmLifecycle(Aspect):
     change_kind = ARMS
 
     def __init__(self, learner: Learner) -> None:
+        """Begin with the learner's arms and offer; nothing is changed yet."""
         self._load_offer(learner)
         self.initial_indices = learner.offer.arm_indices
         self.full_offers: list[str] = []
         self.logged_arms = _get_logged_arms(learner)
 
     def _load_offer(self, learner: Learner) -> None:
+        """Copy the learner's offer, and rebuild names and indices of arms from it."""
         self.offer = learner.offer
         self.names: list[Arm] = list(learner.offer.names)
         self.arm_indices = {arm: index for index, arm in enumerate(self.names)}
         self._index_arrays = {arm: np.array([index]) for arm, index in self.arm_indices.items()}
 
     def update_arms(self, placement: Placement) -> None:
-        """Load the learner's current arms."""
+        """Load the current offer, names and indices from the placement's learner."""
         self._load_offer(placement.learner)
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply the arms of a change event."""
+        """Apply a change event to the arms of learners, aspects, series and lift.
+
+        It counts as one event towards the next snapshot.
+        """
         placement.since_snapshot += 1
         self._apply_arms(placement, change.value, change.seq, change.time)
 
     def current(self, placement: Placement) -> str:
-        """Return the arms as the value of a change event."""
+        """Return the current arms as the JSON value of a change event."""
         return encode_json(self.logged_arms)
 
     def is_change(self, placement: Placement, value: str) -> bool:
-        """True if the change event has a change of arms that is unknown here."""
+        """True if the change event has a higher number of changes than the last one that was applied."""
         return parse_arms(value).changes > self.logged_arms.changes
 
     @staticmethod
     def parse_change(change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]) -> Note:
-        """Return the arms that a change event added, retired and restored, by the names of its request."""
+        """Return ("arms", {"add": …, "retire": …, "restore": …}): arms that differ from the previous event's.
+
+        The detail "suspended" has promised shares of retired arms, if there are new ones.
+        """
         now = parse_arms(change.value)
         then = LoggedArms(_to_logged(initial_arms), []) if previous is None else parse_arms(previous.value)
         old_count, was_retired = len(_iterate_arms(then.arms)), set(then.retired)
@@ -144,7 +152,7 @@ class ArmLifecycle(Aspect):
 
     @staticmethod
     def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Format added, retired and restored arms as text."""
+        """Format added, retired and restored arms, and suspended shares, as text such as "arm added: a"."""
         texts = [
             f"arm{'s' if len(detail[key]) > 1 else ''} {done}: {', '.join(map(str, detail[key]))}"
             for key, done in PAST_TENSES.items()
@@ -154,14 +162,14 @@ class ArmLifecycle(Aspect):
         return "; ".join(texts + ["promised shares suspended: " + ", ".join(shares)] * bool(shares))
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's fields of a snapshot."""
+        """Return the snapshot's fields: full offers so far, and the logged arms (None if never changed)."""
         return {
             "offers": list(self.full_offers),
             "arms": self.logged_arms if self.logged_arms.changes else None,
         }
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the arms from a snapshot, after the placement's learner."""
+        """Set logged arms and full offers from a snapshot; the learner must be restored before."""
         arms = saved.arms
         self.logged_arms = (
             _get_logged_arms(placement.learner) if arms is None else msgspec.convert(arms, LoggedArms)
@@ -169,19 +177,19 @@ class ArmLifecycle(Aspect):
         self.full_offers = saved.offers
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return the arms on offer and the retired arms."""
+        """Return {"arms": arms on offer, "retired": retired arms}."""
         return {"arms": self.offer.arms, "retired": self.offer.retired}
 
     # Arm indices -----------------------------------------------------------------------------
 
     def get_indices(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of arms; None stands for the initial arms, as in the log."""
+        """Return the indices of the named arms; None stands for the initial arms, as in the log."""
         if offered is None:
             return self.initial_indices
         return np.array([self.arm_indices[arm] for arm in offered], np.int64)
 
     def get_offer_indices(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of the arms on offer to a request, as the log will hold them."""
+        """Return the indices of the arms on offer to a request; None stands for the current full offer."""
         return self.offer.arm_indices if offered is None and self.full_offers else self.get_indices(offered)
 
     def get_index_array(self, arm: Arm) -> Ints:
@@ -189,14 +197,17 @@ class ArmLifecycle(Aspect):
         return self._index_arrays[arm]
 
     def as_offered(self, arms: list[Any]) -> list[str | None]:
-        """Format the offers of requests for the log."""
+        """Format the offers of requests as JSON for the log.
+
+        None (the full offer) stays None until the arms have changed; then it becomes the current full offer.
+        """
         offers = encode_lists(arms)
         if not self.full_offers:
             return offers
         return [self.full_offers[-1] if offer is None else offer for offer in offers]
 
     def check_arms(self, arms: Sequence[Arm]) -> list[Arm]:
-        """Check arms of a request, which may have been retired since it first came.
+        """Return the arms named by a request as the placement names them; retired ones are allowed.
 
         Raises
         ------
@@ -216,7 +227,9 @@ class ArmLifecycle(Aspect):
     # Changes ---------------------------------------------------------------------------------
 
     def plan_arms(self, placement: Placement, change: wire.ArmsOf) -> LoggedArms:
-        """Return :attr:`logged_arms` after a change; changes nothing.
+        """Return the arms that a request would lead to; changes nothing.
+
+        If the request makes no difference, the current :attr:`logged_arms` are returned.
 
         Raises
         ------
@@ -249,7 +262,7 @@ class ArmLifecycle(Aspect):
 
     @staticmethod
     def _check_weighed(placement: Placement, add: Any, offer: Offer) -> None:
-        """Check that the guardrail can compare arms that are added."""
+        """Raise InvalidValue if the guardrail, without a holdout, could not compare added arms."""
         if not add or placement.guardrail is None or placement.holdout is not None:
             return
         if not get_drawing_policy(placement.learner.policy.with_arms(offer.all)).randomized:
@@ -257,10 +270,10 @@ class ArmLifecycle(Aspect):
             raise InvalidValue("add", add, remedy)
 
     def get_config_change(self, placement: Placement) -> ConfiguredArms | None:
-        """Return the change of arms in the configuration, or None.
+        """Return the change that leads from the arms configured before to those configured now.
 
-        Arms that the configuration no longer names are retired; arms that it newly names are added or
-        restored. Requests' changes of other arms stay, unless no arm would be on offer.
+        None if they are the same. Arms that the configuration no longer names are retired; arms that it newly
+        names are added or restored. Requests' changes of other arms stay, unless no arm would be on offer.
         """
         config = placement.config
         configured, before = config.config_arms, self.logged_arms.configured
@@ -279,7 +292,7 @@ class ArmLifecycle(Aspect):
         return ConfiguredArms(add, retired, restored, configured)
 
     def check_configured(self, placement: Placement) -> None:
-        """Check that the arms can become the configured ones.
+        """Check that the current arms can become the configured ones; changes nothing.
 
         Raises
         ------
@@ -297,12 +310,20 @@ class ArmLifecycle(Aspect):
             ) from error
 
     def adopt_arms(self, placement: Placement, value: str, time: int) -> None:
-        """Adopt the arms of another log's change event, unless they are known."""
+        """Apply the arms of another log's change event, unless they are already known."""
         if self.is_change(placement, value):
             self._apply_arms(placement, value, 0, time)
 
     def _apply_arms(self, placement: Placement, value: str, seq: int, time: int) -> None:
-        """Apply the arms of a change event."""
+        """Change the arms of the learners, aspects, series and lift to those of a change event.
+
+        If the lift's control now acts differently, its period ends. Equal arms change only ``logged_arms``.
+
+        Raises
+        ------
+        ConfigError
+            If the arms of this kind of placement cannot change.
+        """
         try:
             check_changeable(placement)
         except InvalidValue as error:
@@ -323,7 +344,7 @@ class ArmLifecycle(Aspect):
         placement.lift.change_arms(*counts, seq, time, control=control_action != placement.control_action)
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
-        """Check that the arms named by impressions are still on offer.
+        """Check that the arms named by impressions are still on offer; client-side decisions are not checked.
 
         Raises
         ------
@@ -337,7 +358,7 @@ class ArmLifecycle(Aspect):
 
 
 def check_changeable(placement: Placement) -> None:
-    """Check that arms of a placement can change.
+    """Check that arms of a placement can change, which depends on its kind.
 
     Raises
     ------
@@ -350,7 +371,7 @@ def check_changeable(placement: Placement) -> None:
 
 
 def _change_offer(offer: Offer, change: wire.ArmsOf) -> Offer:
-    """Return the offer after a change."""
+    """Return the offer after adding, restoring and retiring arms; raises InvalidValue or UnknownName."""
     changed_arms = [*change.retire, *change.restore]
     for field, arms in (("retire", change.retire), ("restore", changed_arms)):
         if len(set(arms)) < len(arms):
@@ -363,23 +384,26 @@ def _change_offer(offer: Offer, change: wire.ArmsOf) -> Offer:
 
 
 def _find_suspended_shares(placement: Placement, retired: Sequence[Arm]) -> dict[str, float]:
-    """Return the promised shares of retired arms."""
+    """Return the shares that the configured policy promises (``at_least``) to retired arms, by arm."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
     return {str(arm): shares[arm] for arm in retired if arm in shares}
 
 
 def _get_logged_arms(learner: Learner) -> LoggedArms:
-    """Return the arms of a learner."""
+    """Return the arms and retired arms of a learner as a change event holds them."""
     return LoggedArms(_to_logged(learner.offer.all), learner.offer.retired)
 
 
 def parse_arms(value: str) -> LoggedArms:
-    """Parse the value of a change event."""
+    """Parse the JSON value of a change event of arms."""
     return msgspec.json.decode(value, type=LoggedArms)
 
 
 def match_arms(learner: Learner, logged_arms: LoggedArms) -> None:
-    """Add, restore and retire arms of a learner until they match the logged arms."""
+    """Add, restore and retire arms of a learner until they match the logged arms.
+
+    Nothing changes if arms come with requests.
+    """
     if logged_arms.arms is None:  # they come with requests
         return
     old_count = len(learner.offer.names)
@@ -399,11 +423,12 @@ def _to_logged(arms: Any) -> Any:
 
 
 def _iterate_arms(arms: Any) -> Sequence[Arm]:
+    """Return arms as a sequence: numbers from 0 for a count, empty for None."""
     return range(arms) if isinstance(arms, int) else arms or ()
 
 
 def encode_lists(values: list[Any]) -> list[str | None]:
-    """Convert lists to JSON text for the log; fast if all are None."""
+    """Convert each list to JSON text for the log; None stays None."""
     return values if values.count(None) == len(values) else list(map(as_json, values))
 
 
@@ -411,10 +436,12 @@ def encode_lists(values: list[Any]) -> list[str | None]:
 
 
 def _change(placement: Placement, request: wire.ArmsOf, time: int) -> str:
+    """Return the change event's value for a request to change arms; changes nothing."""
     return encode_json(placement.lifecycle.plan_arms(placement, request))
 
 
 def _get_status(placement: Placement, time: int) -> wire.ArmsNow:
+    """Return the arms on offer, the retired ones and the suspended shares as the answer."""
     offer = placement.lifecycle.offer
     return wire.ArmsNow(offer.arms, offer.retired, _find_suspended_shares(placement, offer.retired))
 

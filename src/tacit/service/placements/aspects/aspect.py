@@ -40,14 +40,14 @@ class Aspect:
     # The log
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply a change event of the aspect's kind."""
+        """Change the aspect's state by a change event of its kind from the log; by default nothing."""
 
     def current(self, placement: Placement) -> str | None:
-        """Return the value of the last change event of the aspect's kind; None if no event is needed."""
+        """Return the value of the last change event of the aspect's kind; None without any."""
         return None
 
     def is_change(self, placement: Placement, value: str) -> bool:
-        """True if the change event changes anything."""
+        """True if applying a change event with this value would change anything."""
         return self.current(placement) != value
 
     @staticmethod
@@ -67,16 +67,19 @@ class Aspect:
 
     @staticmethod
     def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str | None:
-        """Format the details of a change as text; None if the details speak for themselves."""
+        """Format the details of :meth:`parse_change` as text; None if the details speak for themselves."""
         return None
 
     def update_arms(self, placement: Placement) -> None:
-        """Update the aspect after the placement's arms changed."""
+        """Update the aspect's state after the placement's arms changed; by default nothing."""
 
     # Decisions
 
     def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made at the client at a time (None: at any time), or None."""
+        """Return the reason why clients cannot make decisions, or None if they can.
+
+        With a time (microseconds) the state at that time counts; with None only the configuration.
+        """
         return None
 
     # Snapshots
@@ -86,7 +89,7 @@ class Aspect:
         return {}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the aspect from a snapshot, after the aspects before it."""
+        """Set the aspect's state from a snapshot, after the aspects before it; by default nothing."""
 
     # Views
 
@@ -95,15 +98,18 @@ class Aspect:
         return {}
 
     def remark(self, placement: Placement, now: int) -> str | None:
-        """Return the page's text next to the placement's mode; None for none."""
+        """Return a text for the placement's page, next to its mode; None for none."""
         return None
 
     def export_part(self, placement: Placement) -> Any:
-        """Return a copy of one shard's visible state."""
+        """Return a copy of this shard's visible state, for :meth:`merge_parts`; None by default."""
         return None
 
     def merge_parts(self, placement: Placement, parts: Sequence[Any]) -> None:
-        """Merge the visible states of all shards into this aspect, after the aspects before it."""
+        """Replace this aspect's visible state by the merged states of all shards; by default nothing.
+
+        The aspects before it have been merged already.
+        """
 
     def read_copy(self) -> Self:
         """Return a copy for reader threads."""

@@ -36,7 +36,7 @@ MAX_FEEDS, MAX_PARTS = 100, 10_000
 
 
 def check_client_side(placement: Placement, time: int | None = None) -> None:
-    """Check that clients can decide for a placement, at a time or at all.
+    """Check that clients can make decisions for a placement, at a time (microseconds) or in principle.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def check_client_side(placement: Placement, time: int | None = None) -> None:
 def check_client_decision(
     placement: Placement, request: DecisionRequest, client_decision: ClientDecision
 ) -> Impression:
-    """Check a client-side decision and return its impression.
+    """Check a client-side decision and return its impression, with the decision as its details.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def check_client_decision(
 
 
 def _least_propensity(placement: Placement) -> float:
-    """Return the least propensity that any policy of a placement can have given."""
+    """Return the least propensity that any policy of the placement can have given."""
     # A spooled decision may be from the policy before a rebuild, or among more arms.
     share = compute_floor(placement.config.policy) if placement.policy_version is None else 0.0
     return max(share * (1.0 - ROUNDING) / len(placement.lifecycle.names), LEAST_PROPENSITY)
@@ -89,7 +89,10 @@ def _least_propensity(placement: Placement) -> float:
 def record_client_decisions(
     placement: Placement, impressions: Block[Impression], seq: int, time: int
 ) -> Block[DecisionRow]:
-    """Record client-side decisions as the fold does: nothing is drawn."""
+    """Make rows of the log from checked client-side decisions, and store them as open decisions.
+
+    Nothing is drawn: they are recorded as if they were read from the log. Returns the rows.
+    """
     has_key, epoch = placement.learner.__contains__, placement.learner.epoch
     pairs = zip(impressions.column("details"), impressions.column("key"), strict=True)
     decisions: list[Any] = [item._replace(epoch=epoch(key) if has_key(key) else 0) for item, key in pairs]
@@ -139,7 +142,10 @@ class FeedOffsets(Aspect):
         self.offsets: dict[str, Offsets] = {}
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply a change event: new offsets of a feed."""
+        """Apply a change event: set the new offsets of one feed.
+
+        The oldest feeds and partitions beyond the limits are forgotten.
+        """
         feed_offsets = msgspec.json.decode(change.value, type=_LoggedOffsets)
         self.offsets[feed_offsets.feed] = _latest(
             self.offsets.pop(feed_offsets.feed, {}) | feed_offsets.offsets, MAX_PARTS
@@ -152,7 +158,7 @@ class FeedOffsets(Aspect):
         return not feed_offsets.offsets.items() <= self.offsets.get(feed_offsets.feed, {}).items()
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's field of a snapshot."""
+        """Return the snapshot's field: {"fed": offsets by feed and partition}."""
         return {"fed": self.offsets}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
@@ -160,21 +166,21 @@ class FeedOffsets(Aspect):
         self.offsets = saved.fed
 
     def export_part(self, placement: Placement) -> dict[str, Offsets]:
-        """Return the feed offsets of a shard."""
+        """Return a copy of this shard's offsets, by feed and partition."""
         return deepcopy(self.offsets)
 
     def merge_parts(self, placement: Placement, parts: Sequence[dict[str, Offsets]]) -> None:
-        """Set the offsets that all shards have reached."""
+        """Replace the offsets by the smallest ones over all shards, which all of them have reached."""
         self.offsets = min_offsets(parts)
 
 
 def _latest(entries: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return the last entries, up to a limit."""
+    """Return the last ``most`` entries of a dict."""
     return entries if len(entries) <= most else dict(list(entries.items())[-most:])
 
 
 def merge_offsets(feed: str, aspects: Iterable[FeedOffsets]) -> Offsets:
-    """Return a feed's greatest offsets over several placements of one log.
+    """Return a feed's greatest offset of each partition over several placements of one log.
 
     Examples
     --------
@@ -191,7 +197,7 @@ def merge_offsets(feed: str, aspects: Iterable[FeedOffsets]) -> Offsets:
 
 
 def min_offsets(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
-    """Return the feed offsets that all of several logs have reached.
+    """Return, by feed and partition, the smallest offset over several logs; without parts that one lacks.
 
     Examples
     --------

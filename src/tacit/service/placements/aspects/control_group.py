@@ -75,7 +75,7 @@ class Control:
         self._is_baseline, self._arm_index = rule == BASELINE, arm_index
 
     def choose_action(self, offer: Ints, draw: int) -> Ints:
-        """Return the arm indices of the action, from an unpredictable number.
+        """Return the arm indices of the control's action, shape (width,): the same arm at each position.
 
         Parameters
         ----------
@@ -87,6 +87,10 @@ class Control:
         return np.full(self.width, self._arm(offer, draw), np.int64)
 
     def _arm(self, offer: Ints, draw: int) -> int:
+        """Return the index of the arm that the control shows: the constant, the first, or number ``draw``.
+
+        If the constant arm is not on offer, it is the first one.
+        """
         if self._arm_index is not None:
             # A request that was checked before the holdout changed may lack the arm.
             return self._arm_index if self._arm_index < 0 or self._arm_index in offer else int(offer[0])
@@ -144,7 +148,10 @@ class ListControl(Control):
         self.width = positions
 
     def choose_action(self, offer: Ints, draw: int) -> Ints:
-        """Return the arm indices of a list; −1 where too few arms are on offer."""
+        """Return the arm indices of a list, shape (positions,); −1 where too few arms are on offer.
+
+        For a uniform control the order is drawn with ``draw`` as the seed.
+        """
         listed = np.full(self.width, -1, np.int64)
         if not self._is_baseline:
             offer = np.random.Generator(np.random.PCG64(draw)).permutation(offer)
@@ -157,7 +164,7 @@ class ListControl(Control):
         return self.prefix_probabilities(actions, offers)[:, -1]
 
     def prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return the probability of the same list down to each position, shape (rows, width)."""
+        """Return, for each position, the probability of the row's list down to it, shape (rows, width)."""
         return np.asarray(np.cumprod(self._conditional_probabilities(actions, offers), axis=1), np.float64)
 
     def position_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
@@ -229,6 +236,7 @@ class HoldoutAssigner:
     """
 
     def __init__(self, config: HoldoutConfig, seed: int, control: Control) -> None:
+        """Prepare the hash, which is keyed by the seed."""
         self.config = config
         self.control = control
         self._hash = hashlib.blake2b(
@@ -236,7 +244,7 @@ class HoldoutAssigner:
         )
 
     def _numbers(self, id: str) -> tuple[int, int, int]:
-        """Return three numbers below 2**64 that are unpredictable without the seed."""
+        """Hash an id to three numbers below 2**64: for the group, the bucket and the control's draw."""
         hashed = self._hash.copy()
         hashed.update(id.encode())
         digest = int.from_bytes(hashed.digest(), "little")
@@ -251,6 +259,8 @@ class HoldoutAssigner:
         all_control: bool = False,
     ) -> Assignment:
         """Assign decisions to the control or the policy, and choose the control's actions.
+
+        Warns (AssumptionWarning) if units stay in their group and a decision lacks its unit.
 
         Parameters
         ----------
@@ -281,11 +291,11 @@ class HoldoutAssigner:
         return Assignment(in_control, buckets, forced_actions)
 
     def get_bucket(self, id: str, unit: str | None) -> int:
-        """Return the bucket of a user or a session, or of a decision without one."""
+        """Return the bucket number (below ``BUCKETS``) of a user or session, or of a decision without one."""
         return self._numbers(id if unit is None else f"{self.config.unit}\0{unit}")[1] % BUCKETS
 
     def mix_propensities(self, policy: Floats, control: Floats) -> Floats:
-        """Return the probabilities with which policy and control together show their actions.
+        """Return (1 − share) · policy + share · control: probabilities of actions under the whole traffic.
 
         Parameters
         ----------
@@ -296,7 +306,7 @@ class HoldoutAssigner:
         return (1 - share) * policy + share * control
 
     def unmix_propensities(self, logged: Floats, control: Floats) -> Floats:
-        """Return the policy's probabilities from the output of :meth:`mix_propensities`."""
+        """Return the policy's probabilities, in [0, 1], from mixed ones and those of the control."""
         share = self.config.share
         policy = (logged - share * control) / (1 - share)
         # Rounding may yield values slightly below 0.
@@ -304,7 +314,7 @@ class HoldoutAssigner:
 
 
 def format_unit_warning(unit: str) -> str:
-    """Return the warning for a decision without its unit."""
+    """Return the text of the warning for a decision without its user or session."""
     return f"holdout.unit: a decision without {unit} is drawn alone; send {unit} with each"
 
 
@@ -337,6 +347,7 @@ def compute_floor(policy: policies.Policy, holdout: HoldoutConfig | None = None)
 
 
 def _compute_policy_floor(policy: policies.Policy) -> float:
+    """Return the lower bound of :func:`compute_floor` for a policy without a holdout; 0 if unknown."""
     if isinstance(policy, policies.UniformRandom):
         return 1.0
     if isinstance(policy, policies.EXP3 | policies.baselines.EXP3S):
@@ -373,35 +384,36 @@ class ControlGroup(Aspect):
     change_kind = HOLDOUT
 
     def __init__(self, holdout: HoldoutConfig | None) -> None:
+        """Begin with the holdout; the assigner is made by :meth:`update_arms`."""
         self.holdout = holdout
         self.assigner: HoldoutAssigner | None = None
         # Entries of open decisions by the control's own policy.
         self.control_entries: set[int] = set()
 
     def update_arms(self, placement: Placement) -> None:
-        """Rebuild the assigner, which knows the index of the control's arm."""
+        """Make a new assigner, which knows the index of the control's arm; None without a holdout."""
         holdout = self.holdout
         self.assigner = None
         if holdout is not None:
             self.assigner = HoldoutAssigner(holdout, placement.seed, placement.make_control(holdout))
 
     def set_holdout(self, placement: Placement, holdout: HoldoutConfig | None) -> None:
-        """Set another holdout, or none."""
+        """Set another holdout, or none, and make its assigner."""
         self.holdout = holdout
         self.update_arms(placement)
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply a change event: another holdout, or none, from now on."""
+        """Apply a change event: set another holdout or none, and begin a new period of the reward sums."""
         self.set_holdout(placement, parse_holdout(change.value))
         sticky = self.holdout is not None and self.holdout.unit != DECISION
         placement.reward_sums.sums.begin(change.value, change.seq, change.time, clustered=sticky)
 
     def current(self, placement: Placement) -> str:
-        """Return the terms of the last change event, or the initial terms."""
+        """Return the current terms as JSON: the last change event's value, or the initial terms."""
         return placement.reward_sums.sums.terms
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the holdout from a snapshot; the reward sums hold its terms."""
+        """Set the holdout from the terms in the reward sums, which must be restored before."""
         if saved.lift is not None:
             self.set_holdout(placement, parse_holdout(placement.reward_sums.sums.terms))
 
@@ -409,17 +421,20 @@ class ControlGroup(Aspect):
     def parse_change(
         change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]
     ) -> Note | None:
-        """Return the new holdout or none; None for a configured one, which has its own change event."""
+        """Return ("holdout", {"holdout": settings or None}) for a request's change.
+
+        None for a change by the configuration, which has its own change event.
+        """
         if change.who == CONFIGURATION:
             return None
         return HOLDOUT, {"holdout": (json.loads(change.value) or {}).get("holdout")}
 
     def merge_parts(self, placement: Placement, parts: Sequence[None]) -> None:
-        """Set the holdout on which the sums of all shards rest."""
+        """Set the holdout of the merged reward sums of all shards."""
         self.set_holdout(placement, parse_holdout(placement.reward_sums.sums.terms))
 
     def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made at the client."""
+        """Return that the holdout assigns decisions in the service; None without a holdout."""
         return None if self.assigner is None else REASON_NOT_LOCAL
 
     # Terms -----------------------------------------------------------------------------------
@@ -436,7 +451,7 @@ class ControlGroup(Aspect):
         return _make_terms(placement.config, self.holdout if stays else configured)
 
     def make_terms(self, placement: Placement, holdout: HoldoutConfig | None, time: int) -> str:
-        """Return the terms with another holdout at a time of the log; changes nothing.
+        """Return the terms as JSON that a request for another holdout, or none, would set; changes nothing.
 
         Raises
         ------
@@ -456,7 +471,10 @@ class ControlGroup(Aspect):
     # Deciding --------------------------------------------------------------------------------
 
     def with_propensities(self, decisions: Decisions, offers: Sequence[Ints], *, alone: bool) -> Decisions:
-        """Return decisions with the propensities of policy and control together, or of the control alone."""
+        """Return decisions with propensities of policy and control mixed, or of the control if ``alone``.
+
+        The propensities of prefixes and positions of lists are replaced, too.
+        """
         assert self.assigner is not None
         assigner, control, actions = self.assigner, self.assigner.control, decisions.actions
 
@@ -477,7 +495,10 @@ class ControlGroup(Aspect):
         )
 
     def get_constant_action(self, offer: Ints) -> list[int] | None:
-        """Return the arms that the control always shows of an offer; None if it draws or does not exist."""
+        """Return the arm indices that the control always shows of an offer; None if it draws.
+
+        Also None without a holdout.
+        """
         if self.assigner is None or self.assigner.config.control == UNIFORM:
             return None
         return self.assigner.control.choose_action(offer, 0).tolist()  # type: ignore[no-any-return]
@@ -485,7 +506,10 @@ class ControlGroup(Aspect):
     # Open decisions --------------------------------------------------------------------------
 
     def keep(self, entries: Ints, rows: Block[DecisionRow]) -> None:
-        """Track which new open decisions the control's own policy made."""
+        """Update ``control_entries``: new open decisions (entries) that the control's own policy made.
+
+        Entries that are used again for other decisions are taken out.
+        """
         if self.control_entries:
             self.control_entries.difference_update(entries.tolist())
         if any_control_policy(rows):
@@ -495,13 +519,14 @@ class ControlGroup(Aspect):
             )
 
     def select_indices(self, entries: Sequence[int]) -> Sequence[int]:
-        """Return the indices of the open decisions that the placement's own policy learns from."""
+        """Return the positions in ``entries`` of decisions that the placement's own policy learns."""
         if not self.control_entries:
             return range(len(entries))
         return [i for i, entry in enumerate(entries) if entry not in self.control_entries]
 
 
 def _make_terms(config: PlacementConfig, holdout: HoldoutConfig | None) -> str:
+    """Encode the terms of a holdout as JSON; if a request set it, the configured one is included."""
     if holdout == config.holdout:
         rules = {} if holdout is None else {"rule": config.rule, "metrics": config.metrics}
         return encode_terms(holdout, rules)
@@ -509,7 +534,7 @@ def _make_terms(config: PlacementConfig, holdout: HoldoutConfig | None) -> str:
 
 
 def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
-    """Check that a placement can have a holdout at a time of the log."""
+    """Raise InvalidValue if the placement cannot have the holdout at a time of the log."""
     kind, offered = placement.kind, placement.offer.arms
     if holdout.arm is not None and holdout.arm not in offered:
         allowed = ", ".join(map(str, offered)) or "none: they come with requests"
@@ -522,7 +547,7 @@ def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
 
 
 def check_look(holdout: HoldoutConfig | None, time: int) -> None:
-    """Check that a newly planned look lies after a time of the log.
+    """Check that the holdout's planned look, if any, lies after a time of the log.
 
     Raises
     ------
@@ -538,6 +563,7 @@ def check_look(holdout: HoldoutConfig | None, time: int) -> None:
 
 
 def _hold_out(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
+    """Return the terms as JSON that a request to begin a holdout would set; changes nothing."""
     control_request = request.control
     control = control_request if isinstance(control_request, str) else ControlTable(arm=control_request.arm)
     holdout = HoldoutConfig(request.share, control, request.unit, request.look)
@@ -545,10 +571,12 @@ def _hold_out(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
 
 
 def _end(placement: Placement, request: wire.EndHoldout, time: int) -> str:
+    """Return the terms as JSON that a request to end the holdout would set; changes nothing."""
     return placement.control.make_terms(placement, None, time)
 
 
 def _get_status(placement: Placement, time: int) -> wire.HoldoutNow:
+    """Return the current holdout as the answer to a request."""
     holdout = placement.holdout
     return wire.HoldoutNow(None if holdout is None else wire.Holdout(**msgspec.to_builtins(holdout)))
 

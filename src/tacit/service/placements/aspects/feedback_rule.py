@@ -47,6 +47,8 @@ class DelayReport(NamedTuple):
 def compare_delays(name: str, delay: float, window: float) -> DelayReport:
     """Compare the time within which 95 % of clicks come with a placement's window, both in seconds.
 
+    The remedy proposes a longer window if clicks may be cut off, a shorter one if it is far too long.
+
     Examples
     --------
     >>> compare_delays("home", 12.3, 60)
@@ -69,10 +71,12 @@ def compare_delays(name: str, delay: float, window: float) -> DelayReport:
 
 
 def _proposal(window: float, digits: int, name: str) -> str:
+    """Return the sentence "give attribution_window = SECONDS in [placements.NAME]"."""
     return f"give attribution_window = {_as_text(window, digits)} in [placements.{name}]"
 
 
 def _as_text(seconds: float, digits: int) -> str:
+    """Format seconds with at most ``digits`` significant digits."""
     return f"{float(f'{seconds:.{digits}g}'):.15g}"
 
 
@@ -91,7 +95,7 @@ class FeedbackRule(Aspect):
         self.version = version
 
     def order(self, placement: Placement) -> LearningOrder | None:
-        """Return the order in which a placement learns its decisions; None before version 2."""
+        """Make a new, empty order in which a placement learns its decisions; None before version 2."""
         if self.version < IN_ORDER:
             return None
         rule, showing = placement.config.rule, placement.kind.showing
@@ -102,13 +106,16 @@ class FeedbackRule(Aspect):
         return LearningOrder(placement.learner, params, waits_whole=waits_whole, learns_late=learns_late)
 
     def apply_change(self, placement: Placement, change: rows.ChangeRow) -> None:
-        """Apply a change event: later decisions are learned by another version of the rule."""
+        """Apply a change event: set the version, a new learning order, and begin a subperiod of the lift."""
         self.version = int(change.value)
         placement.windows.order = self.order(placement)
         placement.lift.begin_subperiod(f"feedback rule {change.value}", change.seq, change.time)
 
     def begin_turns(self, placement: Placement, entries: Ints) -> None:
-        """Queue new decisions for learning."""
+        """Queue new open decisions for learning in order; nothing without an order.
+
+        Decisions made while nothing is learned are queued and taken out again at once.
+        """
         order, open_decisions = placement.windows.order, placement.open
         if order is None:
             return
@@ -126,28 +133,28 @@ class FeedbackRule(Aspect):
             placement.windows.take_turns(decides=False)
 
     def current(self, placement: Placement) -> str:
-        """Return the version as a change event holds it."""
+        """Return the version as text, as a change event holds it."""
         return str(self.version)
 
     @staticmethod
     def parse_change(
         change: rows.ChangeRow, previous: rows.ChangeRow | None, initial_arms: Sequence[Arm]
     ) -> Note:
-        """Return the version of a change event."""
+        """Return the kind and {"version": version} of a change event."""
         return rows.FEEDBACK_RULE, {"version": int(change.value)}
 
     @staticmethod
     def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Format the change as text."""
+        """Return a constant sentence: feedback is learned in the order of decisions."""
         return "feedback is learned in the order of decisions, clicks and silence alike"
 
     def update_arms(self, placement: Placement) -> None:
-        """Add delays for new arms."""
+        """Make room for the click delays of new arms."""
         if placement.windows.order is not None:
             placement.windows.order.reach(placement.learner.policy.arm_count)
 
     def remark(self, placement: Placement, now: int) -> str | None:
-        """Return the delay of clicks, and a remedy if the window does not suit it."""
+        """Return the delay of clicks as text, and a remedy if the window does not suit; None if unknown."""
         order = placement.windows.order
         if order is None or order.click_delay is None:
             return None
@@ -159,12 +166,12 @@ class FeedbackRule(Aspect):
         return f"{report.text}, and decisions are learned then" if learned_then else report.text
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's fields of a snapshot."""
+        """Return the snapshot's fields: version of the rule, and the state of the learning order or None."""
         order = placement.windows.order
         return {"feedback_rule": self.version, "delays": None if order is None else order.save_state()}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the rule from a snapshot; a snapshot of version 0.3 has none."""
+        """Set the version and the learning order from a snapshot; version 1 and no order for tacit 0.3."""
         self.version = saved.feedback_rule
         placement.windows.order = self.order(placement)
         if placement.windows.order is not None:

@@ -66,13 +66,14 @@ class Guardrail(Aspect):
         Number of arms at the beginning.
     degradations : list of Harm
         Proved degradations, in order.
-    sums : HarmSums
+    sums : DegradationSums
         Sums of the arms, without a holdout.
     """
 
     change_kind = GUARDRAIL
 
     def __init__(self, placement: PlacementConfig) -> None:
+        """Read metric and baseline from the configuration; nothing is watched before terms have begun."""
         assert placement.guardrail is not None
         self.config = placement.guardrail
         self._metric = placement.metrics[self.config.metric]
@@ -83,6 +84,7 @@ class Guardrail(Aspect):
         self._looked = 0.0
 
     def _begin(self, arms: int) -> None:
+        """Clear the proved degradations, sums and waiting decisions, for a number of arms."""
         self.initial_arm_count, self.degradations, self.sums = arms, list[Harm](), DegradationSums(arms)
         # Decisions that are in no sum yet, and the number of decisions since the last check.
         self._waiting: list[tuple[ClosedDecisions, Sequence[Ints], Ints]] = []
@@ -91,22 +93,25 @@ class Guardrail(Aspect):
     # The log ---------------------------------------------------------------------------------
 
     def make_begin_change(self, placement: Placement) -> str | None:
-        """Return the change event's value that begins the guardrail; None if it began with these terms."""
+        """Return the JSON value of the change event that begins the guardrail with the current terms.
+
+        None if it already has these terms. Changes nothing.
+        """
         terms = msgspec.json.encode([self.config, self.against, self._metric], order="sorted").decode()
         if terms == self.terms:
             return None
         return encode_json(LoggedGuardrail(terms, len(placement.lifecycle.names)))
 
     def current(self, placement: Placement) -> str | None:
-        """Return the terms with which the guardrail began."""
+        """Return the terms with which the guardrail began; None before."""
         return self.terms
 
     def is_change(self, placement: Placement, value: str) -> bool:
-        """True: every change event changes the guardrail."""
+        """Return True: every change event changes the guardrail."""
         return True
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Begin with new terms, or add a proved degradation."""
+        """Apply a change event: begin again with new terms and empty sums, or record a proved degradation."""
         logged = msgspec.json.decode(change.value, type=LoggedGuardrail)
         if logged.harm is not None:
             self.degradations.append(msgspec.structs.replace(logged.harm, at=as_text(change.time)))
@@ -119,24 +124,24 @@ class Guardrail(Aspect):
     def parse_change(
         change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]
     ) -> Note | None:
-        """Return the proved degradation of a change event, if any."""
+        """Return ("guardrail", details of the degradation); None for an event that only begins."""
         harm = json.loads(change.value).get("harm")
         return None if harm is None else (GUARDRAIL, harm | {"at": as_text(change.time)})
 
     @staticmethod
     def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Format a proved degradation as text."""
+        """Format a proved degradation as text: metric, arm (or the policy) and action."""
         who = "the policy" if detail["arm"] is None else detail["arm"]
         return f"{detail['metric']} harmed by {who}: {detail['then']}"
 
     def update_arms(self, placement: Placement) -> None:
-        """Resize the sums to the current arms."""
+        """Add waiting decisions to the sums, and make room in them for all arms."""
         if self.terms is not None:
             self.settle(placement)
             self.sums.grow(len(placement.lifecycle.names))
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's field of a snapshot."""
+        """Add waiting decisions to the sums, and return the snapshot's field "guardrail"."""
         self.settle(placement)
         degradations, sums = msgspec.to_builtins(self.degradations), self.sums.as_dict()
         return {
@@ -149,14 +154,14 @@ class Guardrail(Aspect):
         }
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the guardrail from a snapshot."""
+        """Set terms, proved degradations and sums from a snapshot, if it has them."""
         if saved.guardrail is not None:
             self.terms, self.initial_arm_count = saved.guardrail["terms"], saved.guardrail["begun"]
             self.degradations = msgspec.convert(saved.guardrail["harms"], list[Harm])
             self.sums = DegradationSums.from_dict(saved.guardrail["sums"])
 
     def read_copy(self) -> Self:
-        """Return a copy for reader threads."""
+        """Return a copy for reader threads, with its own list of degradations."""
         reader_copy = copy(self)
         reader_copy.degradations = list(self.degradations)
         return reader_copy
@@ -164,7 +169,10 @@ class Guardrail(Aspect):
     # Watching --------------------------------------------------------------------------------
 
     def add_closed(self, placement: Placement, entries: Ints, closed: ClosedDecisions) -> None:
-        """Add decisions whose windows have closed."""
+        """Count decisions whose windows have closed; without a holdout, queue them for the sums of arms.
+
+        The queue is added to the sums as soon as it has ``BLOCK_SIZE`` decisions.
+        """
         if self.terms is None:
             return
         self._closed += len(closed.rewards)
@@ -176,7 +184,7 @@ class Guardrail(Aspect):
                 self.settle(placement)
 
     def settle(self, placement: Placement) -> None:
-        """Add pending decisions to the sums."""
+        """Move all queued decisions into the sums of arms."""
         if not self._waiting:
             return
         parts, offers, buckets = zip(*self._waiting, strict=True)
@@ -196,13 +204,17 @@ class Guardrail(Aspect):
         )
 
     def _baseline(self, placement: Placement) -> int:
+        """Return the index of the baseline arm."""
         assert self.against is not None
         return placement.lifecycle.arm_indices[self.against]
 
     # Acting ----------------------------------------------------------------------------------
 
     def plan_changes(self, placement: Placement) -> list[tuple[str, str]]:
-        """Return the change events (kind, value) to log now: proved degradations and their actions."""
+        """Return the change events (kind, value) to log now: newly proved degradations and their actions.
+
+        Empty if too few decisions closed since the last check. A check settles the sums and is remembered.
+        """
         if self._closed < max(BLOCK_SIZE, (GROWTH - 1) * self._looked):
             return []
         self._looked, self._closed = self._looked + self._closed, 0
@@ -217,7 +229,7 @@ class Guardrail(Aspect):
         return [*changes, (ARMS, encode_json(placement.lifecycle.plan_arms(placement, ArmsOf(retire=arms))))]
 
     def _find_degradations(self, placement: Placement) -> list[Harm]:
-        """Return newly proved degradations."""
+        """Return the proved degradations that are not recorded yet; arm None stands for the policy."""
         intervals = self._test_arms(placement) if placement.holdout is None else self._test_policy(placement)
         proved_arms = {harm.arm for harm in self.degradations}
         return [
@@ -227,12 +239,14 @@ class Guardrail(Aspect):
         ]
 
     def _test_arms(self, placement: Placement) -> dict[Arm | None, Interval]:
+        """Return the intervals of degradation of arms on offer for which it is proved, by arm."""
         names, offered = placement.lifecycle.names, set(placement.offer.arms)
         comparisons = count_comparisons(len(names), self.initial_arm_count)
         intervals = self.sums.find_degradations(self.config.margin, self._metric.better, comparisons)
         return {names[index]: harm for index, harm in intervals.items() if names[index] in offered}
 
     def _test_policy(self, placement: Placement) -> dict[Arm | None, Interval]:
+        """Return {None: interval} if the policy's degradation against the control is proved; otherwise {}."""
         harm = compute_metric_lift(placement, self.config.metric).difference
         if harm is None:
             return {}
@@ -240,7 +254,7 @@ class Guardrail(Aspect):
         return {None: harm} if (harm.low > margin if less else harm.high < -margin) else {}
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return the guardrail's status."""
+        """Return {"guardrail": status}."""
         return {"guardrail": self.status}
 
     @property

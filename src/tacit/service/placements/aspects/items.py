@@ -46,25 +46,25 @@ class Items(Aspect):
     shard_status: ItemsNow | None = None
 
     def get_status(self, placement: Placement) -> ItemsNow:
-        """Return the size, version and segments of the catalogue."""
+        """Return the size, version and segments of the catalogue, or the first shard's if shards hold it."""
         items = placement.learner.items
         return self.shard_status or ItemsNow(len(items), items.version, items.segments())
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply a change event."""
+        """Put items into the learner's catalogue or remove them; each counts as an event to snapshot."""
         placement.since_snapshot += apply_items_change(placement.learner.items, change.value)
 
     def export_part(self, placement: Placement) -> ItemsNow:
-        """Return the catalogue's status in a shard."""
+        """Return the size, version and segments of this shard's catalogue."""
         return self.get_status(placement)
 
     def merge_parts(self, placement: Placement, parts: Sequence[ItemsNow]) -> None:
-        """Set the status of the first shard: every shard has all items."""
+        """Take over the status of the first shard: every shard has all items."""
         self.shard_status = parts[0]
 
 
 def make_items_aspect(policy: Policy) -> Items | None:
-    """Return the aspect for a policy that knows arms by their relevance alone; None for other policies."""
+    """Return a new aspect if the policy knows arms by relevance features alone; None for other policies."""
     by_relevance = policy.arms is None and policy.feature_dims[0] > 0 and policy.feature_dims[1] == 0
     return Items() if by_relevance else None
 
@@ -113,7 +113,7 @@ class ShownItem(msgspec.Struct, frozen=True):
 
 
 def _catalogue(placement: Placement) -> Catalogue:
-    """Return the catalogue of a placement.
+    """Return the catalogue of a placement's learner.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _remove(placement: Placement, request: ItemsGone, time: int) -> str:
 
 
 def apply_items_change(items: Catalogue, value: str) -> int:
-    """Apply a change event to a catalogue; return the number of items."""
+    """Put items into a catalogue or remove them, as a change event says; return how many items."""
     change = msgspec.json.decode(value, type=ItemsChange)
     if change.vectors is None:
         items.remove(change.ids)
@@ -204,11 +204,11 @@ class CandidateQuery(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The query as the log holds it."""
+        """The query as JSON text for the log."""
         return encode_json({} if self.segment is None else {"segment": self.segment})
 
     def find_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> Candidates:
-        """Return the current candidates.
+        """Return the candidates that the catalogue now has: the named arms, a segment, or all items.
 
         Raises
         ------
@@ -223,12 +223,12 @@ class CandidateQuery(NamedTuple):
         return items.locate(None, self.segment)
 
     def count_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> int:
-        """Return the number of candidates for the named arms."""
+        """Return the number of named arms, or of items of the segment (or all) if none are named."""
         return items.count(self.segment) if arms is None else len(arms)
 
 
 def make_candidate_query(request: DecisionRequest) -> CandidateQuery:
-    """Return the candidate query of a request without features.
+    """Return the candidate query of a request without features; items that are missing may be skipped.
 
     Raises
     ------
@@ -254,16 +254,20 @@ class CatalogueHistory:
     """
 
     def __init__(self, policy: Policy, base: Snapshot | None) -> None:
+        """Begin with the catalogue of the snapshot, or an empty one."""
         catalogue = None if base is None else from_bytes(base.learner, "base", restore_learner).items_or_none
         self._items = Catalogue(policy.feature_dims[0]) if catalogue is None else catalogue
 
     def apply_change(self, change: ChangeRow) -> None:
-        """Apply a change event of the placement."""
+        """Apply a change event to the catalogue; events of other kinds change nothing."""
         if change.kind == ITEMS:
             apply_items_change(self._items, change.value)
 
     def find_candidates(self, row: DecisionRow) -> Candidates | None:
-        """Return the candidates of a decision; None if they came with its request."""
+        """Return the candidates of a logged decision from the catalogue at this point of the log.
+
+        None if the features came with the request.
+        """
         if not any(key in (row.shown or "") for key in VECTORS):
             return None
         return CandidateQuery(decode_json(row.asked).get("segment"), False).find_candidates(
@@ -272,24 +276,24 @@ class CatalogueHistory:
 
 
 def make_catalogue_history(policy: Policy, base: Snapshot | None) -> CatalogueHistory | None:
-    """Return the catalogue history of a placement with a policy; None if it has no catalogue."""
+    """Make the catalogue history of a placement; None if its policy uses no catalogue."""
     return None if make_items_aspect(policy) is None else CatalogueHistory(policy, base)
 
 
 def format_shown_item(candidates: Candidates, decision: Decision) -> str:
-    """Format the item that a decision showed for the log."""
+    """Encode the vector and position of the item that a decision showed as JSON for the log."""
     position = decision.slot
     vector = candidates.halves[candidates.rows[position]].tobytes()
     return encode_json(ShownItem(vector, position, len(candidates)))
 
 
 def parse_shown_item(text: str | None) -> ShownItem | None:
-    """Parse the output of :func:`format_shown_item`; None for a decision among other candidates."""
+    """Parse the output of :func:`format_shown_item`; None for None."""
     return None if text is None else msgspec.json.decode(text, type=ShownItem)
 
 
 def as_array(candidates: Any) -> Any:
-    """Return the vectors of candidates; features of a request are returned unchanged."""
+    """Return the vectors of candidates as an array; anything else is returned unchanged."""
     return candidates.vectors if isinstance(candidates, Candidates) else candidates
 
 

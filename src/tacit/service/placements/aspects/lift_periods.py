@@ -57,7 +57,7 @@ class TimeBins:
         self.table = np.zeros((3, 2, COUNT))
 
     def add(self, times: Ints, groups: Ints, rewards: Floats) -> None:
-        """Add decisions in their order.
+        """Add decisions in their order to the bins of their times; bins get wider if a time lies beyond them.
 
         Parameters
         ----------
@@ -89,12 +89,13 @@ class TimeBins:
             begin = stop
 
     def _widen(self) -> None:
+        """Merge pairs of bins, so that every bin is twice as wide and the second half is empty."""
         pairs = self.table.reshape(3, 2, COUNT // 2, 2).sum(axis=3)
         self.table[:, :, : COUNT // 2], self.table[:, :, COUNT // 2 :] = pairs, 0.0
         self.width *= 2
 
     def sum_range(self, begin: int, end: int) -> RangeSums:
-        """Return the sums over the bins that begin within [begin, end)."""
+        """Return the sums over the bins that overlap [begin, end), with the times of their filled range."""
         edges = self.start + self.width * np.arange(COUNT)
         within = (edges + self.width > begin) & (edges < end)
         counts, totals, squares = self.table[:, :, within].sum(axis=2)
@@ -103,7 +104,7 @@ class TimeBins:
         return RangeSums(HoldoutSums(counts, totals, squares), first, last + self.width)
 
     def merge(self, other: TimeBins) -> TimeBins:
-        """Return the sums over the decisions of both."""
+        """Return new bins with the sums over the decisions of both; neither is changed."""
         result = TimeBins()
         filled = [slices for slices in (self, other) if slices.start >= 0]
         filled.sort(key=lambda slices: slices.start)
@@ -122,7 +123,7 @@ class TimeBins:
         return result
 
     def save_state(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Return start, width and sums as JSON data, for :meth:`from_state`."""
         return {"start": self.start, "width": self.width, "table": self.table.tolist()}
 
     @classmethod
@@ -148,7 +149,7 @@ class _Terms(msgspec.Struct):
 def encode_terms(
     holdout: HoldoutConfig | None, rules: dict[str, Any], configured: HoldoutConfig | UnsetType | None = UNSET
 ) -> str:
-    """Encode terms as the value of a change event.
+    """Encode terms of a lift as JSON, the value of a change event; "null" without a holdout.
 
     Parameters
     ----------
@@ -181,42 +182,42 @@ def _plain(holdout: HoldoutConfig | UnsetType | None) -> Any:
 
 
 def parse_holdout(terms: str) -> HoldoutConfig | None:
-    """Return the holdout of a change event's terms."""
+    """Return the holdout in effect from the terms' JSON; None without one."""
     return _parse_terms(terms).holdout
 
 
 def parse_configured_holdout(terms: str) -> HoldoutConfig | UnsetType | None:
-    """Return the configured holdout that the terms replace."""
+    """Return the configured holdout that a request has replaced (None: none); UNSET if not replaced."""
     return _parse_terms(terms).configured
 
 
 def parse_look_time(terms: str) -> int | None:
-    """Return the time of the planned look, in microseconds since 1970, or None."""
+    """Return the time of the planned look in the terms, in microseconds since 1970; None without one."""
     holdout = parse_holdout(terms)
     return None if holdout is None else holdout.look_time
 
 
 @cache
 def parse_rule(terms: str) -> Any:
-    """Return the rule of rewards of a change event's terms."""
+    """Return the rule of rewards in the terms, as plain JSON data; None if they have none."""
     return (json.loads(terms) or {}).get("rule")
 
 
 @cache
 def parse_metrics(terms: str) -> dict[str, Any]:
-    """Return the metrics of a change event's terms, as they were configured."""
+    """Return the metrics in the terms by name, as plain JSON data; empty if they have none."""
     return (json.loads(terms) or {}).get("metrics", {})  # type: ignore[no-any-return]
 
 
 def parse_metric_configs(terms: str) -> dict[str, MetricConfig] | None:
-    """Return the metric configurations of the terms; None without a holdout."""
+    """Return the configurations of the metrics in the terms, by name; None without a holdout."""
     if parse_holdout(terms) is None:
         return None
     return msgspec.convert(parse_metrics(terms), dict[str, MetricConfig])
 
 
 def describe_change(terms: str, after: str) -> str:
-    """Describe in words how the terms changed from one period to the next.
+    """Return in words how the terms changed from one period (``terms``) to the next (``after``).
 
     Examples
     --------
@@ -245,6 +246,7 @@ def describe_change(terms: str, after: str) -> str:
 
 @cache
 def _parse_terms(terms: str) -> _Terms:
+    """Parse the terms' JSON; terms without a holdout give the defaults."""
     return msgspec.json.decode(terms, type=_Terms | None) or _Terms()
 
 
@@ -278,7 +280,7 @@ class Subperiod(NamedTuple):
         return cls(what, seq, time, HoldoutSums.empty())
 
     def merge(self, other: Subperiod) -> Subperiod:
-        """Return a subperiod with the decisions of both."""
+        """Return a subperiod with the sums of both and the earlier time; change and row are this one's."""
         time = min(filter(None, (self.time, other.time)), default=0)
         return self._replace(time=time, sums=self.sums.merge(other.sums))
 
@@ -333,6 +335,17 @@ class LiftPeriod:
     def __init__(
         self, terms: str = NO_HOLDOUT, seq: int = 0, time: int = 0, *, clustered: bool = False
     ) -> None:
+        """Begin an empty period.
+
+        Parameters
+        ----------
+        terms : str
+            JSON of the holdout and of the rule.
+        seq, time : int
+            First row, and time of the first decision.
+        clustered : bool
+            Whether users or sessions stay in their group, so that sums are kept by bucket.
+        """
         self.terms, self.clustered = terms, clustered
         self.seq, self.time, self.end = seq, time, 0
         self.reward = HoldoutSums.empty(clustered=clustered)
@@ -345,7 +358,10 @@ class LiftPeriod:
         self._look = parse_look_time(terms)
 
     def begin_subperiod(self, what: str, seq: int, time: int) -> None:
-        """Begin a subperiod after a change that leaves the terms as they are."""
+        """Begin a subperiod after a change that leaves the terms as they are; nothing before any decision.
+
+        Beyond ``MAX_SUBPERIODS``, the two oldest subperiods are merged.
+        """
         if not self.time:
             return
         self.subperiods.append(Subperiod.begin(what, seq, time))
@@ -353,7 +369,10 @@ class LiftPeriod:
             self.subperiods[:2] = [self.subperiods[0].merge(self.subperiods[1])]
 
     def count(self, closings: ClosedRewards) -> None:
-        """Add decisions in their order; copy the sums at the planned look."""
+        """Add decisions in their order to the sums of the period and its subperiods.
+
+        Before the first decision at or after the planned look, the sums are copied to ``look_sums``.
+        """
         if self._look is not None and self.look_sums is None:
             late = np.flatnonzero(closings.times >= self._look)
             if len(late):
@@ -363,6 +382,7 @@ class LiftPeriod:
         self._count(closings)
 
     def _count(self, closings: ClosedRewards) -> None:
+        """Add decisions to the reward sums, time bins and the subperiods in which they were made."""
         seqs, times, groups, rewards, buckets = closings
         if not len(seqs):
             return
@@ -379,7 +399,7 @@ class LiftPeriod:
             self.subperiods[index].sums.add(groups[within], rewards[within])
 
     def as_ended(self, time: int) -> LiftPeriod:
-        """Return the period as ended at a time; nothing is added to it any more."""
+        """Return the period as ended at a time, without metrics that no decision has; shares the sums."""
         period = LiftPeriod()
         vars(period).update({name: getattr(self, name) for name in vars(period)})
         period.end = time
@@ -388,7 +408,7 @@ class LiftPeriod:
         return period
 
     def add_period(self, other: LiftPeriod) -> None:
-        """Add the decisions of another period with the same terms."""
+        """Add the sums of another period with the same terms, of another shard, to this one."""
         if other.look_sums is not None or self.look_sums is not None:
             self.look_sums = (self.look_sums or self.reward).merge(other.look_sums or other.reward)
         self.reward = self.reward.merge(other.reward)
@@ -407,7 +427,7 @@ class LiftPeriod:
         self.end = max(self.end, other.end)
 
     def save_state(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Return all fields and sums as JSON data, for :meth:`from_state`."""
         return {
             "terms": self.terms,
             "clustered": self.clustered,
@@ -446,14 +466,14 @@ class LiftPeriod:
 
 
 def add_scores(scores: Scores, other: Scores) -> Scores:
-    """Return the sums of both comparisons."""
+    """Return the sums of both scores, field by field."""
     return Scores(*(a + b for a, b in zip(scores, other, strict=True)))
 
 
 def merge_periods(shards: Iterable[Sequence[LiftPeriod]]) -> Iterator[LiftPeriod]:
     """Yield the periods of all shards, merged with their matches in other shards; the last first.
 
-    Periods match if they have the same terms and the same position among those from the end.
+    Periods match if they have the same terms and the same position among those, counted from the end.
     """
     periods: dict[tuple[str, int], LiftPeriod] = {}
     for shard_periods in shards:

@@ -49,7 +49,7 @@ class Modes(Aspect):
         self.unlearned: set[int] = set()
 
     def apply_change(self, placement: Placement, change: rows.ChangeRow) -> None:
-        """Apply a change event: another mode."""
+        """Apply a change event: set another mode, and begin a subperiod of the lift."""
         self.mode = change.value
         placement.lift.begin_subperiod(f"mode {change.value}", change.seq, change.time)
 
@@ -61,20 +61,20 @@ class Modes(Aspect):
     def parse_change(
         change: rows.ChangeRow, previous: rows.ChangeRow | None, initial_arms: Sequence[Arm]
     ) -> Note:
-        """Return the mode of a change event."""
+        """Return ("mode", {"mode": mode}) of a change event."""
         return rows.MODE, {"mode": change.value}
 
     @staticmethod
     def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Format a mode as text."""
+        """Format a change of mode as text: "mode: NAME"."""
         return f"mode: {detail.get('mode')}"
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's field of a snapshot."""
+        """Return the snapshot's field: {"mode": mode}."""
         return {"mode": self.mode}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the mode from a snapshot."""
+        """Set the mode from a snapshot."""
         self.mode = saved.mode
 
     def export_part(self, placement: Placement) -> str:
@@ -82,21 +82,24 @@ class Modes(Aspect):
         return self.mode
 
     def merge_parts(self, placement: Placement, parts: Sequence[str]) -> None:
-        """Set the mode of the first shard: all shards have it."""
+        """Take over the mode of the first shard: all shards have it."""
         self.mode = parts[0]
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return the mode."""
+        """Return {"mode": mode}."""
         return {"mode": self.mode}
 
     def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made at the client."""
+        """Return that mode ``shadow`` compares each decision in the service; None in other modes.
+
+        Also None without a time.
+        """
         if time is None or not self.has_counterfactuals:
             return None
         return f"in mode {self.mode!r} each decision is compared here"
 
     def check(self, placement: Placement, mode: str) -> None:
-        """Check that a placement can be in a mode.
+        """Check that a placement can change to a mode; changes nothing.
 
         Raises
         ------
@@ -111,7 +114,7 @@ class Modes(Aspect):
             raise InvalidValue("mode", mode, "give the placement a holdout first: its control is to decide")
 
     def check_configured(self, placement: Placement) -> None:
-        """Check that the logged mode still exists, and a holdout if its control decides everything.
+        """Check that the current mode still exists, and has the holdout that it needs.
 
         Raises
         ------
@@ -146,11 +149,14 @@ class Modes(Aspect):
 
     @property
     def client_mode(self) -> str:
-        """The mode of client-side decisions: the policy decides, whatever the mode here."""
+        """The mode that the log gives to client-side decisions: ``frozen`` or ``online``."""
         return rows.FROZEN if self.frozen else rows.ONLINE
 
     def keep(self, entries: Ints, modes: Sequence[str]) -> None:
-        """Track which new open decisions must not be learned."""
+        """Update ``unlearned``: new open decisions (entries) whose logged mode forbids learning.
+
+        Entries that are used again for other decisions are taken out.
+        """
         if self.unlearned:
             self.unlearned.difference_update(entries.tolist())
         if not set(modes).isdisjoint(rows.UNLEARNED_MODES):
@@ -158,7 +164,10 @@ class Modes(Aspect):
             self.unlearned.update(entry for entry, mode in pairs if mode in rows.UNLEARNED_MODES)
 
     def learnable(self, rewards: TrainingBatch) -> TrainingBatch:
-        """Return the rewards to learn: none while frozen, and none of decisions made while frozen."""
+        """Return the part of a training batch that may be learned.
+
+        Nothing while frozen, and no decisions that were made while frozen.
+        """
         if self.frozen:
             return rewards.select([])
         if not self.unlearned:
@@ -169,7 +178,10 @@ class Modes(Aspect):
 
 @contextmanager
 def restore_on_exit(learner: Learner, key: str) -> Iterator[None]:
-    """Restore the learner's state of a key on exit, even if the policy changed it while deciding."""
+    """In a ``with`` block: let a policy change its state of a key, and undo the changes at the end.
+
+    A new key is admitted to the learner and stays.
+    """
     lanes = learner.lanes
     (lane,) = lanes.admit([key]).tolist()
     saved_arrays = [array.copy() for _, array in leaves(lanes.view(lane))]
@@ -182,11 +194,13 @@ def restore_on_exit(learner: Learner, key: str) -> Iterator[None]:
 
 
 def _mode(placement: Placement, request: wire.ModeOf, time: int) -> str:
+    """Check that the placement can have the requested mode, and return it as the change event's value."""
     placement.modes.check(placement, request.mode)
     return request.mode
 
 
 def _get_status(placement: Placement, time: int) -> wire.ModeNow:
+    """Return the current mode as the answer to a request."""
     return wire.ModeNow(placement.mode)
 
 
@@ -218,13 +232,14 @@ class SecondaryPolicy(Aspect):
     """
 
     def __init__(self, config: PlacementConfig, seed: int, initial_indices: Ints) -> None:
+        """Make the learner of the secondary policy, with its own random draws."""
         assert config.shadow is not None
         self.is_control = config.holdout is not None and config.holdout.policy is not None
         self._draws = Draws(seed, "shadow")
         self.set_learner(Learner(config.shadow, seed, propensities=config.propensities), initial_indices)
 
     def set_learner(self, learner: Learner, initial_indices: Ints) -> None:
-        """Set the learner, without open decisions."""
+        """Replace the learner, and forget its open decisions."""
         self.learner = learner
         self._open = OpenDecisions(learner, initial_indices)
         # Entries of the open decisions that this policy learns from.
@@ -233,15 +248,15 @@ class SecondaryPolicy(Aspect):
     # Deciding --------------------------------------------------------------------------------
 
     def draw_counterfactual(self, placement: Placement, impression: Impression, id: str) -> Decision:
-        """Return the counterfactual decision."""
+        """Draw the decision that this policy would make for an impression; nothing is recorded or learned."""
         return placement.draw_decision(self.learner, self._draws, impression, id)
 
     def decide_by_group(
         self, placement: Placement, impression: Impression, seq: int, id: str, time: int
     ) -> Block[rows.DecisionRow]:
-        """Decide with the policy of the assigned group, which also learns from the decision.
+        """Decide with the policy of the assigned group, record the decision as open, and return its row.
 
-        The other policy computes a counterfactual and keeps no trace of it.
+        The other policy computes a counterfactual; its state of the key is restored afterwards.
         """
         assigner = placement.control.assigner
         assert assigner is not None
@@ -280,7 +295,16 @@ class SecondaryPolicy(Aspect):
     # Open decisions --------------------------------------------------------------------------
 
     def keep(self, entries: Ints, decision: Decision | None, *, plain: bool) -> None:
-        """Store a new open decision to learn from; None if this policy does not learn from it."""
+        """Store a new open decision that this policy will learn from; None if it does not learn from it.
+
+        Parameters
+        ----------
+        entries : array of int64
+            Entry of the decision in the placement's open decisions.
+        decision : Decision or None
+        plain : bool
+            Passed on to :meth:`OpenDecisions.keep`.
+        """
         if self._learns:
             self._learns.difference_update(entries.tolist())
         if decision is not None:
@@ -288,25 +312,28 @@ class SecondaryPolicy(Aspect):
             self._learns.update(entries.tolist())
 
     def select_decisions(self, entries: Sequence[int]) -> tuple[Learner, OpenDecisions, list[int]]:
-        """Return the learner, its open decisions, and the indices of the entries that it learns from."""
+        """Return the learner, its open decisions, and positions in ``entries`` of those it learns from."""
         learns = self._learns
         return self.learner, self._open, [i for i, entry in enumerate(entries) if entry in learns]
 
     def epochs(self, entries: Ints) -> Iterator[int | None]:
-        """Yield this policy's epochs of open decisions; None for decisions of the other policy."""
+        """Yield the key's epoch in this policy for each open decision; None if it does not learn from it."""
         for i, entry in enumerate(entries.tolist()):
             yield int(self._open.epochs(entries[i : i + 1])[0]) if entry in self._learns else None
 
     # The fold --------------------------------------------------------------------------------
 
     def recall_counterfactual(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
-        """Restore the counterfactual of a logged shadow decision; None for other decisions."""
+        """Restore the decision for this learner from the row of a shadow decision; None for other rows."""
         if row.mode != rows.SHADOW or not self._reads(row):
             return None
         return placement.recall_decision(self.learner, row)
 
     def recall_by_group(self, placement: Placement, row: rows.DecisionRow) -> Decision | None:
-        """Restore a logged decision of the control's policy; None if the first policy decided."""
+        """Restore a logged decision of the control's policy; None if the placement's policy decided.
+
+        In that case the key is still admitted to this learner. Also None if the context cannot be read.
+        """
         if not self._reads(row):
             return None
         if not row.control:
@@ -315,10 +342,10 @@ class SecondaryPolicy(Aspect):
         return placement.recall_decision(self.learner, row)
 
     def restore_open(self, placement: Placement, row: rows.DecisionRow, epoch: int) -> Decision:
-        """Restore an open decision of a snapshot, in its saved epoch."""
+        """Restore an open decision of a snapshot in its saved epoch, without a context that is not read."""
         return rows.drop_unread_context(self.learner, placement.restore_decision(row, epoch))
 
     def _reads(self, row: rows.DecisionRow) -> bool:
-        """True if the policy can read the row's context, which may be older than the policy."""
+        """True if the row's context has the length that this policy reads; old rows may differ."""
         dim = self.learner.policy.context_dim
         return dim == 0 or len(rows.decode_json(row.context) or ()) == dim

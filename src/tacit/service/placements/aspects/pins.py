@@ -39,7 +39,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 def parse_pin(text: str) -> Pin | None:
-    """Parse the pin in a change event's value.
+    """Parse the pin in a change event's JSON value; None if the event removes the pin.
 
     Examples
     --------
@@ -67,16 +67,16 @@ class Pins(Aspect):
         self.last: Pin | None = None
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply a change event: another pin, or none."""
+        """Apply a change event: set another pin, or none."""
         self.last = parse_pin(change.value)
 
     def current(self, placement: Placement) -> str:
-        """Return the pin of the last change event."""
+        """Return the pin of the last change event as JSON; "null" without one."""
         return encode_json(self.last)
 
     @staticmethod
     def parse_change(change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]) -> Note:
-        """Return the pin of a change event, or its removal."""
+        """Return ("pin", {"arms": …, "until": …}) for a pin, ("unpin", {}) for its removal."""
         pin = parse_pin(change.value)
         return (UNPIN, {}) if pin is None else (PIN, {"arms": pin.arms, "until": as_text(pin.until)})
 
@@ -92,11 +92,11 @@ class Pins(Aspect):
         return f"pinned until {clock(detail['until'])}: {', '.join(map(str, detail['arms']))}"
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's field of a snapshot."""
+        """Return the snapshot's field: {"pin": pin of the last change event or None}."""
         return {"pin": self.last}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the pin from a snapshot."""
+        """Set the pin from a snapshot."""
         self.last = msgspec.convert(saved.pin, Pin | None)
 
     def export_part(self, placement: Placement) -> Pin | None:
@@ -104,31 +104,34 @@ class Pins(Aspect):
         return self.last
 
     def merge_parts(self, placement: Placement, parts: Sequence[Pin | None]) -> None:
-        """Set the pin of the first shard: all shards have it."""
+        """Take over the pin of the first shard: all shards have it."""
         self.last = parts[0]
 
     def summary(self, placement: Placement, now: int) -> dict[str, Any]:
-        """Return the pinned arms."""
+        """Return {"pinned": arms that are pinned now, or None}."""
         pin = self.get_pin(now)
         return {"pinned": None if pin is None else pin.arms}
 
     def remark(self, placement: Placement, now: int) -> str | None:
-        """Return the pinned arms as text."""
+        """Return the arms that are pinned now as text; None without a pin."""
         pin = self.get_pin(now)
         return None if pin is None else f"pinned: {', '.join(map(str, pin.arms))}"
 
     def reason_not_local(self, placement: Placement, time: int | None) -> str | None:
-        """Return why decisions cannot be made at the client."""
+        """Return that a pin holds at the time; None if none does or no time is given."""
         return "it shows what is pinned" if time is not None and self.get_pin(time) is not None else None
 
     def get_pin(self, time: int) -> Pin | None:
-        """Return the pin at a time of the log, or None."""
+        """Return the pin that holds at a time of the log; None if there is none or it has ended."""
         return self.last if self.last is not None and time < self.last.until else None
 
     def get_pinned_action(
         self, placement: Placement, impression: Impression, time: int
     ) -> tuple[Arm, ...] | None:
-        """Return the arms that a pin shows to an impression; None if the policy decides."""
+        """Return the arms that a pin shows to an impression at a time of the log.
+
+        None if the policy decides: no pin holds, or the impression does not offer all pinned arms.
+        """
         pin = self.get_pin(time)
         if pin is None or not set(pin.arms) <= set(placement.list_offer(impression)):
             return None
@@ -136,11 +139,11 @@ class Pins(Aspect):
 
     @staticmethod
     def mode(placement: Placement) -> str:
-        """Return the logged mode of decisions that show a pin."""
+        """Return the mode that the log gives to decisions that show a pin; another one while frozen."""
         return PINNED_FROZEN if placement.modes.frozen else PINNED
 
     def plan_pin(self, placement: Placement, request: wire.PinOf, time: int) -> Pin:
-        """Return the pin after a request at a time of the log; changes nothing.
+        """Return the pin that a request at a time of the log would set; changes nothing.
 
         Raises
         ------
@@ -155,7 +158,13 @@ class Pins(Aspect):
 
 
 def _check_arms(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
-    """Check arms for a pin and return their names in the placement."""
+    """Return the arms to pin as the placement names them.
+
+    Raises
+    ------
+    InvalidValue
+        If they are none, too many or repeated, or one is not on offer.
+    """
     most = placement.max_pinned
     if not 0 < len(arms) <= most or len(set(arms)) < len(arms):
         count = "one arm" if most == 1 else f"1 to {most} arms, each once"
@@ -174,14 +183,17 @@ def _check_arms(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
 
 
 def _pin(placement: Placement, request: wire.PinOf, time: int) -> str:
+    """Return the change event's value for a request to pin arms; changes nothing."""
     return encode_json(placement.pins.plan_pin(placement, request, time))
 
 
 def _unpin(placement: Placement, request: wire.Unpin, time: int) -> str | None:
+    """Return the change event's value that removes the pin; None if no pin holds. Changes nothing."""
     return None if placement.pins.get_pin(time) is None else encode_json(None)
 
 
 def _get_status(placement: Placement, time: int) -> wire.PinNow:
+    """Return the pin that holds at the time, or none, as the answer to a request."""
     pin = placement.pins.get_pin(time)
     return wire.PinNow(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
 

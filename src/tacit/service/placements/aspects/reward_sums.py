@@ -46,7 +46,7 @@ class ClosedDecisions(NamedTuple):
         In [0, 1].
     answered : array of bool
         Whether the reward is feedback, not the default.
-    control, bucket : list of int or None, or None
+    in_control, buckets : list of int or None, or None
         As in the log; None without a holdout.
     arm_indices : array of int64
         Shown arms.
@@ -71,7 +71,7 @@ class ClosedDecisions(NamedTuple):
 
     @classmethod
     def concatenate(cls, parts: Sequence[ClosedDecisions]) -> ClosedDecisions:
-        """Return the decisions of all parts, in order."""
+        """Return the decisions of all parts as one object, in order."""
         if len(parts) == 1:
             return parts[0]
         columns: list[Any]
@@ -117,6 +117,7 @@ class LiftSums(lift_periods.LiftPeriod):
     """
 
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
+        """Begin with empty sums and an empty period without a holdout."""
         self.reach(arms, arms)
         self._configs = self._initial_metrics = metrics
         self.past_periods: list[lift_periods.LiftPeriod] = []
@@ -131,7 +132,10 @@ class LiftSums(lift_periods.LiftPeriod):
         self._open(lift_periods.LiftPeriod())
 
     def _open(self, period: lift_periods.LiftPeriod) -> None:
-        """Make a period the current one."""
+        """Take over the fields of a period as the current one; comparisons of arms begin with empty sums.
+
+        The metrics are those of the period's terms, or the configured ones without a holdout.
+        """
         vars(self).update(vars(period))
         # A period keeps its metrics when the configuration changes.
         logged = lift_periods.parse_metric_configs(self.terms)
@@ -141,17 +145,20 @@ class LiftSums(lift_periods.LiftPeriod):
         self._score(self.seq)
 
     def _score(self, seq: int) -> None:
-        """Start a new comparison of arms at a row."""
+        """Reset the comparison of arms: later decisions count from row ``seq`` on."""
         self.first_scored_seq = seq
         self.scores, self.partial = ScoreSums.empty(self._arms), 0
         self.frequencies = FrequencySums.empty(self._arms)
 
     def reach(self, arms: int, offered: int) -> None:
-        """Set the numbers of arms and of arms on offer."""
+        """Set the numbers of arms with an index and of arms on offer."""
         self._arms, self._offered = arms, offered
 
     def change_arms(self, arms: int, offered: int, seq: int, time: int, *, control: bool) -> None:
-        """Change the arms from row ``seq`` on; end the period if the action of the control changes."""
+        """Change the numbers of arms from row ``seq`` on: settles the sums and compares arms from zero.
+
+        If the control's action changes (``control``), the period ends; otherwise a subperiod begins.
+        """
         self.settle()
         self.uniform_scores = self.total_uniform_scores
         self.reach(arms, offered)
@@ -162,7 +169,10 @@ class LiftSums(lift_periods.LiftPeriod):
             self.begin_subperiod(ARMS, seq, time)
 
     def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool | None = None) -> None:
-        """Begin a period with row ``seq``; None leaves the terms as they are."""
+        """End the current period and begin a new one at row ``seq``; None leaves the terms as they are.
+
+        The ended period is added to ``past_periods`` if it has a decision.
+        """
         self.settle()
         self.uniform_scores = self.total_uniform_scores
         if self.time:
@@ -177,7 +187,15 @@ class LiftSums(lift_periods.LiftPeriod):
         return lift_periods.add_scores(self.uniform_scores, self.scores.compare_with_uniform())
 
     def count_decisions(self, control: Sequence[int | None], time: int) -> None:
-        """Count new decisions of control and policy."""
+        """Count new decisions of each group; note the time of the period's first decision.
+
+        Parameters
+        ----------
+        control : sequence of int or None
+            1 for the control, 0 for the policy, None without an assignment.
+        time : int
+            Time of the first of them.
+        """
         self.time = self.time or time
         unassigned_count = control.count(None)
         if unassigned_count < len(control):
@@ -187,7 +205,17 @@ class LiftSums(lift_periods.LiftPeriod):
     def add_metrics(
         self, seqs: Sequence[int], contents: Sequence[str | None], outcomes: Sequence[str]
     ) -> None:
-        """Add metrics from feedback that came within the decision's window."""
+        """Add metric amounts of feedback to their open decisions; late or inactive feedback is ignored.
+
+        Parameters
+        ----------
+        seqs : sequence of int
+            Row numbers of the decisions.
+        contents : sequence of str or None
+            Metrics of each feedback as JSON: amounts by name.
+        outcomes : sequence of str
+            Outcome of each feedback.
+        """
         if not self._configs:
             return
         for seq, content, outcome in zip(seqs, contents, outcomes, strict=True):
@@ -197,7 +225,10 @@ class LiftSums(lift_periods.LiftPeriod):
                     amounts[name] = amounts.get(name, 0.0) + amount
 
     def pop_amounts(self, seqs: Sequence[int]) -> dict[str, Floats]:
-        """Remove and return the metric amounts of decisions whose windows close."""
+        """Remove and return the amounts of decisions (rows) whose windows close, by metric.
+
+        Amounts are those above the metric's least one, clipped to its range; empty without metrics.
+        """
         if not self._configs:
             return {}
         amounts_by_row = [self._amounts.pop(seq, {}) for seq in seqs]
@@ -209,22 +240,23 @@ class LiftSums(lift_periods.LiftPeriod):
         }
 
     def count_shown(self, indices: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
-        """Count shown arms, whatever their rewards; see :meth:`settle`."""
+        """Queue shown arms for the frequencies, whatever their rewards; :meth:`settle` adds them."""
         self._shown.append((indices, propensities, offers))
         self._add_pending(len(indices))
 
     def add(self, closed: ClosedDecisions) -> None:
-        """Add closed decisions; see :meth:`settle`."""
+        """Queue closed decisions for the sums; :meth:`settle` adds them."""
         self._closed.append(closed)
         self._add_pending(len(closed.rewards))
 
     def _add_pending(self, decisions: int) -> None:
+        """Count queued decisions, and settle once there are ``BLOCK_SIZE``."""
         self._waiting += decisions
         if self._waiting >= BLOCK_SIZE:
             self.settle()
 
     def settle(self) -> None:
-        """Add pending decisions to the sums; readers of the sums call this first."""
+        """Move the queued decisions into the sums; readers of the sums call this first."""
         if self._shown:
             indices, propensities, offers = zip(*self._shown, strict=True)
             offer_lists = list(chain.from_iterable(offers))
@@ -234,6 +266,7 @@ class LiftSums(lift_periods.LiftPeriod):
         self._shown, self._closed, self._waiting = [], [], 0
 
     def _add_shown(self, indices: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
+        """Add shown arms to the frequencies, without those whose propensity is unknown, 0 or 1."""
         # Certain actions carry no information; arms that come with a request have no index.
         uncertain = np.flatnonzero((propensities > 0) & (propensities < SURE))
         if self._arms > 1 and len(uncertain):
@@ -241,6 +274,7 @@ class LiftSums(lift_periods.LiftPeriod):
             self.frequencies.add(indices[uncertain], propensities[uncertain], offered)
 
     def _add(self, closed: ClosedDecisions) -> None:
+        """Add closed decisions to the scores, and those with a group to the holdout's sums and metrics."""
         self._add_scores(closed)
         if closed.in_control is None:
             return
@@ -260,6 +294,10 @@ class LiftSums(lift_periods.LiftPeriod):
         np.add.at(self.answered_counts, groups[closed.answered[assigned]], 1.0)
 
     def _add_scores(self, closed: ClosedDecisions) -> None:
+        """Add closed decisions with a propensity to the comparison of arms.
+
+        Decisions from before the last change of arms go to ``uniform_scores`` only.
+        """
         has_propensity = ~np.isnan(closed.propensities) & (closed.propensities > 0)
         recent = np.array(closed.seqs) >= self.first_scored_seq
         if (is_current := has_propensity & recent).any():
@@ -274,11 +312,11 @@ class LiftSums(lift_periods.LiftPeriod):
 
     @property
     def covers_uniform(self) -> bool:
-        """True if the log supports an estimate for uniformly drawn arms."""
+        """True if there is a holdout, or propensities support an estimate for uniformly drawn arms."""
         return lift_periods.parse_holdout(self.terms) is not None or self.total_uniform_scores.is_covered
 
     def has_holdout_by_unit(self, unit: str) -> bool:
-        """Return whether the current or a past period has a holdout by a unit."""
+        """True if the current or a past period has a holdout with this unit of assignment."""
         holdouts = (lift_periods.parse_holdout(period.terms) for period in (self, *self.past_periods))
         return any(holdout is not None and holdout.unit == unit for holdout in holdouts)
 
@@ -289,7 +327,10 @@ class LiftSums(lift_periods.LiftPeriod):
 
     @classmethod
     def merge_shards(cls, shards: Sequence[LiftSums]) -> LiftSums:
-        """Return the sums over the decisions of all shards, with the terms of the first."""
+        """Return new sums over the decisions of all shards, with the terms of the first; settles the shards.
+
+        Comparisons of arms are merged only if terms and arms agree; ``excluded_shards`` counts the others.
+        """
         for shard in shards:
             shard.settle()
         first = shards[0]
@@ -308,13 +349,13 @@ class LiftSums(lift_periods.LiftPeriod):
         return result
 
     def read_copy(self) -> LiftSums:
-        """Return a copy for reader threads."""
+        """Settle the sums and return a copy for reader threads."""
         reader_copy = self.merge_shards([self])
         reader_copy.excluded_shards = self.excluded_shards
         return reader_copy
 
     def save_state(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Settle the sums and return them as JSON data, for :meth:`restore`."""
         self.settle()
         return super().save_state() | {
             "past": [period.save_state() for period in self.past_periods],
@@ -327,7 +368,7 @@ class LiftSums(lift_periods.LiftPeriod):
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Restore the sums that :meth:`save_state` wrote, in this version or the first 0.3."""
+        """Set the sums from the output of :meth:`save_state`, of this version or the first 0.3."""
         self._open(lift_periods.LiftPeriod.from_state(saved))
         self.past_periods = list(map(lift_periods.LiftPeriod.from_state, saved["past"]))
         self.first_scored_seq = saved["scored"]
@@ -348,7 +389,7 @@ class RewardSums(Aspect):
 
     Parameters
     ----------
-    arm_count : int
+    arms : int
         Number of arms with an index.
     metrics : mapping of str to MetricConfig
         Metrics besides the reward.
@@ -359,34 +400,35 @@ class RewardSums(Aspect):
     """
 
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
+        """Begin with empty sums."""
         self.sums = LiftSums(max(arms, 1), metrics)
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's field of a snapshot."""
+        """Settle the sums and return the snapshot's field: {"lift": sums}."""
         return {"lift": self.sums.save_state()}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the sums from a snapshot."""
+        """Set the sums from a snapshot; the arms must be restored before."""
         self.sums.reach(len(placement.lifecycle.arm_indices), len(placement.learner.arms))
         self.sums.restore(saved.lift)
 
     def export_part(self, placement: Placement) -> LiftSums:
-        """Return the sums of a shard, with all closed decisions."""
+        """Return a deep copy of this shard's sums."""
         return deepcopy(placement.lift)
 
     def merge_parts(self, placement: Placement, parts: Sequence[LiftSums]) -> None:
-        """Merge the sums of all shards."""
+        """Replace the sums by those over all shards."""
         self.sums = LiftSums.merge_shards(parts)
 
     def read_copy(self) -> RewardSums:
-        """Return a copy for reader threads."""
+        """Settle the sums and return a copy for reader threads."""
         self.sums.settle()
         reader_copy = super().read_copy()
         reader_copy.sums = self.sums.read_copy()
         return reader_copy
 
     def count_decisions(self, rows: Block[DecisionRow]) -> None:
-        """Count new decisions of control and policy."""
+        """Count new decisions by group; none has a group in mode ``control``, where nothing is random."""
         modes, control = rows.column("mode"), rows.column("control")
         if CONTROL in modes:
             # In this mode nothing is assigned at random.
@@ -394,12 +436,16 @@ class RewardSums(Aspect):
         self.sums.count_decisions(control, rows.column("time")[0])
 
     def add_metrics(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
-        """Add the metrics of feedback."""
+        """Add the metric amounts that feedback carries to its open decisions."""
         if any(contents := feedback.column("metrics")):
             self.sums.add_metrics(feedback.column("decision"), contents, outcomes)
 
     def add_closed(self, placement: Placement, ended: ClosedWindows) -> None:
-        """Add decisions whose windows have closed."""
+        """Queue decisions whose windows have closed for the sums of the lift and the guardrail.
+
+        Their metric amounts are removed. Left out are decisions of earlier periods, of modes in which the
+        policy does not choose, and without a reward. Nothing happens if no decision is random.
+        """
         if not len(ended.entries) or (
             not placement.kind.showing.single and placement.control.assigner is None
         ):
@@ -443,7 +489,7 @@ class RewardSums(Aspect):
 
     @staticmethod
     def _is_deterministic(placement: Placement, entries: Ints) -> bool:
-        """True if decisions add to no sum because none of them is random."""
+        """True if there is no holdout, metric or group and no finite propensity: decisions add to no sum."""
         if placement.control.assigner is not None or placement.config.metrics:
             return False
         if np.isfinite(placement.open.propensities(entries)).any():
@@ -451,6 +497,7 @@ class RewardSums(Aspect):
         return set(placement.windows.values(entries, "control")) == {None}
 
     def _count_shown(self, placement: Placement, entries: Ints) -> None:
+        """Queue the shown arms of decisions for the frequencies; not for lists or unnumbered arms."""
         if len(entries) and placement.lifecycle.arm_indices and placement.kind.showing.single:
             arm_indices, offers = placement.open.actions(entries)[:, 0], placement.open.offers(entries)
             control = placement.windows.values(entries, "control")
@@ -458,6 +505,7 @@ class RewardSums(Aspect):
 
 
 def _score(sums: ScoreSums, closed: ClosedDecisions, mask: Booleans) -> None:
+    """Add the masked decisions to the scores."""
     columns = (
         closed.arm_indices,
         closed.rewards,
@@ -469,7 +517,7 @@ def _score(sums: ScoreSums, closed: ClosedDecisions, mask: Booleans) -> None:
 
 
 def _rewards(placement: Placement, entries: Ints, rewards: Floats) -> list[float]:
-    """Scale rewards to [0, 1]; the reward of a list is 1 if it has a click."""
+    """Return rewards scaled to [0, 1]; the reward of a list is 1 if it has a click, else 0."""
     if placement.kind.showing.single:
         return placement.scale_rewards(rewards.tolist())
     return list(map(float, placement.windows.is_clicked(entries)))
@@ -479,7 +527,7 @@ def _rewards(placement: Placement, entries: Ints, rewards: Floats) -> list[float
 
 
 def _get_logged(placement: Placement, entries: Ints) -> Floats:
-    """Return the logged propensities of decisions; NaN if unknown."""
+    """Return the logged propensities of open decisions, at most 1; NaN if unknown."""
     if placement.has_control_policy:
         # NumPy takes None for NaN.
         logged = np.array(placement.windows.values(entries, "propensity"), np.float64)
@@ -492,9 +540,10 @@ def _get_logged(placement: Placement, entries: Ints) -> Floats:
 def _compute_propensities(
     placement: Placement, entries: Ints, control: list[int | None]
 ) -> tuple[Floats, Floats]:
-    """Return the propensities of decisions as logged, and under the policy alone.
+    """Return two arrays: propensities of decisions as logged, and under the policy alone.
 
     If units stay in their group, the first are conditional on the group: a known unit's group is not random.
+    Both are NaN for lists with a holdout.
     """
     logged, assigner = _get_logged(placement, entries), placement.control.assigner
     if assigner is None:
@@ -525,4 +574,5 @@ def _propensities_in_group(placement: Placement, entries: Ints, control: list[in
 
 
 def _is_control(control: list[int | None]) -> Any:
+    """Return a boolean array: True where the group is 1."""
     return np.array([group == 1 for group in control])

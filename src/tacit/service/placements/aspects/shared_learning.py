@@ -68,24 +68,27 @@ class SharedState(Protocol):
     """A state that a placement's learner shares with other shards."""
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the learning of this shard since the last call, or altogether."""
+        """Return this shard's learning since the last call, or with ``everything`` all of it.
+
+        Parts of all keys and of each key; what is returned counts as sent.
+        """
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
-        """Return the parts of an update that are not known here."""
+        """Return the update of another shard with only the parts that would change something here."""
 
     def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
-        """Apply an update of another shard."""
+        """Add what another shard learned to the learner, in place of that shard's last update."""
 
     def reach(self, policy: Policy) -> None:
-        """Extend the state to a policy with more arms."""
+        """Resize the state for a policy with more arms."""
         return None
 
     def save_state(self) -> Any:
-        """Return the received updates as JSON data."""
+        """Return the last updates of other shards as JSON data; None if the state keeps none."""
         return None
 
     def restore(self, saved: Any) -> None:
-        """Restore the updates that :meth:`save_state` wrote."""
+        """Set the updates that :meth:`save_state` returned."""
         return None
 
 
@@ -93,13 +96,13 @@ class SharedState(Protocol):
 
 
 def encode_array(array: Any) -> str:
-    """Encode the shape and bytes of an array as text."""
+    """Encode an array as text: shape, colon, and base64 of its bytes."""
     shape = "x".join(map(str, array.shape))
     return f"{shape}:{base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}"
 
 
 def decode_array(text: str, like: Any) -> Any:
-    """Decode an array of the form of another one.
+    """Decode the text of an array; it gets the type and shape of ``like``.
 
     Arms that were added since have zeros.
 
@@ -125,25 +128,25 @@ def decode_array(text: str, like: Any) -> Any:
 
 
 def pad_array(source: Any, target: Any) -> Any:
-    """Copy ``source`` into the leading corner of ``target``."""
+    """Copy ``source`` into the leading corner of ``target``, in place, and return ``target``."""
     target[tuple(map(slice, source.shape))] = source
     return target
 
 
 def encode_arrays(arrays: Any) -> Value:
-    """Encode a named tuple's arrays by name, without workspace arrays."""
+    """Encode the arrays of a state as {name: text}, without workspace arrays."""
     return {name: encode_array(array) for name, array in leaves(arrays) if not name.startswith(SCRATCH)}
 
 
 def decode_arrays(value: Value, like: Any) -> Any:
-    """Decode a named tuple; arrays without a text are taken from ``like``."""
+    """Decode {name: text} to a state of the form of ``like``, whose arrays replace missing ones."""
     return rebuild_state(
         like, (decode_array(value[name], array) if name in value else array for name, array in leaves(like))
     )
 
 
 def copy_arrays(target: Any, source: Any) -> None:
-    """Copy arrays into the arrays of the same names."""
+    """Overwrite the arrays of ``target``, in place, by those of ``source``, in the same order."""
     for (_, into), (_, array) in zip(leaves(target), leaves(source), strict=True):
         into[:] = array
 
@@ -162,6 +165,7 @@ class KeySums:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Begin without updates."""
         self._received: dict[int, dict[str, Any]] = {}
         # Lanes at the last exchange, by key.
         self._last_lanes: dict[str, bytes] = {}
@@ -170,7 +174,7 @@ class KeySums:
         self.reach(policy)
 
     def reach(self, policy: Policy) -> None:
-        """Extend the sums to a policy with more arms."""
+        """Resize prior and stored sums for a policy with more arms; new arms have zeros."""
         self._prior = policy.init(1)
         self._nothing = compute_delta(self._prior, self._prior)
         for updates in self._received.values():
@@ -178,11 +182,14 @@ class KeySums:
         self._sent |= {key: encode_arrays(self._extend(value)) for key, value in self._sent.items()}
 
     def _extend(self, value: Value) -> Any:
-        """Return sums of an update, extended to all arms."""
+        """Decode sums of an update; arms that they lack have zeros."""
         return decode_arrays(value, self._nothing)
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the sums of the keys that were learned here since the last call."""
+        """Return the encoded sums of the keys that were learned here since the last call, or of all keys.
+
+        The list of learned keys is cleared.
+        """
         self._look(learner, learner.keys)
         for key in sorted(self._learned):
             sums = self._compute_sums(learner, key)
@@ -192,7 +199,7 @@ class KeySums:
         return {key: value for key, value in self._sent.items() if everything or key in keys}
 
     def _compute_sums(self, learner: Learner, key: str) -> Any:
-        """Return the sums over this shard's impressions; None for nothing."""
+        """Return the sums over this shard's own impressions of a key; None for rounding errors."""
         whole = sums = compute_delta(_lane(learner, key), self._prior)
         for updates in self._received.values():
             if key in updates:
@@ -200,7 +207,7 @@ class KeySums:
         return None if _max_abs(sums) <= NOISE * _max_abs(whole) else sums
 
     def _look(self, learner: Learner, keys: Iterable[str]) -> None:
-        """Note the keys that were learned here."""
+        """Note which of the keys have changed since the last look, as learned here."""
         for key in keys:
             now = _to_bytes(_lane(learner, key))
             before = self._last_lanes.get(key)
@@ -209,7 +216,7 @@ class KeySums:
             self._last_lanes[key] = now
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
-        """Return the keys whose sums differ from the shard's last update."""
+        """Return the update with only those keys whose sums differ from the shard's last update."""
         updates = self._received.get(update.shard, {})
         fresh = {
             key: value
@@ -219,7 +226,10 @@ class KeySums:
         return SharedUpdate(update.shard, update.time, fresh)
 
     def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
-        """Replace the last update of a shard by a new one."""
+        """Replace what a shard last told about its keys by new sums, in the learner's state.
+
+        New keys are admitted. A key whose sums do not fit is logged as an error and skipped.
+        """
         updates = self._received.setdefault(update.shard, {})
         learner.lanes.admit(list(update.parts))
         self._look(learner, update.parts)
@@ -236,14 +246,14 @@ class KeySums:
             self._last_lanes[key] = _to_bytes(lane)
 
     def save_state(self) -> Any:
-        """Return the last update of each other shard."""
+        """Return the last update of each other shard as JSON data."""
         return [
             [shard, {key: encode_arrays(sums) for key, sums in updates.items()}]
             for shard, updates in self._received.items()
         ]
 
     def restore(self, saved: Any) -> None:
-        """Restore the updates that :meth:`save_state` wrote."""
+        """Set the updates that :meth:`save_state` returned; none for None."""
         self._received = {
             shard: {key: decode_arrays(value, self._nothing) for key, value in updates.items()}
             for shard, updates in saved or ()
@@ -256,15 +266,18 @@ def _lane(learner: Learner, key: str) -> Any:
 
 
 def _to_bytes(arrays: Any) -> bytes:
+    """Return the bytes of all arrays of a state, one after the other."""
     return b"".join(array.tobytes() for _, array in leaves(arrays))
 
 
 def _subtract(first: Any, second: Any) -> Any:
+    """Return a state with the differences of two states' arrays."""
     pairs = zip(leaves(first), leaves(second), strict=True)
     return rebuild_state(first, (a - b for (_, a), (_, b) in pairs))
 
 
 def _max_abs(arrays: Any) -> float:
+    """Return the largest absolute value in the arrays of a state; 0 if they are empty."""
     return max(float(np.abs(array).max(initial=0.0)) for _, array in leaves(arrays))
 
 
@@ -286,25 +299,30 @@ class GlobalSums:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Begin without updates."""
         self._received: dict[int, Sums] = {}
         self._sent: Sums = {}
         self.reach(policy)
 
     def reach(self, policy: Policy) -> None:
-        """Extend the sums to a policy with more arms."""
+        """Resize initial and stored sums for a policy with more arms; new arms have zeros."""
         self._initial_sums = read_shared_sums(policy, policy.init(0))
         self._nothing = {name: np.zeros_like(array) for name, array in self._initial_sums.items()}
         self._sent = self._extend(self._sent)
         self._received = {shard: self._extend(sums) for shard, sums in self._received.items()}
 
     def _extend(self, sums: Sums) -> Sums:
+        """Return sums padded with zeros to the current arms; missing arrays are zeros."""
         return {
             name: pad_array(sums[name], like.copy()) if name in sums else like
             for name, like in self._nothing.items()
         }
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the sums of this shard if they have changed enough, or always with ``everything``."""
+        """Return this shard's own sums if they changed by 2 % since they were last sent; otherwise {}.
+
+        With ``everything`` they are returned if they are not zero. Returned sums count as sent.
+        """
         sums = whole = read_shared_sums(learner.policy, learner.state)
         for update in (self._initial_sums, *self._received.values()):
             sums = {name: sums[name] - update[name] for name in sums}
@@ -315,20 +333,23 @@ class GlobalSums:
         return {SUMS: {name: encode_array(array) for name, array in sums.items()}}
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
-        """Return nothing if the sums equal the shard's last update."""
+        """Return the update's sums if they differ from the shard's last update; otherwise an empty update."""
         sums, updates = self._read(update), self._received.get(update.shard, self._nothing)
         fresh = sums is not None and _differ(sums, updates, sums, 0.0)
         return SharedUpdate(update.shard, update.time, {SUMS: update.parts[SUMS]} if fresh else {})
 
     def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
-        """Replace the last update of a shard by a new one."""
+        """Add to the learner the difference between a shard's new sums and its last ones, and store them.
+
+        An update without fitting sums changes nothing.
+        """
         sums, updates = self._read(update), self._received.get(update.shard, self._nothing)
         if sums is not None:
             add_shared(learner, {name: array - updates[name] for name, array in sums.items()})
             self._received[update.shard] = sums
 
     def _read(self, update: SharedUpdate) -> Sums | None:
-        """Return the sums of an update; None if it has none or they do not fit."""
+        """Return the sums of an update; None without any, or if they do not fit (logged as an error)."""
         value = update.parts.get(SUMS)
         if value is None:
             return None
@@ -339,14 +360,14 @@ class GlobalSums:
             return None
 
     def save_state(self) -> Any:
-        """Return the last update of each other shard."""
+        """Return the last update of each other shard as JSON data."""
         return [
             [shard, {name: encode_array(array) for name, array in updates.items()}]
             for shard, updates in self._received.items()
         ]
 
     def restore(self, saved: Any) -> None:
-        """Restore the updates that :meth:`save_state` wrote."""
+        """Set the updates that :meth:`save_state` returned; none for None."""
         self._received = {
             shard: {name: decode_array(updates[name], like) for name, like in self._nothing.items()}
             for shard, updates in saved or ()
@@ -354,9 +375,10 @@ class GlobalSums:
 
 
 def _differ(sums: Sums, others: Sums, whole: Sums, least: float) -> bool:
-    """True if sums differ from a reference by more than a share of it and than rounding errors.
+    """True if ``sums`` differ in any row from ``others`` by more than a share of these and than rounding.
 
-    Rows, such as arms, are compared separately, so that rare ones count.
+    Rows, such as arms, are compared separately, so that rare ones count. ``least`` is the share, ``whole``
+    gives the scale of rounding errors.
     """
     return any(
         bool((change > least * _sum_by_row(others[name]) + NOISE * _sum_by_row(whole[name])).any())
@@ -375,7 +397,7 @@ def _sum_by_row(array: Floats) -> Floats:
 
 
 def find_shared_classifier(policy: Policy) -> Classifier | None:
-    """Return the classifier that all keys of a policy share."""
+    """Return the classifier that all keys of a policy share, also of an inner policy; None without one."""
     classifier = getattr(policy, "classifier", None)
     if isinstance(classifier, Classifier):
         return None if getattr(policy, "per_key", False) else classifier
@@ -395,29 +417,31 @@ class JoinedClassifier(SharedState):
     """
 
     def __init__(self, classifier: Classifier) -> None:
+        """Begin with the untrained classifier as the last one sent."""
         self._classifier = classifier
         self._last_value: Value = encode_arrays(classifier.init(1))
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the classifier if it has changed since the last call."""
+        """Return the encoded classifier if it changed since the last call or with ``everything``; else {}."""
         now = encode_arrays(learner.state.classifier)
         before, self._last_value = self._last_value, now
         return {CLASSIFIER: now} if everything or now != before else {}
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
-        """Return nothing if the join would change nothing."""
+        """Return the update with its classifier, or empty if joining that would change nothing here."""
         classifier = learner.state.classifier
         part = {name: value for name, value in update.parts.items() if name == CLASSIFIER}
         is_known = not part or encode_arrays(self._join(classifier, update)) == encode_arrays(classifier)
         return SharedUpdate(update.shard, update.time, {} if is_known else part)
 
     def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
-        """Join the classifier of another shard."""
+        """Join another shard's classifier into the one in the learner's state."""
         if CLASSIFIER in update.parts:
             classifier = learner.state.classifier
             copy_arrays(classifier, self._join(classifier, update))
 
     def _join(self, classifier: Any, update: SharedUpdate) -> Any:
+        """Return the join of a classifier's state with that of an update; neither is changed."""
         received = decode_arrays(update.parts[CLASSIFIER], self._classifier.init(1))
         return self._classifier.merge_states(classifier, received)
 
@@ -434,7 +458,7 @@ class JoinedClassifier(SharedState):
 
 
 def make_shared_states(policy: Policy, spread: bool) -> list[SharedState]:
-    """Return the shared states of a policy's placements; none if every key learns alone."""
+    """Return the states that shards of a policy's placements exchange; empty if every key learns alone."""
     if spread:
         return [KeySums(policy)]
     classifier = find_shared_classifier(policy)
@@ -457,7 +481,10 @@ class SharedLearning(Aspect):
         self._parts = parts
 
     def apply_change(self, placement: Placement, change: ChangeRow) -> None:
-        """Apply an update of another shard."""
+        """Apply a change event: another shard's update changes the learner's state, unless frozen.
+
+        It always counts as an event to snapshot.
+        """
         placement.since_snapshot += 1
         if not placement.modes.frozen:
             update = msgspec.json.decode(change.value, type=SharedUpdate)
@@ -465,32 +492,32 @@ class SharedLearning(Aspect):
                 part.apply_update(placement.learner, update)
 
     def update_arms(self, placement: Placement) -> None:
-        """Extend the shared states to a policy with more arms."""
+        """Resize the shared states for the policy's current arms."""
         for part in self._parts:
             part.reach(placement.learner.policy)
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's field of a snapshot; a single state is stored without a list."""
+        """Return the snapshot's field "shared": the states as JSON data; a single one without a list."""
         states = [part.save_state() for part in self._parts]
         return {"shared": states if len(states) > 1 else states[0]}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the shared states from a snapshot."""
+        """Set the shared states from a snapshot."""
         count = len(self._parts)
         states = saved.shared if count > 1 and saved.shared else [saved.shared] * count
         for part, state in zip(self._parts, states, strict=True):
             part.restore(state)
 
     def export_update(self, placement: Placement, everything: bool) -> dict[str, Value]:
-        """Return the learning of this shard since the last call, or altogether."""
+        """Return this shard's learning since the last call, or all of it, as encoded arrays by part."""
         return reduce(or_, (part.export_update(placement.learner, everything) for part in self._parts))
 
     def filter_update(self, placement: Placement, update: SharedUpdate) -> SharedUpdate:
-        """Return the parts of another shard's update that are not known here."""
+        """Return another shard's update with only the parts that would change something here."""
         parts = (part.filter_update(placement.learner, update).parts for part in self._parts)
         return SharedUpdate(update.shard, update.time, reduce(or_, parts))
 
     @property
     def classifier(self) -> JoinedClassifier | None:
-        """The shared classifier, or None."""
+        """The shared classifier's state among the parts; None without one."""
         return next((part for part in self._parts if isinstance(part, JoinedClassifier)), None)

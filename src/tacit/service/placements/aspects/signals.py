@@ -41,11 +41,11 @@ class PlacementSignals(Aspect):
         self.stream = Signals(config.names, arms, config.fast, config.slow)
 
     def update_arms(self, placement: Placement) -> None:
-        """Make room for more arms."""
+        """Make room for the placement's current number of arms."""
         self.stream.reserve_arms(len(placement.lifecycle.names))
 
     def session(self, id: str | None) -> str | None:
-        """Return the hash of a session for the log.
+        """Return the hash of a session id as JSON for the log; None without a session.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class PlacementSignals(Aspect):
     def read(
         self, learner: Learner, impressions: Block[Impression], offers: Sequence[Ints], time: int
     ) -> list[Impression]:
-        """Return impressions with signals before their contexts, and count them."""
+        """Return impressions with the signals at ``time`` put before their contexts; updates the signals."""
         values = self._arrive(learner, impressions, time, offers)
         return [
             impression._replace(context=[*signals, *(impression.context or ())])
@@ -70,61 +70,64 @@ class PlacementSignals(Aspect):
         ]
 
     def recall(self, learner: Learner, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
-        """Count logged decisions; return the signals at their times."""
+        """Update the signals by logged decisions; return the signals of each at its time."""
         signals: list[list[float]] = self._arrive(learner, rows, rows.column("time"), offers).tolist()
         self.record_epochs(learner, rows)
         return signals
 
     def _arrive(self, learner: Learner, rows: Block[Any], times: Any, offers: Sequence[Ints]) -> Floats:
-        """Count impressions or decisions at their times; return their signals."""
+        """Update the signals by impressions or decisions at their times; return their signals, one row each.
+
+        New keys are admitted to the learner; deferred decisions are not counted.
+        """
         lanes = learner.lanes.admit(rows.column("key"))
         sessions = list(map(_parse_session, rows.column("asked")))
         counts = [not deferred for deferred in rows.column("deferred")]
         return self.stream.arrive(lanes, times, offers, sessions, counts)
 
     def record_epochs(self, learner: Learner, rows: Block[DecisionRow]) -> None:
-        """Record the epochs of decisions."""
+        """Record the keys' epochs at the times of decisions in the signals; admits new keys."""
         lanes = learner.lanes.admit(rows.column("key"))
         self.stream.record_epochs(lanes, rows.column("time"), rows.column("epoch"))
 
     def count_activation(self, learner: Learner, row: DecisionRow, offer: Ints, time: int) -> None:
-        """Count a deferred decision from a time on."""
+        """Update the signals by a deferred decision that is activated at ``time``."""
         self.stream.arrive(learner.lanes.admit([row.key]), time, [offer], [_parse_session(row.asked)])
 
     def count_answers(
         self, learner: Learner, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
-        """Count the answers to decisions, at the time of the answer or of the window's end."""
+        """Update the signals by answers (clicked or not) at their times; admits new keys."""
         self.stream.record_feedback(learner.lanes.admit(keys), times, clicked)
 
     def save_state(self, placement: Placement) -> dict[str, Any]:
-        """Return the aspect's field of a snapshot."""
+        """Return the snapshot's field: {"signals": bytes}."""
         return {"signals": self.stream.to_bytes(len(placement.learner))}
 
     def restore(self, placement: Placement, saved: SavedState, snapshot: Snapshot) -> None:
-        """Restore the signals from a snapshot with the same configuration of signals."""
+        """Set the signals from a snapshot; unchanged if that has none or another configuration of signals."""
         then, now = (json.loads(plan).get("signals") for plan in (snapshot.plan, placement.fold_spec))
         if saved.signals is not None and then == now:
             # A base with other signals cannot be used: the signals begin there.
             self.stream.restore(saved.signals)
 
     def reason_not_local(self, placement: Placement, time: int | None) -> str:
-        """Return why decisions cannot be made at the client."""
+        """Return that signals are computed in the service."""
         return "its signals are computed here"
 
     def get_signals(self, row: DecisionRow) -> dict[str, float]:
-        """Return the signals of a decision by name."""
+        """Return the signals in a logged decision's context, by name."""
         # A context of another configuration may be shorter.
         return dict(zip(self.names, json.loads(row.context or "[]"), strict=False))
 
     def get_client_context(self, row: DecisionRow) -> str | None:
-        """Return the client's part of a decision's context, as text for the log."""
+        """Return the client's part of a logged decision's context as JSON; None if it has none."""
         client_values: list[Any] = json.loads(row.context or "[]")[len(self.names) :]
         return encode_json(client_values) if client_values else None
 
 
 def _parse_session(text: str | None) -> int:
-    """Return the session of a decision as a number; 0 for none."""
+    """Return the session of a decision's JSON as a nonzero number; 0 for None."""
     if text is None:
         return 0
     digest = bytes.fromhex(json.loads(text)["session"])
