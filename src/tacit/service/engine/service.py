@@ -76,10 +76,10 @@ class Service(Protocol):
         """Return the counts and times of commits, for metrics and traces."""
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Begin to serve requests."""
 
     async def stop(self) -> None:
-        """Answer the waiting requests, and end."""
+        """Answer the waiting requests, and stop serving."""
 
     async def reload(self, config: Config) -> None:
         """Apply another configuration."""
@@ -88,15 +88,15 @@ class Service(Protocol):
         """Return the durability of a placement: ``committed`` or ``buffered``."""
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Decide for many impressions."""
+        """Decide for many impressions of a placement; return one decision for each, in order."""
 
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
-        """Record many pieces of feedback."""
+        """Record many pieces of feedback; return for each its outcome, or the error that refused it."""
 
     async def serve(self, request: Decide | Record) -> Any:
-        """Serve a request by :meth:`decide_many` or :meth:`record_many`."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`; return the decisions, or the outcomes."""
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement; return its new setting."""
@@ -108,7 +108,7 @@ class Service(Protocol):
         """Return, for each shard, the last row that its learner for replicas includes."""
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Blank the data of a user in all rows."""
+        """Blank the data of a user in all rows; return the numbers of blanked rows by placement."""
 
     async def key(self, placement: str, key: str) -> KeyFacts:
         """Return the learned state of a key."""
@@ -130,7 +130,7 @@ class Service(Protocol):
         *,
         patience: float = PATIENCE,
     ) -> ReadVerdict:
-        """Return the verdict on the rankers of a placement of duels."""
+        """Return the verdict on the rankers of a placement of duels, from its log."""
 
     async def states(self, placement: str) -> list[State]:
         """Return the states to which a placement can be rolled back."""
@@ -168,7 +168,7 @@ class Verbs:
             ) from None
 
     async def serve(self: Service, request: Decide | Record) -> Any:
-        """Serve a request by :meth:`decide_many` or :meth:`record_many`."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`; return the decisions, or the outcomes."""
         if isinstance(request, Decide):
             return await self.decide_many(*request)
         return await self.record_many(*request)
@@ -260,15 +260,22 @@ class Verbs:
         return await _one(self, placement, FeedbackRequest(decision, REWARD, reward, id))
 
     async def record_examination(self: Service, placement: str, decision: str, id: str | None = None) -> str:
-        """Record that the shown arms were looked at; otherwise like :meth:`feedback`."""
+        """Record that a user looked at the arms of a decision; return the outcome once it is durable.
+
+        Parameters and errors are those of :meth:`feedback`, without a reward.
+        """
         return await _one(self, placement, FeedbackRequest(decision, EXAMINED, None, id))
 
     async def activate(self: Service, placement: str, decision: str, id: str | None = None) -> str:
-        """Activate a deferred decision, so that it counts; otherwise like :meth:`feedback`."""
+        """Activate a deferred decision, so that it counts; return the outcome once it is durable.
+
+        Parameters and errors are those of :meth:`feedback`, without a reward.
+        """
         return await _one(self, placement, FeedbackRequest(decision, ACTIVATE, None, id))
 
 
 async def _one(service: Service, placement: str, feedback: FeedbackRequest) -> str:
+    """Record one piece of feedback by ``record_many``; return its outcome, or raise the error that refused it."""
     (outcome,) = await service.record_many(placement, [feedback])
     if isinstance(outcome, TacitError):
         raise outcome
