@@ -96,8 +96,8 @@ class ConfigurationLogger:
     def log_changes(self) -> list[str]:
         """Apply and log configured settings that differ from the log; return the names of changed placements.
 
-        These are starts, feedback rules, arms, holdouts and guardrails. Settings that are refused are reported by the
-        logger and not applied. The change events are pending, not committed.
+        These are starts, feedback rules, arms, holdouts and guardrails. Settings that are refused are
+        reported by the logger and not applied. The change events are pending, not committed.
         """
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
@@ -155,7 +155,7 @@ class ConfigurationLogger:
                 task.add_done_callback(self.rebuilding.discard)
 
     async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
-        """Rebuild a placement with its configured policy, unless it has that policy or had this rebuild before.
+        """Rebuild a placement with its configured policy, unless it has it or had this rebuild before.
 
         Logs the result, or the error; raises nothing.
         """
@@ -181,8 +181,8 @@ class ConfigurationLogger:
     async def _note_configurations(self) -> None:
         """Log and store the settings of each placement that differ from its stored settings.
 
-        Warns if a configured mode differs from the current one, which it cannot change. If the store fails, it warns
-        and goes on with the next placement.
+        Warns if a configured mode differs from the current one, which it cannot change. If the store fails,
+        it warns and goes on with the next placement.
         """
         for name, placement in list(self._engine.placements.items()):
             config = self._engine.config.placements[name]
@@ -226,7 +226,7 @@ class LogQueries:
         self._store, self._writer = store, writer
 
     async def find_decisions(self, placement: Placement, ids: Sequence[str]) -> dict[str, rows.DecisionRow]:
-        """Return decisions of a placement by their ids, from memory or the store; unknown ids are left out."""
+        """Return decisions of a placement by id, from memory or the store; unknown ids are left out."""
         find_decision = self._writer.pending.find_decision
         open = {id: row for id in ids if (row := find_decision(placement, id)) is not None}
         keys = [(placement.id, id) for id in ids if id not in open]
@@ -281,24 +281,6 @@ class SubjectEraser:
         ------
         NotDurable
             If the store fails, and nothing has changed; or if the archive fails, after the log was blanked.
-
-        Learned states stay. A repeated call finds no data.
-
-        Parameters
-        ----------
-        subject : Subject
-        who : str or None
-            Name of the API key that requested it.
-
-        Returns
-        -------
-        dict of str to BlankedRows
-            Numbers of blanked rows for each placement that had any.
-
-        Raises
-        ------
-        NotDurable
-            If the store fails; then nothing has changed.
         """
         done: dict[str, BlankedRows] = {}
 
@@ -368,14 +350,14 @@ class ShardExchange:
         self._engine, self._following, self._writer = engine, following, writer
 
     def arms(self) -> dict[str, str]:
-        """Return the current arms of each placement whose arms can change, as values of change events by name."""
+        """Return, by name, the arms of each placement whose arms can change, as values of change events."""
         placements = (
             placement for placement in self._engine.placements.values() if placement.kind.has_arm_lifecycle
         )
         return {placement.name: placement.current_change(rows.ARMS) or "" for placement in placements}
 
     async def apply_arms(self, arms: Mapping[str, str], who: str | None = None) -> None:
-        """Apply and log the arms of the first shard, as :meth:`arms` returns them; return once they are durable.
+        """Apply and log the arms of the first shard, as returned by :meth:`arms`; return once durable.
 
         Placements that are not configured are skipped, and get the arms when they are added.
 
@@ -390,7 +372,7 @@ class ShardExchange:
                 await self._writer.ask(AppendChange(name, now, rows.ARMS, who))
 
     async def export_learning(self, placement: str, everything: bool = False) -> SharedUpdate:
-        """Return the sums that this shard has learned durably, with its number and the time, for other shards.
+        """Return the sums that this shard has learned durably, with its number and the time.
 
         Exported sums count as sent: the next call returns only later changes, unless ``everything`` is true.
 
@@ -411,9 +393,10 @@ class ShardExchange:
         return SharedUpdate(0 if self._engine.shard is None else self._engine.shard.number, time, parts)
 
     async def import_learning(self, placement: str, learned: SharedUpdate) -> None:
-        """Merge sums that another shard has learned, and log them as a change event; return once they are durable.
+        """Merge sums that another shard has learned, and log them; return once they are durable.
 
-        Sums that are known already are left out. Nothing happens if the placement does not share its learning.
+        Sums that are known already are left out. Nothing happens if the placement does not share its
+        learning.
 
         Raises
         ------

@@ -174,7 +174,10 @@ class Engine(Verbs):
         pending.most_open, pending.most_buffered = config.server.open_decisions, config.store.buffer
 
     async def start(self) -> None:
-        """Start the writer; log configured modes and other settings that differ from the log, and start rebuilds."""
+        """Start the writer, log settings of the configuration that differ from the log, and start rebuilds.
+
+        A configured mode is applied only to a placement without decisions.
+        """
         self.writer.start()
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
@@ -219,8 +222,8 @@ class Engine(Verbs):
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
         """Load the changed placements, and replace the configuration and the placements.
 
-        Adds the names of placements with new change events to ``concerned``. If a placement cannot be loaded, the
-        previous configuration is restored and the error raised.
+        Adds the names of placements with new change events to ``concerned``. If a placement cannot be loaded,
+        the previous configuration is restored and the error raised.
         """
         if check_clock(config, *self._start_times):
             self.writer.upkeep.hold_drops()
@@ -248,19 +251,9 @@ class Engine(Verbs):
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Decide for all impressions of a placement, or for none; return the decisions once they are durable.
 
-        The impressions are those that :meth:`Placement.check_request` returns. Many decisions are returned as a
-        :class:`tacit.service.log.blocks.Block`, or as a list if they are decided in steps
+        The impressions are those that :meth:`Placement.check_request` returns. Many decisions are returned as
+        a :class:`tacit.service.log.blocks.Block`, or as a list if they are decided in steps
         (:mod:`tacit.service.engine.batches`); if a later step fails, the decisions of earlier steps stand.
-
-        Raises
-        ------
-        UnknownName, Conflict, NotDurable
-            As :meth:`decide`.
-        InvalidValue
-            If together they have more candidates than ``server.batch_candidates``.
-
-        Many decisions are returned as a :class:`tacit.service.log.blocks.Block`, or as a list if they are
-        decided in steps (:mod:`tacit.service.engine.batches`).
 
         Raises
         ------
@@ -356,7 +349,7 @@ class Engine(Verbs):
         return await self.replica_files.get_file(placement, self._pending.seq)
 
     async def list_replica_rows(self, placement: str) -> list[int | None]:
-        """Return a list with one number, the last row of the log that a replica file requested now would include.
+        """Return the last row of the log that a replica file requested now would include, in a list of one.
 
         Errors are those of :meth:`export_replica`.
         """
@@ -368,7 +361,7 @@ class Engine(Verbs):
         return reports.key_facts(self.placement(placement), key)
 
     async def busiest(self, placement: str) -> list[reports.KeyFacts]:
-        """Return the learned states of the keys with the most impressions; raise UnknownName for a placement."""
+        """Return the learned states of a placement's keys with the most impressions, or raise UnknownName."""
         return await reports.busiest(self.placement(placement))
 
     async def find_keys(self, placement: str, text: str) -> reports.KeyMatches:
@@ -397,7 +390,10 @@ class Engine(Verbs):
         return await self._segment_reports.report(placement, limit)
 
     async def states(self, placement: str) -> list[State]:
-        """Return the stored states to which a placement can be rolled back, oldest first; errors as :meth:`history`."""
+        """Return the stored states to which a placement can be rolled back, oldest first.
+
+        Errors are those of :meth:`history`.
+        """
         return await self._rebuilder.states(placement)
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
@@ -416,7 +412,7 @@ class Engine(Verbs):
         return await self._rebuilder.rebuild(placement, policy, who)
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Restore a stored state of a placement, by default the one replaced last, and log the new policy version.
+        """Restore a stored state of a placement, by default the one replaced last, and log the change.
 
         The replaced state is stored, too. Errors are those of :meth:`rebuild`.
         """

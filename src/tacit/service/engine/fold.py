@@ -58,7 +58,7 @@ def load_placement(
     snapshot: bool = True,
     as_if: PolicyVersion | None = None,
 ) -> Placement:
-    """Return a placement at its latest snapshot, before the later rows are folded; create it in the store if new.
+    """Return a placement at its latest snapshot, before later rows are folded; create it in the store if new.
 
     Without a valid snapshot it is at its base, or at the beginning of its log.
 
@@ -156,10 +156,8 @@ def load_placements(
 def store_start_learner(name: str, config: PlacementConfig, store: Store, new_seed: int) -> None:
     """Store the configured start learner of a placement as the base of its log; create the placement if new.
 
-    Does nothing without a configured start, or if it was stored before. Later starts read the base and not the
-    learner's file.
-
-    Later starts read the base and not the learner's file.
+    Does nothing without a configured start, or if it was stored before. Later starts of the service read the
+    base and not the learner's file.
 
     Parameters
     ----------
@@ -211,8 +209,8 @@ def _has_begun(stored: StoredPlacement, changes: list[ChangeRow], store: Store) 
 def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snapshot | None:
     """Return the latest snapshot, or None if there is no valid one; a damaged one is reported by a warning.
 
-    Snapshots and states that include rows after row ``end``, the last of the log, are deleted with a warning: new
-    rows get the numbers of the missing rows, and would be taken for learned ones.
+    Snapshots and states that include rows after row ``end``, the last of the log, are deleted with a warning:
+    new rows get the numbers of the missing rows, and would be taken for learned ones.
     """
     try:
         snapshot = store.snapshot(stored.id)
@@ -313,7 +311,7 @@ def with_stored_policy(
     rebuilt: Sequence[dict[str, Any]] = (),
     noted: str | None = None,
 ) -> PlacementConfig:
-    """Return a placement's configuration with its stored policy and seed; raise ConfigError if it does not fit.
+    """Return a placement's configuration with its stored policy and seed, or raise ConfigError.
 
     The configured policy may differ in defaults of an earlier version, and a recommended policy is replaced
     by the stored one. For placements with changing arms, both policies get the placement's first arms;
@@ -329,26 +327,6 @@ def with_stored_policy(
         Policies of the policy versions in the log, as specifications.
     noted : str, optional
         The stored configuration, as :func:`encode_settings` returns it.
-
-    Raises
-    ------
-    ConfigError
-        If the placement has learned with another policy, other arms or another seed.
-
-    The configured policy may differ in defaults of an earlier version, and a recommended policy is replaced
-    by the stored one. For placements with changing arms, both policies get the placement's first arms;
-    the configured arms are compared separately. After rebuilds, the last policy holds, whichever of the
-    placement's policies is configured, unless the configuration now names another one.
-
-    Parameters
-    ----------
-    name : str
-    config : PlacementConfig
-    stored : StoredPlacement
-    rebuilt : sequence of dict
-        Policies of the policy versions in the log, as specifications.
-    noted : str, optional
-        The stored configuration, as :func:`settings_of` returns it.
 
     Raises
     ------
@@ -420,8 +398,8 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
 def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
     """True if a configured policy can take over the log of ``before``: the same shape of arms and contexts.
 
-    Compares arms, features, positions, context schema and minimum shares. For a rebuild, the minimum shares may
-    differ, and the policy may ignore contexts.
+    Compares arms, features, positions, context schema and minimum shares. For a rebuild, the minimum shares
+    may differ, and the policy may ignore contexts.
     """
     configured_shape, stored_shape = (
         (getattr(policy, "arms", None), policy.feature_dims, policy.action_width, policy.schema)

@@ -177,7 +177,7 @@ class PendingLog:
     # Look-ups --------------------------------------------------------------------------------
 
     def list_unknown(self, requests: Sequence[Request]) -> list[Key]:
-        """Return the decisions that requests name and that are not in memory, as pairs of placement number and id."""
+        """Return the decisions that requests name but memory lacks, as pairs of placement number and id."""
         unknown: dict[Key, None] = {}
         for request in requests:
             ids = _list_ids(request)
@@ -216,7 +216,7 @@ class PendingLog:
         return bool(self._uncommitted)
 
     def count_numbers(self, request: Request) -> int:
-        """Return how many numbers of candidates' features a request's placement reads to decide; 0 if none."""
+        """Return how many numbers of candidates' features the policy reads to decide a request; 0 if none."""
         placement = self.placements.get(request.placement)
         if placement is None or not isinstance(request, Decide):
             return 0
@@ -244,7 +244,7 @@ class PendingLog:
     def log_change(
         self, placement: int | None, time: int, kind: str, value: str, who: str | None = None
     ) -> ChangeRow:
-        """Append a change event with the next sequence number to ``tail``, and return it; it is not applied here."""
+        """Append a change event with the next sequence number to ``tail``, without applying it; return it."""
         self.seq += 1
         self.waiting += 1
         change = ChangeRow(self.seq, placement, time, kind, value, who)
@@ -262,8 +262,8 @@ class PendingLog:
     def end_commit(self, *, failed: bool) -> None:
         """End a commit: clear ``in_flight``, and forget the decisions that are now in the log.
 
-        If it failed, the rows of buffered placements become pending again, the rows of committed placements are
-        dropped, and the names of these placements are added to ``broken``.
+        If it failed, the rows of buffered placements become pending again, the rows of committed placements
+        are dropped, and the names of these placements are added to ``broken``.
         """
         written, self.in_flight = self.in_flight, NO_ROWS
         if not failed and not self._uncommitted:

@@ -96,7 +96,7 @@ class Service(Protocol):
         """Record many pieces of feedback; return for each its outcome, or the error that refused it."""
 
     async def serve(self, request: Decide | Record) -> Any:
-        """Serve a request by :meth:`decide_many` or :meth:`record_many`; return the decisions, or the outcomes."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`, and return its result."""
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement; return its new setting."""
@@ -168,7 +168,7 @@ class Verbs:
             ) from None
 
     async def serve(self: Service, request: Decide | Record) -> Any:
-        """Serve a request by :meth:`decide_many` or :meth:`record_many`; return the decisions, or the outcomes."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`; return decisions or outcomes."""
         if isinstance(request, Decide):
             return await self.decide_many(*request)
         return await self.record_many(*request)
@@ -275,7 +275,7 @@ class Verbs:
 
 
 async def _one(service: Service, placement: str, feedback: FeedbackRequest) -> str:
-    """Record one piece of feedback by ``record_many``; return its outcome, or raise the error that refused it."""
+    """Record one piece of feedback by ``record_many``; return its outcome, or raise its error."""
     (outcome,) = await service.record_many(placement, [feedback])
     if isinstance(outcome, TacitError):
         raise outcome

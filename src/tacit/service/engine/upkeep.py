@@ -195,8 +195,8 @@ class Retention:
     ) -> Placement | None:
         """Drop up to 1000 old decisions with their feedback, or return a placement that needs a base first.
 
-        With an archive, the rows are written there before. If no decisions are left, old ticks are dropped. Sets
-        ``busy`` and ``next``; after the last drop of a placement, the store overwrites the dropped data.
+        With an archive, the rows are written there before. If no decisions are left, old ticks are dropped.
+        Sets ``busy`` and ``next``; after the last drop of a placement, the store overwrites the dropped data.
 
         Parameters
         ----------
@@ -345,7 +345,7 @@ class Upkeep:
 
     @property
     def quiet(self) -> bool:
-        """True if placements are not frozen, no snapshot is being written, and no old rows are left to drop."""
+        """True if placements are not frozen, no snapshot is being written, and no old rows are left."""
         return not (self._pending.frozen or self._writing or self._retention.busy)
 
     @property
@@ -390,7 +390,7 @@ class Upkeep:
     async def _begin(
         self, placement: Placement, save: Callable[[Placement, Workspaces], Awaitable[None]]
     ) -> None:
-        """Call ``save`` for a placement, at once or in a background task after the memory for a large copy is touched."""
+        """Call ``save`` for a placement now, or in a task after the memory for a large copy is touched."""
         rooms = placement.make_workspaces()
         if rooms is None:
             await save(placement, None)
@@ -405,7 +405,8 @@ class Upkeep:
     ) -> None:
         """Touch the memory for a copy in steps, then save the placement between two groups.
 
-        Does nothing if the placement was replaced or the service is stopping. Other errors are logged as warnings.
+        Does nothing if the placement was replaced or the service is stopping. Other errors are logged as
+        warnings.
         """
         async def begin() -> None:
             # The placement may have been replaced meanwhile.
@@ -431,7 +432,7 @@ class Upkeep:
             pass
 
     async def _save_snapshot(self, placement: Placement, rooms: Workspaces = None) -> None:
-        """Copy a placement's learned state and begin to write it as a snapshot; reset its count of learned rows."""
+        """Copy a placement's learned state and begin to write it as a snapshot; reset ``since_snapshot``."""
         time, placement.since_snapshot = self._pending.time.clock(), 0
 
         def finish() -> None:
@@ -441,7 +442,7 @@ class Upkeep:
         await self._save(placement.name, copy, SNAPSHOTS, finish)
 
     async def _save_base(self, placement: Placement, rooms: Workspaces = None) -> None:
-        """Copy a placement's learned state and begin to write it as a base, after which old rows may be dropped."""
+        """Copy a placement's learned state and begin to write it as a base; then old rows may be dropped."""
         oldest, seq = placement.windows.first_learnable_seq, self._pending.seq
         before = seq if oldest is None else min(seq, oldest)
 

@@ -73,14 +73,14 @@ class DuelLog:
 
     @property
     def closes(self) -> int | None:
-        """Return the time by which every open decision has been counted, in microseconds; None if none is open."""
+        """Return the time by which all open decisions will be counted, in microseconds; None without any."""
         return max((end for _, end in self._waiting), default=None)
 
     def add_rows(self, events: Sequence[Event]) -> None:
         """Add the next rows of the log to the sums; rows of other placements only advance the time.
 
-        Decisions open windows, feedback is applied to them, and searches whose windows have closed are counted.
-        Updates ``seq``, ``time``, ``since`` and ``beyond``.
+        Decisions open windows, feedback is applied to them, and searches whose windows have closed are
+        counted. Updates ``seq``, ``time``, ``since`` and ``beyond``.
         """
         for rows in split_into_blocks(events):
             self._close(self._windows.advance(rows.column("time")[0]))
@@ -121,7 +121,7 @@ class DuelLog:
             self._waiting.append((seq, time + longest))
 
     def _close(self, rewards: TrainingBatch) -> None:
-        """Store the searches of closed windows with their feedback, by sequence number, until they are counted."""
+        """Store the searches of closed windows, by sequence number of the decision, for :meth:`_count`."""
         rows = self._windows.rows(rewards.entries)
         for row, feedback in zip(rows, rewards.values, strict=True):
             self._closed[row.seq] = self._search(row, feedback)
@@ -142,7 +142,7 @@ class DuelLog:
         return search._replace(unit=duel["user"] or search.unit, segments=segments)
 
     def _count(self) -> None:
-        """Add closed searches to the sums in the order of decisions, up to the first one that may still be open.
+        """Add closed searches to the sums in the order of decisions, up to the first that may still be open.
 
         Counted decisions are removed from the queue.
         """
@@ -159,7 +159,8 @@ class DuelLog:
     def _select_segments(self, search: Search) -> dict[str, str]:
         """Return the segments of a search whose values are counted separately, as names and values.
 
-        Registers new values up to :data:`MOST_VALUES` for each segment; other values are counted in ``beyond``.
+        Registers new values up to :data:`MOST_VALUES` for each segment; other values are counted in
+        ``beyond``.
         """
         segments = {}
         for name, value in search.segments.items():
@@ -287,7 +288,7 @@ class Verdicts:
         self._logs.clear()
 
     async def _read(self, name: str, reading: _Reading) -> None:
-        """Read a log to its end and add its rows to the sums of ``reading``; pause between reads for decisions.
+        """Read a log to its end and add its rows to the sums of ``reading``, with pauses for decisions.
 
         Only one log is read at a time. Sets ``reading.whole`` to False, and to True at the end.
         """
