@@ -251,7 +251,7 @@ class ReadStore(LayoutStore):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
-        """Context manager that yields the connection; until :meth:`renew`, reads see the log at one moment."""
+        """Context manager that yields the connection; all reads see one moment, until :meth:`renew`."""
         with self._translate_errors():
             yield self._reader
 
