@@ -78,7 +78,7 @@ class UsualAnswers:
         self._cache: dict[bytes, RouteMatch] = {}
 
     def find(self, address: bytes) -> RouteMatch | None:
-        """Return the route and placement of an undecoded path, and cache it; None if it is not a usual request."""
+        """Return the route and placement of an undecoded path, and cache it; None if it is not usual."""
         cached = self._cache.get(address)
         if cached is not None:
             return cached

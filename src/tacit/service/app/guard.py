@@ -202,7 +202,7 @@ class Guard:
         return None
 
     def remember_head(self, head: bytes, visit: Visit, size: int) -> None:
-        """Store the parsed head of an admitted request, so that the same bytes need no second check of the key.
+        """Store the parsed head of an admitted request, so that its key is not checked again for the same bytes.
 
         Their heads are not parsed, and host, origin and key not checked, again; load and rate are. Heads
         that are long or have a header unique to the request are not stored; the oldest of 1024 is dropped.
@@ -231,7 +231,7 @@ class Guard:
         return visit.addressed.path.api.refusals.answer_problem(*refusal)
 
     def leave(self, visit: GuardedRequest, status: int) -> None:
-        """Count a request as answered, with its status and duration, and write it to the access log if configured."""
+        """Count a request as answered, with its status and duration; log it if the access log is on."""
         self.running -= 1
         seconds = time.perf_counter() - visit.started
         # Clients can request any path, so metrics distinguish only existing ones.

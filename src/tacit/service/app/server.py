@@ -235,7 +235,7 @@ class Server(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen for requests, start background tasks, log the configuration, and report that the service is ready.
+        """Listen for requests, start background tasks, log the configuration, and report readiness.
 
         The tasks watch connections, ping systemd, and send the log to a topic if configured. From now on
         SIGHUP reloads the configuration.

@@ -64,7 +64,7 @@ class TracedApplication:
         engine.commits.span = self._commit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request inside a span; after the lifespan, send the remaining spans and end the provider."""
+        """Serve a request inside a span; after the lifespan, send remaining spans and end the provider."""
         if scope["type"] == "http":
             await self._request(scope, receive, send)
             return

@@ -154,7 +154,10 @@ def verify(config: Config, store: Store) -> list[str]:
 
 
 def _disorder(store: Store) -> list[str]:
-    """Return the first row that is duplicated, out of order, or feedback on a later row, as a list of messages."""
+    """Return a message about the first row that is duplicated, out of order, or feedback on a later row.
+
+    The message is in a list, which is empty without such a row.
+    """
     seq = time = 0
     for event in store.events(0):
         if event.seq == seq:

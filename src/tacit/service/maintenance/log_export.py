@@ -130,7 +130,10 @@ def _export_records(store: Store, path: Path) -> int:
 
 
 def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
-    """Return the decisions of a placement with closed windows as rows of its export table, without pinned ones."""
+    """Return a placement's decisions with closed windows as rows of its export table.
+
+    Decisions that showed a pinned arm are left out.
+    """
     placement = store.placements()[name]
     policy = policy_from_stored(json.loads(placement.spec))
     return [

@@ -95,7 +95,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
 def _open_stores(
     url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]
 ) -> list[PostgresStore]:
-    """Open the stores of all shards of a layout; return them, and add each to ``opened_stores`` for closing."""
+    """Open and return the stores of all shards of a layout; add each to ``opened_stores`` for closing."""
     stores = []
     for shard in range(layout.shards):
         stores.append(PostgresStore(url, name_schema(schema, layout, shard)))

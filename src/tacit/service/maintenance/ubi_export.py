@@ -100,7 +100,7 @@ class UbiRecords:
         return record
 
     def _attributes(self, row: DecisionRow) -> dict[str, Any]:
-        """Return tacit's attributes that query and event records share: placement, decision, policy, propensity."""
+        """Return tacit's attributes for query and event records: placement, decision, policy, propensity."""
         return {
             "placement": self.placement,
             "decision_id": row.id,
@@ -110,7 +110,7 @@ class UbiRecords:
         }
 
     def _query_attributes(self, row: DecisionRow) -> dict[str, Any]:
-        """Return tacit's attributes of a query record: mode, context, arms, and a list's propensities or teams."""
+        """Return tacit's attributes for a query record: mode, context, arms, propensities or teams of a list."""
         attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
         if row.deferred:
             attributes["deferred"] = True
@@ -134,7 +134,7 @@ class UbiRecords:
         return attributes | ({} if teams is None else teams)
 
     def _list_arms(self, row: DecisionRow) -> list[str]:
-        """Return the names of a decision's offered arms; numbers from 0 if they are described without names."""
+        """Return the names of a decision's offered arms; numbers from 0 for arms without names."""
         if row.offered is not None:
             return [str(arm) for arm in json.loads(row.offered)]
         if self._arms or row.asked is None:
