@@ -202,7 +202,7 @@ class Guard:
         return None
 
     def remember_head(self, head: bytes, visit: Visit, size: int) -> None:
-        """Store the parsed head of an admitted request, so that its key is not checked again for the same bytes.
+        """Store the parsed head of an admitted request, so that the same bytes need no further check of the key.
 
         Their heads are not parsed, and host, origin and key not checked, again; load and rate are. Heads
         that are long or have a header unique to the request are not stored; the oldest of 1024 is dropped.

@@ -23,7 +23,7 @@ class TextLines(logging.Formatter):
     """One line of text for each record, with its traceback; unprintable characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as text with its traceback; unprintable characters are escaped, also line breaks."""
+        """Return a record as text with its traceback, with unprintable characters and line breaks escaped."""
         text = super().format(record)
         if text.isprintable():
             return text

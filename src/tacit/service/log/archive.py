@@ -58,7 +58,7 @@ RECORDS_SCHEMA = pa.schema(
 
 
 def to_table(name: str, rows: Any) -> pa.Table:
-    """Return rows of a kind, ``decisions``, ``feedback`` or ``marks``, as a table for Parquet; arms as JSON."""
+    """Return rows of the kind ``name``, a key of :data:`FILES`, as a table for Parquet; arms as JSON."""
     columns = {field: [getattr(row, field) for row in rows] for field in FILES[name]._fields}
     for field in ("arm", "would"):
         if field in columns:
@@ -133,7 +133,7 @@ def _blank_column(folder: Path, kind: str, column: str, blank: Callable[[Any], A
 
 
 def write_atomically(table: pa.Table, path: Path) -> None:
-    """Write a table to a Parquet file that only its owner may read; after a crash it is complete or unchanged."""
+    """Write a table to a file that only its owner may read; after a crash it is complete or unchanged."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "wb", opener=open_private) as file:
         pq.write_table(table, file, write_page_checksum=True)

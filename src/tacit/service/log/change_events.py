@@ -58,7 +58,7 @@ def read_plan_start(plan: str) -> StartFile | None:
 
 
 def find_start(changes: Iterable[rows.ChangeRow]) -> StartFile | None:
-    """Return the learner file in the first start event among a placement's change events; None without one."""
+    """Return the learner file in the first start event of a placement's change events; None without."""
     values = (change.value for change in changes if change.kind == rows.START)
     return next((msgspec.json.decode(value, type=StartFile) for value in values), None)
 

@@ -180,7 +180,7 @@ class LogTime:
         self._ahead = max(last - clock(), 0)
 
     def get_time(self) -> int:
-        """Return the current time of the log in microseconds, without changing ``last``; never before ``last``."""
+        """Return the log's current time in microseconds, never before ``last``, without changing ``last``."""
         return max(self.clock() + self._ahead, self.last)
 
     @property
@@ -396,7 +396,7 @@ class DecisionIdGenerator:
         return [create_partition_id(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
 
     def _partition(self, key: str, place: int) -> int:
-        """Return the partition of a decision: by its key, or any one of the shard's if the placement is spread."""
+        """Return a decision's partition: that of its key, or any of the shard's if the placement is spread."""
         if self._spread is None:
             return hash_partition(self._placement, key)
         return self._spread[place % len(self._spread)]

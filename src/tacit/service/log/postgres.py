@@ -349,7 +349,7 @@ class PostgresStore(Store):
         self._committed = max([self._committed, *(row.seq for row in rows.all())])
 
     def _insert(self, writer: psycopg.Connection[Any], rows: Rows) -> None:
-        """Insert rows with their checksums, by COPY if there are many; update the cached size every 10 seconds."""
+        """Insert rows with checksums, by COPY if there are many; every 10 seconds, update the cached size."""
         decisions = [
             (
                 *row._replace(
@@ -388,7 +388,7 @@ class PostgresStore(Store):
         """Do nothing: the database overwrites old versions of rows when it vacuums its tables."""
 
     def find_damage(self) -> list[str]:
-        """Return a message for each unique index that does not find all rows of its table; reads every row."""
+        """Read all rows; return a message for each unique index that does not find all rows of its table."""
         wrong = []
         with self._reading() as connection, connection.transaction():
             for setting in INDEX_SETTINGS:

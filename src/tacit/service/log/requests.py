@@ -425,7 +425,7 @@ def _check_metrics(content: str, placement: Any) -> None:
 
 
 def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
-    """Return a piece of feedback with its reward as a float; raise InvalidValue if its id or reward is invalid."""
+    """Return feedback with its reward as a float; raise InvalidValue if its id or reward is invalid."""
     if feedback.id is not None:
         check_id("feedback_id", feedback.id)
     if feedback.kind != REWARD:

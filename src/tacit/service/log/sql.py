@@ -183,7 +183,7 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def _transaction(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context with the writing connection, which commits at its end and rolls back after an error.
+        """Return a context with the writing connection, which commits at its end or rolls back on error.
 
         Raises Fenced if another process owns the store.
         """
@@ -287,7 +287,7 @@ class Store(SqlDatabase):
         return max((End(*row) for row in rows), default=End(0, 0))
 
     def _check_epoch(self, epoch: int | None) -> None:
-        """Raise Fenced if the stored epoch is not this owner's, since another process has opened the store."""
+        """Raise Fenced if the stored epoch is not this owner's: then another process has opened the store."""
         if epoch != self.epoch:
             raise Fenced(
                 f"{self._where} was taken over in epoch {epoch}, this is the owner of epoch "
@@ -406,7 +406,7 @@ class Store(SqlDatabase):
                 self._run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
 
     def probe(self, time: int) -> None:
-        """Commit a small change, which stores ``time``, to test that commits work; raise StoreError if they do not."""
+        """Commit a small change, which stores ``time``; raise StoreError if commits do not work."""
         with self._transaction() as writer:
             self._run(writer, "UPDATE store SET probed = ?", (time,))
 
@@ -437,7 +437,7 @@ class Store(SqlDatabase):
         return settings
 
     def changes(self, placement: int) -> list[ChangeRow]:
-        """Return the change events of a placement that belong to its history, in order; raise Damaged for a bad row."""
+        """Return the change events of a placement's history, in order; raise Damaged at a damaged row."""
         with self._reading() as connection:
             return list(self._check_rows("marks", self._run(connection, CHANGES, (placement,))))
 
@@ -448,7 +448,7 @@ class Store(SqlDatabase):
             return {row[0]: self._parse_placement(row) for row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], DecisionWithFeedback]:
-        """Return decisions with their feedback, by pairs of placement number and id; missing ones are left out."""
+        """Return decisions with feedback, by pairs of placement number and id; missing ones are left out."""
         with self._reading() as connection:
             decisions = self._check_rows("decisions", self._select_decisions(connection, wanted))
             by_seq = {row.seq: DecisionWithFeedback(row, []) for row in decisions}
@@ -470,7 +470,7 @@ class Store(SqlDatabase):
             yield from self._check_rows("records", read(READS["records"], (0,)))
 
     def _check_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows of a table from a cursor over :func:`list_columns`; raise Damaged at a wrong checksum."""
+        """Yield the rows of a cursor over :func:`list_columns`; raise Damaged at a wrong checksum."""
         for number, row, sound in self._verify_rows(table, cursor):
             if not sound:
                 raise Damaged(f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}")
@@ -625,7 +625,7 @@ class Store(SqlDatabase):
         return self._load_snapshot(BASES, placement)
 
     def _load_snapshot(self, what: str, placement: int, *seq: int) -> Snapshot | None:
-        """Return a snapshot from a table, by its placement and, for a state, its last row; None if missing."""
+        """Return a placement's snapshot from a table, a state by its last row; None if it is missing."""
         with self._streaming() as read:
             query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
             for *head, checksum, number in read(query, (placement, *seq)):
@@ -649,7 +649,7 @@ class Store(SqlDatabase):
         return None if row is None else End(*row)
 
     def find_old_rows(self, placement: int | None, before: int, time: int, limit: int) -> OldRows:
-        """Return a placement's oldest rows before row ``before`` and ``time``, at most ``limit`` of each kind.
+        """Return a placement's oldest rows before row ``before`` and ``time``, up to ``limit`` of a kind.
 
         For ``placement`` None, they are change events of all placements. Change events of the history are
         left out.

@@ -108,7 +108,7 @@ class SqliteStore(sql.Store):
             raise self._translate_error(error) from error
 
     def _translate_error(self, error: Exception) -> StoreError:
-        """Return the error to raise for an error of SQLite: Refused for invalid data, Damaged, or StoreError."""
+        """Return the StoreError for an error of SQLite: Refused for invalid data, Damaged for a bad row."""
         if isinstance(error, DATA_ERRORS):
             # A duplicate sequence number means another writer, not invalid data.
             if str(error).endswith("seq"):
