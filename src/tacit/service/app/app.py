@@ -264,6 +264,7 @@ def create_application(engine: Service, connections: Connections | None = None) 
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to its endpoint; requests to the site, and the lifespan, to Starlette."""
         # Only requests have an address, not the lifespan.
         path = scope[ROUTE_MATCH].path if ROUTE_MATCH in scope else SITE.unknown
         if path.api is SITE:

@@ -72,6 +72,7 @@ def _request_once(
     """Request one decision of a placement by HTTP and send feedback on it; raise TacitError if one fails."""
 
     def post(path: str, body: Any) -> Any:
+        """Send a JSON body to a path of the placement; return the decoded answer, or raise TacitError."""
         headers = {"Content-Type": "application/json"}
         connection.request("POST", f"/v1/placements/{name}/{path}", json.dumps(body), headers)
         response = connection.getresponse()

@@ -152,6 +152,7 @@ class Guard:
         status = 500
 
         async def send_answer(message: Message) -> None:
+            """Send a message of the answer; store its status, and add the request id and shared headers."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -202,7 +203,7 @@ class Guard:
         return None
 
     def remember_head(self, head: bytes, visit: Visit, size: int) -> None:
-        """Store the parsed head of an admitted request, so that the same bytes need no further check of the key.
+        """Store the parsed head of an admitted request, so that its key is not checked again for equal heads.
 
         Their heads are not parsed, and host, origin and key not checked, again; load and rate are. Heads
         that are long or have a header unique to the request are not stored; the oldest of 1024 is dropped.

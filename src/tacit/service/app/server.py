@@ -314,6 +314,7 @@ class Server(uvicorn.Server):
 
 
 def _log_sentences(level: int, sentences: Iterable[str]) -> None:
+    """Log each sentence with the prefix ``configuration:``."""
     for sentence in sentences:
         logger.log(level, "configuration: %s", sentence)
 

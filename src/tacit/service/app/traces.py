@@ -89,6 +89,7 @@ class TracedApplication:
         ) as span:
 
             async def send_answer(message: Message) -> None:
+                """Send a message of the answer; record its status and request id in the span."""
                 if message["type"] == "http.response.start":
                     status = message["status"]
                     span.set_attribute("http.response.status_code", status)

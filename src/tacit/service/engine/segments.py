@@ -140,6 +140,7 @@ def compute_bands(beliefs: ContextBeliefs) -> Bands:
     ranked, below = np.take_along_axis(values, order, -1), np.cumsum(shares[order], axis=-1)
 
     def quantile(share: float) -> Floats:
+        """Return a quantile of the believed reward of each arm in each context."""
         place = np.argmax(below >= share * below[..., -1:], axis=-1)
         ends: Floats = np.take_along_axis(ranked, place[..., None], -1)[..., 0]
         return ends

@@ -350,6 +350,7 @@ class Upkeep:
 
     @property
     def _idle(self) -> bool:
+        """True if no rows are pending and no snapshot is being written."""
         # One at a time: memory holds at most one copy of a learned state.
         return not self._pending.waiting and self._writing is None
 
@@ -409,6 +410,7 @@ class Upkeep:
         warnings.
         """
         async def begin() -> None:
+            """Save the placement, unless it was replaced meanwhile."""
             # The placement may have been replaced meanwhile.
             if self._pending.placements.get(placement.name) is placement:
                 await save(placement, rooms)

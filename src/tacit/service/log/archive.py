@@ -110,6 +110,7 @@ def _blank_units(units: Sequence[str], asked: str | None) -> str | None:
 
 
 def _blank_subject(subject: Subject, content: str) -> str:
+    """Return a record without the subject's data; unchanged if it has none."""
     return subject.blank_record(content) or content
 
 

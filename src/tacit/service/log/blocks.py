@@ -13,6 +13,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 @cache
 def _field_indices(kind: Any) -> dict[str, int]:
+    """Return the index of each field of a named tuple class, by name."""
     return {field: place for place, field in enumerate(kind._fields)}
 
 

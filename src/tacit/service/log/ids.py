@@ -396,7 +396,7 @@ class DecisionIdGenerator:
         return [create_partition_id(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
 
     def _partition(self, key: str, place: int) -> int:
-        """Return a decision's partition: that of its key, or any of the shard's if the placement is spread."""
+        """Return a decision's partition: that of its key, or any of the shard's if decisions are spread."""
         if self._spread is None:
             return hash_partition(self._placement, key)
         return self._spread[place % len(self._spread)]

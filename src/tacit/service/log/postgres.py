@@ -219,6 +219,7 @@ class PostgresStore(Store):
 
     @property
     def _lock_number(self) -> int:
+        """Number of the advisory lock of the schema, a hash of its name."""
         return int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
@@ -311,6 +312,7 @@ class PostgresStore(Store):
             def read(
                 statement: str, values: Sequence[Any] = (), at_once: int = ROWS_AT_ONCE
             ) -> Iterable[Any]:
+                """Run a statement in a cursor of the server, and return its rows, fetched ``at_once`` at a time."""
                 name = f"stream_{next(numbers)}"
                 cursor = stack.enter_context(connection.cursor(name=name, binary=True))
                 cursor.itersize = at_once

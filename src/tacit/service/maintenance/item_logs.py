@@ -134,6 +134,7 @@ def export_items(
     decisions = itertools.chain([first], decisions)  # type: ignore[assignment]
 
     def make_records(row: DecisionRow) -> list[dict[str, Any]]:
+        """Return the rows of a decision in the log; none for a pinned arm, or a list with an open window."""
         if row.mode in PIN_MODES:
             return []
         if export is None:

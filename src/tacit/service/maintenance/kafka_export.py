@@ -163,6 +163,7 @@ def main() -> int:
     ended = threading.Event()
 
     def wait() -> None:
+        """Wait until the input ends, then set ``ended``; end the process if it is still running 10 seconds later."""
         # A blocked read of sys.stdin.buffer would keep the interpreter from ending.
         while os.read(sys.stdin.fileno(), 1024):
             pass

@@ -110,7 +110,7 @@ class UbiRecords:
         }
 
     def _query_attributes(self, row: DecisionRow) -> dict[str, Any]:
-        """Return tacit's attributes for a query record: mode, context, arms, a list's propensities or teams."""
+        """Return tacit's attributes for a query record: mode, context, arms, propensities or teams."""
         attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
         if row.deferred:
             attributes["deferred"] = True
