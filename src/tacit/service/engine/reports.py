@@ -394,7 +394,7 @@ class ReplicaFiles:
         await asyncio.to_thread(deque, workspace.touch_pages(), 0)
 
         async def copy() -> None:
-            """Copy the placement's learner while it is frozen, with the last row's number, into ``copies``."""
+            """Copy the placement's learner while it is frozen; add it to ``copies`` with the last row."""
             # The placement may have been replaced meanwhile.
             of = self._engine.placement(name)
             copies.append(

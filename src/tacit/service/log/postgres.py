@@ -312,7 +312,7 @@ class PostgresStore(Store):
             def read(
                 statement: str, values: Sequence[Any] = (), at_once: int = ROWS_AT_ONCE
             ) -> Iterable[Any]:
-                """Run a statement in a cursor of the server, and return its rows, fetched ``at_once`` at a time."""
+                """Run a statement in a cursor of the server; return its rows, fetched ``at_once`` at a time."""
                 name = f"stream_{next(numbers)}"
                 cursor = stack.enter_context(connection.cursor(name=name, binary=True))
                 cursor.itersize = at_once

@@ -163,7 +163,7 @@ def main() -> int:
     ended = threading.Event()
 
     def wait() -> None:
-        """Wait until the input ends, then set ``ended``; end the process if it is still running 10 seconds later."""
+        """Wait until the input ends, then set ``ended``; 10 seconds later, end the process with code 1."""
         # A blocked read of sys.stdin.buffer would keep the interpreter from ending.
         while os.read(sys.stdin.fileno(), 1024):
             pass
