@@ -65,7 +65,7 @@ class UsualAnswers:
 
     Attributes
     ----------
-    heads : mapping of bytes to LetIn
+    heads : mapping of bytes to AdmittedHead
         Admitted requests by the bytes of their heads.
     """
 

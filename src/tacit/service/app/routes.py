@@ -52,7 +52,7 @@ BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "b
 
 
 def document() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of the service."""
+    """Return the OpenAPI 3.1 document of the service, made from the table of routes."""
     paths = [path for api in APIS for path in api.paths.values()]
     routes = [route for path in paths for route in path.routes.values() if route.operation]
     bodies = [body for route in routes for body in (route.request, route.answer)]

@@ -605,7 +605,7 @@ def get_address(listener: socket.socket) -> str:
 
 
 def print_address(address: str) -> None:
-    """Print the address of the service."""
+    """Print the address of the service to standard output, with how to stop it."""
     print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
 
 

@@ -185,7 +185,7 @@ class Engine(Verbs):
         await self.configuration_logger.finish(self.configuration_logger.log_changes())
 
     async def wait_until_durable(self, names: Sequence[str]) -> None:
-        """Wait until all changes of placements so far are durable."""
+        """Wait until all changes so far of the named placements are committed to the log."""
         for name in names:
             # Setting the current mode logs nothing, but is answered after the commit.
             await self.writer.ask(AppendChange(name, self.placements[name].mode))
@@ -444,16 +444,16 @@ class Engine(Verbs):
 
     @property
     def commits(self) -> Commits:
-        """Counts and times of commits."""
+        """Counts and times of the commits to the log, for metrics and traces."""
         return self.writer.commits
 
     @property
     def waiting(self) -> int:
-        """Number of requests that wait for a group."""
+        """Number of requests that wait for the next group."""
         return self.writer.waiting
 
     def health(self) -> reports.Health:
-        """Return the health of the engine and its store."""
+        """Return the health of the engine and its store: rows, commits, memory, recovery and clock."""
         commits, pending = self.commits, self._pending
         return reports.Health(
             ready=self.writer.failure is None and not self.writer.stopping,

@@ -171,7 +171,7 @@ class PendingLog:
 
     @property
     def memory_rows(self) -> int:
-        """Number of rows in memory only."""
+        """Number of rows that are not in the log yet, pending or being committed."""
         return self.waiting + self.in_flight.size
 
     # Look-ups --------------------------------------------------------------------------------

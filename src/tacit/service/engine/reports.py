@@ -51,7 +51,7 @@ def find_counts(state: Any) -> Counts | BetaState | PositionCounts | Hypotheses 
 
 
 def count_rounds(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Floats:
-    """Return the number of counted impressions of each lane."""
+    """Return the number of counted impressions of each lane (each key), as floats."""
     if isinstance(counts, Thompson.State):
         return counts.successes.sum(axis=1) + counts.failures.sum(axis=1)  # type: ignore[no-any-return]
     return counts.rounds.astype(np.float64)

@@ -55,7 +55,7 @@ class Service(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Return the number of requests that wait for a group."""
+        """Return the number of requests that wait to be served."""
 
     def placement(self, name: str) -> Placement:
         """Return a placement by its name, or raise UnknownName."""
@@ -82,7 +82,7 @@ class Service(Protocol):
         """Answer the waiting requests, and stop serving."""
 
     async def reload(self, config: Config) -> None:
-        """Apply another configuration."""
+        """Apply another configuration while requests are served."""
 
     def durability(self, placement: str) -> str:
         """Return the durability of a placement: ``committed`` or ``buffered``."""
@@ -99,7 +99,7 @@ class Service(Protocol):
         """Serve a request by :meth:`decide_many` or :meth:`record_many`, and return its result."""
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
-        """Change a placement; return its new setting."""
+        """Change a placement's mode, arms or other setting, and log the change; return its new setting."""
 
     async def export_replica(self, placement: str, shard: int | None = None) -> ReplicaFile:
         """Return a placement's learner as a file, for replicas in clients."""
@@ -111,13 +111,13 @@ class Service(Protocol):
         """Blank the data of a user in all rows; return the numbers of blanked rows by placement."""
 
     async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return the learned state of a key."""
+        """Return the learned state of a key of a placement."""
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
-        """Return the busiest keys of a placement."""
+        """Return the learned states of a placement's keys with the most impressions."""
 
     async def find_keys(self, placement: str, text: str) -> KeyMatches:
-        """Return keys in which a text occurs."""
+        """Return the keys of a placement that contain a text."""
 
     async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
         """Return which arms a placement shows to which segments of users."""
@@ -133,13 +133,13 @@ class Service(Protocol):
         """Return the verdict on the rankers of a placement of duels, from its log."""
 
     async def states(self, placement: str) -> list[State]:
-        """Return the states to which a placement can be rolled back."""
+        """Return the stored learned states to which a placement can be rolled back."""
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
         """Replace the policy of a placement by another one that has learned from its log."""
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Restore an earlier learned state of a placement."""
+        """Restore a stored learned state of a placement, by default the one replaced last, and log the change."""
 
     async def history(self, placement: str) -> list[LoggedChange]:
         """Return the changes of a placement, in order."""

@@ -139,7 +139,7 @@ class Serving(Protocol):
         """Return up to ``count`` rows of the log after row ``after``; raise UnknownName for a placement."""
 
     async def wait_until_durable(self, names: Sequence[str]) -> None:
-        """Wait until all changes of placements so far are durable."""
+        """Wait until all changes so far of the named placements are committed to the log."""
 
 
 class Waiter(Protocol):
@@ -149,10 +149,10 @@ class Waiter(Protocol):
         """True if a result or error was set, or the request was cancelled."""
 
     def set_result(self, result: Any) -> None:
-        """Receive the result."""
+        """Receive the result of the request."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Receive the error."""
+        """Receive the error of the request."""
 
 
 Result = TypeVar("Result")
@@ -231,7 +231,7 @@ class Writer:
         self.worker.stop()
 
     def wake(self) -> None:
-        """Wake the loop, to check for work."""
+        """Wake the loop, so that it looks for requests, steps and other work now."""
         self._arrived.set()
 
     @property

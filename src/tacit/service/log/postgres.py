@@ -312,7 +312,7 @@ class PostgresStore(Store):
             def read(
                 statement: str, values: Sequence[Any] = (), at_once: int = ROWS_AT_ONCE
             ) -> Iterable[Any]:
-                """Run a statement in a cursor of the server; return its rows, fetched ``at_once`` at a time."""
+                """Run a statement in a server-side cursor; return its rows, fetched ``at_once`` at a time."""
                 name = f"stream_{next(numbers)}"
                 cursor = stack.enter_context(connection.cursor(name=name, binary=True))
                 cursor.itersize = at_once
@@ -376,7 +376,7 @@ class PostgresStore(Store):
             self._size = self._one(writer, SIZE, self.schema)
 
     def end(self) -> End:
-        """Return the number and the time of the last row."""
+        """Return the number and the time of the log's last row, read by the writing connection."""
         # Read by the writer: with its lock, all earlier transactions have ended.
         with self._transaction() as writer:
             return self._last(writer)

@@ -328,17 +328,17 @@ class Rows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of rows."""
+        """Number of rows of all kinds."""
         return len(self.decisions) + len(self.feedback) + len(self.changes)
 
     def all(self) -> Iterator[DecisionRow | FeedbackRow | ChangeRow]:
-        """Yield every row, kind by kind."""
+        """Yield every row: all decisions, then all feedback, then all change events."""
         yield from self.decisions
         yield from self.feedback
         yield from self.changes
 
     def select(self, predicate: Callable[[Any], bool]) -> Rows:
-        """Return the rows for which a predicate holds."""
+        """Return new rows, those of each kind for which ``predicate`` is true."""
         return Rows(*(list(filter(predicate, rows)) for rows in self))  # type: ignore[arg-type]
 
     def concatenate(self, more: Rows) -> Rows:

@@ -198,15 +198,15 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def _run(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement, and return its cursor."""
+        """Run a statement with values for its question marks, and return the cursor."""
 
     @abstractmethod
     def _run_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
-        """Run a statement for each row of values."""
+        """Run a statement once for each tuple of values."""
 
     @abstractmethod
     def _insert(self, writer: Any, rows: Rows) -> None:
-        """Insert rows; sequence numbers must be unique over all tables."""
+        """Insert rows in the open transaction; sequence numbers must be unique over all tables."""
 
     @abstractmethod
     def _select_decisions(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
@@ -237,7 +237,7 @@ class SqlDatabase(ABC):
         """Return the size of the store in bytes."""
 
     def parse_decision(self, row: Any) -> DecisionRow:
-        """Return a decision from a row of values."""
+        """Return a decision from a row of the database's values."""
         return DecisionRow._make(row)
 
     def _one(self, connection: Any, statement: str, *values: Any) -> Any:
@@ -609,7 +609,7 @@ class Store(SqlDatabase):
             self._insert(writer, Rows([], [], [mark]))
 
     def end(self) -> End:
-        """Return the number and the time of the last row."""
+        """Return the number and the time of the log's last row; zeros for an empty log."""
         with self._reading() as connection:
             return self._last(connection)
 
@@ -638,7 +638,7 @@ class Store(SqlDatabase):
             return [End(*row) for row in self._run(connection, STATES_OF, (placement,))]
 
     def state(self, placement: int, seq: int) -> Snapshot | None:
-        """Return a stored state by its last row; None if it is missing."""
+        """Return a placement's stored state, named by the last row that it includes; None if it is missing."""
         return self._load_snapshot(STATES, placement, seq)
 
     def find_base_end(self, placement: int) -> End | None:

@@ -145,7 +145,7 @@ class SqliteStore(sql.Store):
     # Every group of requests calls these three methods: for speed, they use no context managers.
 
     def append(self, rows: Rows) -> None:
-        """Append rows in one durable transaction."""
+        """Append rows in one transaction; durable when it returns; roll back and raise the error if it fails."""
         self.insert(rows)
         self.commit()
 
@@ -377,5 +377,5 @@ class ReadSqlite(SqliteStore):
         raise StoreError(f"{self._where} is open for reading only")
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the reading connection; the view cannot be used afterwards."""
         sql.Store.close(self)

@@ -81,7 +81,7 @@ class Snapshot(NamedTuple):
     windows: bytes
 
     def draft(self) -> Draft:
-        """Return the snapshot as a draft to write."""
+        """Return the snapshot as a draft to write, with one piece for each field that is not None."""
         whole = zip(self._fields[4:], self[4:], strict=True)
         pieces = ((field, content) for field, content in whole if content is not None)
         return Draft(*self[:4], pieces)

@@ -310,7 +310,7 @@ def _namesake() -> list[Check]:
 
 
 def _package(name: str) -> Check:
-    """Check that a required package is installed."""
+    """Return a check that a required package is installed, with its version."""
     try:
         return Check(name, True, version(name))
     except PackageNotFoundError:
@@ -350,7 +350,7 @@ def _check_shipped_code() -> Check:
 
 
 def _extra(extra: str) -> Check:
-    """Check whether the packages of an extra are installed; a note if not."""
+    """Return a check that an extra's packages are installed; a note with the missing ones if not."""
     missing = [name for name in EXTRAS[extra].split() if find_spec(name) is None]
     if not missing:
         return Check(f"extra {extra}", True, "installed")
@@ -395,7 +395,7 @@ def _check_configuration(path: Path) -> list[Check]:
 
 
 def _port(port: int) -> Check:
-    """Check that a port of this machine is free."""
+    """Return a check that a port of this machine is free; opens the port for a moment."""
     name = f"port {port}"
     try:
         socket.create_server(("127.0.0.1", port)).close()

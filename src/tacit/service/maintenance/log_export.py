@@ -267,7 +267,7 @@ def _import_rows(store: Store, folder: Path) -> int:
 
 
 def _read_policy_versions(path: Path) -> list[PolicyVersion]:
-    """Return all policy versions in exported change events."""
+    """Return all policy versions in a Parquet file of exported change events."""
     table = _parquet(path).read(["kind", "value"]).to_pylist()
     return [msgspec.json.decode(row["value"], type=PolicyVersion) for row in table if row["kind"] == POLICY]
 

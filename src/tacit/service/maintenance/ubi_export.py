@@ -69,7 +69,7 @@ class UbiRecords:
 
     Attributes
     ----------
-    items : ItemsThen or None
+    items : CatalogueHistory or None
         Catalogue at the row that is written.
     """
 
