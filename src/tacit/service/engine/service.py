@@ -139,7 +139,7 @@ class Service(Protocol):
         """Replace the policy of a placement by another one that has learned from its log."""
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Restore a stored learned state of a placement, by default the one replaced last, and log the change."""
+        """Restore a stored learned state of a placement, by default the one replaced last; log the change."""
 
     async def history(self, placement: str) -> list[LoggedChange]:
         """Return the changes of a placement, in order."""

@@ -638,7 +638,7 @@ class Store(SqlDatabase):
             return [End(*row) for row in self._run(connection, STATES_OF, (placement,))]
 
     def state(self, placement: int, seq: int) -> Snapshot | None:
-        """Return a placement's stored state, named by the last row that it includes; None if it is missing."""
+        """Return a placement's stored state by the last row that it includes; None if it is missing."""
         return self._load_snapshot(STATES, placement, seq)
 
     def find_base_end(self, placement: int) -> End | None:

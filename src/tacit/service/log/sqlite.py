@@ -145,7 +145,7 @@ class SqliteStore(sql.Store):
     # Every group of requests calls these three methods: for speed, they use no context managers.
 
     def append(self, rows: Rows) -> None:
-        """Append rows in one transaction; durable when it returns; roll back and raise the error if it fails."""
+        """Append rows in one transaction, durable when it returns; after an error, roll back and raise it."""
         self.insert(rows)
         self.commit()
 
