@@ -65,7 +65,7 @@ class UsualAnswers:
 
     Attributes
     ----------
-    heads : mapping of bytes to LetIn
+    heads : mapping of bytes to AdmittedHead
         Admitted requests by the bytes of their heads.
     """
 
@@ -78,7 +78,7 @@ class UsualAnswers:
         self._cache: dict[bytes, RouteMatch] = {}
 
     def find(self, address: bytes) -> RouteMatch | None:
-        """Return the route and placement of an address; None if the request is not usual."""
+        """Return the route and placement of an undecoded path, and cache it; None if it is not usual."""
         cached = self._cache.get(address)
         if cached is not None:
             return cached
@@ -90,7 +90,7 @@ class UsualAnswers:
         return None
 
     def size(self, headers: messages.Headers) -> int | None:
-        """Return the size of the body that follows some headers; None if the request is not usual."""
+        """Return the body size that headers announce; None if it is invalid or the request is not usual."""
         if not PECULIAR.isdisjoint(headers):
             return None
         length = headers.get(b"content-length", b"")
@@ -109,7 +109,10 @@ class UsualAnswers:
         body: bytes,
         connection: Protocol,
     ) -> None:
-        """Begin to answer a request."""
+        """Check a usual request, and start to answer it on its connection, without waiting.
+
+        A refused request is answered at once. The head of an admitted one is remembered.
+        """
         visit = self.guard.enter(addressed, METHOD, address, headers)
         refusal = self.guard.refusal(visit, connection.client)
         self.guard.remember_head(head, visit, len(body))
@@ -118,7 +121,7 @@ class UsualAnswers:
         work.begin(body, refusal)
 
     def begin_again(self, known: AdmittedHead, body: bytes, connection: Protocol) -> None:
-        """Begin to answer a request with a known head."""
+        """Start to answer a request with a known head; of the guard's checks, only load and rate are made."""
         work = UsualRequest(self, connection, known.route_match, known.address, next(new_ids), known.caller)
         work.begin(body, self.guard.refusal_again(work, connection.client))
 
@@ -163,7 +166,10 @@ class UsualRequest(PendingAnswer):
         self.started = time.perf_counter()
 
     def begin(self, body: bytes, refusal: Answer | None) -> None:
-        """Start the request in the engine, which sets the result now or later."""
+        """Parse the body and queue the request in the engine, or answer with ``refusal`` if it is not None.
+
+        The engine sets the result now or later. An invalid body is answered with an error.
+        """
         token = messages.request_id.set(self.id)
         try:
             if refusal is not None:
@@ -181,7 +187,7 @@ class UsualRequest(PendingAnswer):
         return self._done
 
     def set_result(self, result: Any) -> None:
-        """Answer with a result."""
+        """Send a result as the answer; if it cannot be encoded, send an error."""
         token = messages.request_id.set(self.id)
         try:
             self._end(make_answer(self._answer(result)))
@@ -190,12 +196,13 @@ class UsualRequest(PendingAnswer):
         messages.request_id.reset(token)
 
     def set_exception(self, error: BaseException) -> None:
-        """Answer with an error."""
+        """Send an error as the answer."""
         token = messages.request_id.set(self.id)
         self._fail(error)
         messages.request_id.reset(token)
 
     def _fail(self, error: BaseException) -> None:
+        """Answer with the problem of an error of tacit or of the request; for others with status 500."""
         if isinstance(error, TacitError | MsgspecError):
             self._end(self._usual.endpoints[self.addressed.path].refusal(self.route, error))
             return
@@ -204,6 +211,7 @@ class UsualRequest(PendingAnswer):
         self._usual.guard.leave(self, BROKEN)
 
     def _end(self, answer: Answer) -> None:
+        """Send an answer with the request's id, and tell the guard that the request is over."""
         self._done = True
         self.send(
             answer.status,
@@ -220,7 +228,9 @@ STATIC = pathlib.Path(__file__).parent.parent / "page" / "static"
 
 
 def create_application(engine: Service, connections: Connections | None = None) -> Guard:
-    """Return the ASGI application of an engine, which it starts and stops.
+    """Return the ASGI application of an engine behind its guard; its lifespan starts and stops the engine.
+
+    With ``connections`` and an engine in this process, usual requests are served without a framework.
 
     Parameters
     ----------
@@ -254,6 +264,7 @@ def create_application(engine: Service, connections: Connections | None = None) 
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to its endpoint; requests to the site, and the lifespan, to Starlette."""
         # Only requests have an address, not the lifespan.
         path = scope[ROUTE_MATCH].path if ROUTE_MATCH in scope else SITE.unknown
         if path.api is SITE:
@@ -269,6 +280,7 @@ def create_application(engine: Service, connections: Connections | None = None) 
 
 
 def _lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    """Return the lifespan of an application, which starts the engine and stops it at the end."""
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await engine.start()
@@ -279,6 +291,7 @@ def _lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextMana
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
+    """Return the answer to an unknown path (404) or a method that the path does not allow (405)."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "GET")
@@ -299,6 +312,7 @@ class _Static(StaticFiles):
     """The page's own script and styles, with the page's headers."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a static file as a response with the page's headers, to be revalidated by caches."""
         response = await super().get_response(path, scope)
         response.headers.update(messages.DATA_HEADERS | messages.PAGE_HEADERS | {"cache-control": "no-cache"})
         return response

@@ -21,7 +21,9 @@ from tacit.service.placements.placement import Placement
 
 
 def compile_served(config: Config) -> tuple[int, int, Path]:
-    """Compile the code of a configuration; return cache hits, compilations and the cache folder.
+    """Compile the code of a configuration into the cache, by serving it twice from a temporary store.
+
+    Makes one request of each placement. Returns cache hits, compilations and the cache folder.
 
     Parameters
     ----------
@@ -53,6 +55,10 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
 
 
 def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
+    """Return, for each placement, its name, the placement, and an example of a request to decide.
+
+    Creates the placements in the store.
+    """
     with closing(SqliteStore(config.store.path)) as store:
         return [
             (name, placement, placement.kind.example(placement))
@@ -63,9 +69,10 @@ def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
 def _request_once(
     connection: http.client.HTTPConnection, name: str, placement: Placement, request: Any
 ) -> None:
-    """Request one decision of a placement, and send feedback to it."""
+    """Request one decision of a placement by HTTP and send feedback on it; raise TacitError if one fails."""
 
     def post(path: str, body: Any) -> Any:
+        """Send a JSON body to a path of the placement; return the decoded answer, or raise TacitError."""
         headers = {"Content-Type": "application/json"}
         connection.request("POST", f"/v1/placements/{name}/{path}", json.dumps(body), headers)
         response = connection.getresponse()
@@ -83,7 +90,7 @@ def _request_once(
 
 
 def _worth(config: PlacementConfig) -> dict[str, Any]:
-    """Return a feedback body with a reward."""
+    """Return a feedback body for a placement: a reward of 1, or the lowest amount of its learned metric."""
     if config.learned is None:
         return {"reward": 1.0}
     return {"metrics": {config.learned: config.metrics[config.learned].low}}

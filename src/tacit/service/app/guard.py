@@ -122,7 +122,10 @@ class Guard:
         self.configure(config)
 
     def configure(self, config: Config) -> None:
-        """Apply limits and keys from the next request on."""
+        """Apply a configuration's limits, keys and signed feeds from the next request on.
+
+        Forgets remembered heads and the rates of all clients.
+        """
         server, keys = config.server, Keys(config.keys)
         self._server, self._keys = server, keys
         self._signed = {name for name, feed in config.feeds.items() if feed.secret is not None}
@@ -133,6 +136,11 @@ class Guard:
         self._hosts = None if keys else {b"localhost", b"127.0.0.1", b"[::1]", _host(server.host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, answer it by the application or with its refusal, and count and log the answer.
+
+        Adds a request id and headers for pages of other origins to the answer, and answers their preflight
+        requests.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -144,6 +152,7 @@ class Guard:
         status = 500
 
         async def send_answer(message: Message) -> None:
+            """Send a message of the answer; store its status, and add the request id and shared headers."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -169,13 +178,19 @@ class Guard:
             messages.request_id.reset(token)
 
     def enter(self, addressed: RouteMatch, method: str, address: bytes, headers: messages.Headers) -> Visit:
-        """Count a request as open; :meth:`leave` ends it."""
+        """Count a request as running, until :meth:`leave`, and return it as a visit with a request id.
+
+        The id is that of the ``x-request-id`` header, or a new one.
+        """
         self.running += 1
         shared = messages.make_cors_headers(headers, self._origins)
         return Visit(addressed, method, address, headers, shared, _id(headers.get(b"x-request-id")))
 
     def refusal_again(self, visit: GuardedRequest, client: tuple[str, int] | None) -> Answer | None:
-        """Count a request with a known head as open and check load and rate; return its refusal or None."""
+        """Check only load and rate for a request with a known head; return its refusal, or None.
+
+        Counts the request as running, and marks it as admitted if it is not refused.
+        """
         self.running += 1
         refusal = None
         if self.running > self._server.concurrency:
@@ -188,7 +203,7 @@ class Guard:
         return None
 
     def remember_head(self, head: bytes, visit: Visit, size: int) -> None:
-        """Store the parsed head of an admitted request, for later requests with the same bytes.
+        """Store the parsed head of an admitted request, so that its key is not checked again for equal heads.
 
         Their heads are not parsed, and host, origin and key not checked, again; load and rate are. Heads
         that are long or have a header unique to the request are not stored; the oldest of 1024 is dropped.
@@ -217,7 +232,7 @@ class Guard:
         return visit.addressed.path.api.refusals.answer_problem(*refusal)
 
     def leave(self, visit: GuardedRequest, status: int) -> None:
-        """Count and log a request that was answered."""
+        """Count a request as answered, with its status and duration; log it if the access log is on."""
         self.running -= 1
         seconds = time.perf_counter() - visit.started
         # Clients can request any path, so metrics distinguish only existing ones.
@@ -230,18 +245,23 @@ class Guard:
             logger.info("%s %s %d %.1f ms", visit.method, address, status, 1000 * seconds)
 
     def _check_load(self) -> Refusal | None:
+        """Return a refusal if too many requests are running, else None."""
         if self.running > self._server.concurrency:
             return _refuse("overloaded", "service", "it has too much to do; try again later", RETRY)
         return None
 
     def _check_rate(self, visit: GuardedRequest, client: tuple[str, int] | None) -> Refusal | None:
+        """Count a request for its key, or else its address, and return a refusal if the rate is exceeded."""
         who = visit.caller.name
         if not self._rates.allow((client or ("",))[0] if who is None else who):
             return _refuse("too-many-requests", "service", "slow down", RETRY)
         return None
 
     def _refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
-        """Return the problem of a request and headers for it; None without a problem."""
+        """Check load, host, origin, key, scope, rate and media type; return the first refusal, or None.
+
+        Sets ``visit.caller`` to the client of the key.
+        """
         path, method, headers = visit.addressed.path, visit.method, visit.headers
         crowded = self._check_load()
         if crowded is not None:
@@ -285,6 +305,7 @@ class Guard:
 
 
 def _refuse(kind: str, field: str, what: str, *headers: Header) -> Refusal:
+    """Return a problem about a field, with headers for its answer."""
     return messages.make_problem(kind, field, f"{field}: {what}"), *headers
 
 
@@ -315,7 +336,11 @@ class RateLimits:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allow(self, who: str) -> bool:
-        """True if a client may send one more request now; counts it."""
+        """Take a token from a client's bucket, and return True; return False if it is empty.
+
+        Always True without a limit. Of more than 10,000 clients, the one without requests for longest is
+        forgotten.
+        """
         if not self._rate:
             return True
         now, full = self._clock(), self._rate * BURST_SECONDS
@@ -329,6 +354,7 @@ class RateLimits:
 
 
 def _id(given: bytes | None) -> str:
+    """Return the request id that a client sent, if it is valid, or else a new one."""
     if given is not None and REQUEST_ID.fullmatch(given):
         return given.decode()
     return next(new_ids)
@@ -345,6 +371,7 @@ new_ids = _ids()
 
 
 def _host(name: str) -> bytes:
+    """Return the name in Host headers of a service that listens at an address: itself, or ``localhost``."""
     if not is_loopback(name):
         return b"localhost"
     return (f"[{name}]" if ":" in name else name).encode()

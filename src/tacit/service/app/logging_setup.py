@@ -23,7 +23,7 @@ class TextLines(logging.Formatter):
     """One line of text for each record, with its traceback; unprintable characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line."""
+        """Return a record as text with its traceback, with unprintable characters and line breaks escaped."""
         text = super().format(record)
         if text.isprintable():
             return text
@@ -37,7 +37,7 @@ class JsonLines(logging.Formatter):
     """One JSON object for each record, with the request that it belongs to."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line."""
+        """Return a record as one line of JSON: time, level, logger, message, request id and traceback."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -59,6 +59,7 @@ class Pieces:
         self._line = ""
 
     def __call__(self, text: str) -> None:
+        """Append text to the current line; log the line once it ends with a line break."""
         self._line += text
         if self._line.endswith("\n"):
             logger.info("%s", self._line.strip().removeprefix("tacit: "))
@@ -66,9 +67,10 @@ class Pieces:
 
 
 def set_up(form: str) -> None:
-    """Send log records to the standard error stream, as ``text`` or ``json``.
+    """Send all log records and warnings to the standard error stream, as ``text`` or ``json``.
 
-    This includes records of other packages, and warnings.
+    Replaces the handlers of the root logger, and removes those of other packages. Sets the level of tacit's
+    records to INFO, and logs notices of the compiler.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines(TEXT))
@@ -95,7 +97,10 @@ def _format_warning(
 
 
 def log_the_uncaught() -> None:
-    """Log every uncaught exception of the process instead of printing it."""
+    """Replace the hooks of the process, so that uncaught exceptions are logged instead of printed.
+
+    This includes exceptions in threads, and exceptions that Python ignores.
+    """
 
     def log_process_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         logger.critical("the process ends", exc_info=(kind, error, trace))

@@ -25,7 +25,7 @@ APIS = PLACEMENTS, SITE, OFREP
 
 
 def find(address: str) -> RouteMatch:
-    """Return the route and names of an address, known or not.
+    """Return the route of a path, with the names in it; for an unknown path, the site's unknown route.
 
     Examples
     --------
@@ -52,7 +52,7 @@ BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "b
 
 
 def document() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of the service."""
+    """Return the OpenAPI 3.1 document of the service, made from the table of routes."""
     paths = [path for api in APIS for path in api.paths.values()]
     routes = [route for path in paths for route in path.routes.values() if route.operation]
     bodies = [body for route in routes for body in (route.request, route.answer)]
@@ -82,7 +82,7 @@ def _require_list(name: str) -> dict[str, Any]:
 
 
 def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
-    """Return the operations of a path; empty if none is documented."""
+    """Return the OpenAPI item of a path: its parameters and operations; empty if none is documented."""
     routes = [route for method, route in path.routes.items() if method != "HEAD"]
     routes = [route for route in routes if route.operation]
     if not routes:
@@ -99,6 +99,7 @@ def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    """Return the OpenAPI operation of a route: its summary, answers by status, and request body."""
     refusals = path.api.refusals
     answers: dict[int, dict[str, Any]] = {200: {"description": _describe(route.answer) or route.summary}}
     if route.answer is bytes:
@@ -120,10 +121,11 @@ def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str,
 
 
 def _content(schema: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
+    """Return the OpenAPI content of a body with a schema."""
     return {"content": {media: {"schema": schema}}}
 
 
 def _describe(body: Any) -> str:
-    """Return the first paragraph of a structure's docstring."""
+    """Return the first paragraph of a structure's docstring; empty for other types."""
     is_struct = isinstance(body, type) and issubclass(body, msgspec.Struct)
     return (body.__doc__ or "").partition("\n\n")[0] if is_struct else ""

@@ -56,9 +56,9 @@ logger = logging.getLogger(__name__)
 
 
 def notify(state: str) -> None:
-    """Send a state to the socket that ``NOTIFY_SOCKET`` names, if it names one.
+    """Send a state to systemd's socket, which ``NOTIFY_SOCKET`` names; do nothing without one.
 
-    Source: the manual page sd_notify(3).
+    A failure is logged as a warning. Source: the manual page sd_notify(3).
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -85,10 +85,10 @@ class Progress:
         self._events = -1
 
     def has_progressed(self) -> bool:
-        """True if nothing is pending, or a row was logged since the last call.
+        """True if no requests are waiting, or the number of logged rows has changed since the last call.
 
-        A failing store does not count: the engine notices, tries again, and may hold the only copy of rows; a
-        restart would help nothing and lose them.
+        Also True while the store fails: the engine tries again and may hold the only copy of rows, which a
+        restart would lose. Stores the current number of rows.
         """
         health, waiting = self._engine.health(), self._engine.waiting
         before, self._events = self._events, health.events
@@ -96,7 +96,10 @@ class Progress:
 
 
 async def watch(engine: Service) -> None:
-    """Ping systemd's watchdog while the event loop runs and the engine makes progress."""
+    """Ping systemd's watchdog, until cancelled, whenever the engine has made progress.
+
+    Returns at once without a watchdog.
+    """
     seconds = _watchdog_seconds()
     progress = Progress(engine)
     while seconds:
@@ -122,7 +125,7 @@ LAST_WORDS = 1000
 
 
 def check_export(export: ExportConfig, *, shards: bool) -> None:
-    """Check that a log can be sent to the configured address.
+    """Raise an error if the log cannot be sent to the configured Kafka address; nothing is connected.
 
     Raises
     ------
@@ -142,7 +145,10 @@ def check_export(export: ExportConfig, *, shards: bool) -> None:
 
 
 async def run_export(store: StoreConfig, export: ExportConfig) -> None:
-    """Run a process that sends the log of a store to a topic, until it is cancelled."""
+    """Run a process that sends the log of a store to a topic, until this task is cancelled.
+
+    If the process ends, a warning is logged, and it is started again after 5 seconds.
+    """
     task = msgspec.json.encode({"store": store, "export": export}) + b"\n"
     while True:
         # The process ends with its input, and so even if this process is killed.
@@ -161,7 +167,7 @@ async def run_export(store: StoreConfig, export: ExportConfig) -> None:
 
 
 def _last_words(process: subprocess.Popen[bytes], task: bytes) -> str:
-    """Give a process its task, and return its error output when it ends."""
+    """Send a task to a process, wait for its end, and return the last 1000 characters of its error output."""
     assert process.stdin is not None
     assert process.stderr is not None
     with process:
@@ -229,6 +235,11 @@ class Server(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen for requests, start background tasks, log the configuration, and report readiness.
+
+        The tasks watch connections, ping systemd, and send the log to a topic if configured. From now on
+        SIGHUP reloads the configuration.
+        """
         await super().startup(sockets)
         self._hosts = [listener.getsockname()[0] for listener in sockets or ()]
         if self.started:
@@ -248,6 +259,7 @@ class Server(uvicorn.Server):
             notify(READY)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streamed answers, answer the open requests, stop listening, and cancel the background tasks."""
         notify(STOPPING)
         self._app.close()
         await super().shutdown(sockets)
@@ -255,7 +267,9 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def apply_configuration(self, config: Config) -> None:
-        """Apply another configuration.
+        """Apply another configuration to the engine, the guard and the connections, and log what changed.
+
+        If keys have changed, streamed answers are ended. Settings that need a restart are logged as warnings.
 
         Raises
         ------
@@ -281,15 +295,17 @@ class Server(uvicorn.Server):
         self._log_configuration(config)
 
     def _log_configuration(self, config: Config) -> None:
+        """Log which stored policies hold instead of configured ones, and warnings about the configuration."""
         learned = {name: placement.config.policy for name, placement in self._engine.placements.items()}
         _log_sentences(logging.INFO, list_kept_policies(config, learned))
         _log_sentences(logging.WARNING, lint_config(config))
 
     def _start_reload(self) -> None:
+        """Start to reload the configuration, in a task."""
         self._renewing = asyncio.ensure_future(self._reload())
 
     async def _reload(self) -> None:
-        """Reload the configuration; keep the current one if the new one is invalid."""
+        """Read and apply the configuration again; if it is invalid, log an error and keep the current one."""
         assert self._reread is not None
         try:
             await self.apply_configuration(await asyncio.to_thread(self._reread))
@@ -298,6 +314,7 @@ class Server(uvicorn.Server):
 
 
 def _log_sentences(level: int, sentences: Iterable[str]) -> None:
+    """Log each sentence with the prefix ``configuration:``."""
     for sentence in sentences:
         logger.log(level, "configuration: %s", sentence)
 
@@ -390,7 +407,7 @@ def serve(
 
 
 def settle_memory() -> None:
-    """Exclude the current objects from garbage collection."""
+    """Collect garbage, exclude all current objects from later collections, and make these rarer."""
     # A collection of all objects would halt answers for 50 ms.
     gc.collect()
     gc.freeze()
@@ -400,7 +417,7 @@ def settle_memory() -> None:
 
 @contextlib.contextmanager
 def run_in_thread(config: Config) -> Iterator[str]:
-    """Run the service in a thread, and yield its address.
+    """Context manager that runs the service in a thread and yields its address; at the end the service stops.
 
     Raises
     ------
@@ -457,7 +474,9 @@ def open_server(
     missed: Sequence[int] = (),
     reuse_port: bool = False,
 ) -> tuple[Server, socket.socket]:
-    """Open the listener and the engine, and return the server: all that can fail before the first request.
+    """Return a server and its listening socket, with the store and the engine opened; it serves nothing yet.
+
+    All that can fail before the first request is done here; if it fails, the listener is closed.
 
     Parameters
     ----------
@@ -500,7 +519,10 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
 
 
 def _open_engine(config: Config) -> Service:
-    """Open the store and an engine over it."""
+    """Open the store and an engine over it, and return the engine; the store is closed if that fails.
+
+    Logs a new log file, and how the configuration differs from the stored one.
+    """
     from tacit.service.engine.engine import Engine
     from tacit.service.engine.stores import open_store
 
@@ -521,7 +543,7 @@ def _open_engine(config: Config) -> Service:
 
 
 def news_since(store: Store, config: Config) -> Callable[[], None]:
-    """Return a function that logs how a configuration differs from the one that a store holds."""
+    """Return a function that logs how a configuration differs from the stored one, as the store is now."""
     notes = {name: store.configuration(stored.id) for name, stored in store.placements().items()}
     noted = {name: to_config_keys(json.loads(note or "{}")) for name, note in notes.items()}
     return lambda: _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
@@ -530,7 +552,10 @@ def news_since(store: Store, config: Config) -> Callable[[], None]:
 def _open_allowed_listener(
     config: Config, host: str | None, port: int | None, *, reuse_port: bool
 ) -> socket.socket:
-    """Open the listener; without keys, only on the loopback."""
+    """Return a listening socket at the given or the configured address.
+
+    Raises ConfigError if other machines can reach it and there are no keys.
+    """
     host = config.server.host if host is None else host
     if not config.keys and not is_loopback(host):
         raise ConfigError(
@@ -574,19 +599,19 @@ def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.s
 
 
 def get_address(listener: socket.socket) -> str:
-    """Return the address of a listener."""
+    """Return the URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def print_address(address: str) -> None:
-    """Print the address of the service."""
+    """Print the address of the service to standard output, with how to stop it."""
     print(f"tacit serves at {address} (stop with Ctrl-C)", flush=True)
 
 
 @contextlib.contextmanager
 def stop_on_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Stop the server cleanly on SIGTERM and SIGINT.
+    """Context manager in which SIGTERM and SIGINT stop the server cleanly; later the previous handlers hold.
 
     uvicorn passes a signal on to the previous handler at the end; the default ones would end the process with
     an error.

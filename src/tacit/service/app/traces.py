@@ -64,6 +64,7 @@ class TracedApplication:
         engine.commits.span = self._commit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request inside a span; after the lifespan, send remaining spans and end the provider."""
         if scope["type"] == "http":
             await self._request(scope, receive, send)
             return
@@ -73,6 +74,10 @@ class TracedApplication:
             await asyncio.to_thread(self._provider.shutdown)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request inside a span with its method, route, placement, status and request id.
+
+        The span continues the trace of the request's headers; it is marked as an error from status 500 on.
+        """
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         addressed = find(scope["path"])
         route = addressed.path.template
@@ -84,6 +89,7 @@ class TracedApplication:
         ) as span:
 
             async def send_answer(message: Message) -> None:
+                """Send a message of the answer; record its status and request id in the span."""
                 if message["type"] == "http.response.start":
                     status = message["status"]
                     span.set_attribute("http.response.status_code", status)
@@ -95,10 +101,12 @@ class TracedApplication:
             await self._app(scope, receive, send_answer)
 
     def _commit(self, rows: int) -> AbstractContextManager[Any]:
+        """Return the span of a commit of ``rows`` rows, as a context."""
         return self._tracer.start_as_current_span(
             COMMIT, extract({}), SpanKind.INTERNAL, {"tacit.rows": rows}
         )
 
 
 def _request_id(message: Message) -> str:
+    """Return the value of an answer's ``x-request-id`` header; empty without one."""
     return next((v.decode() for name, v in message["headers"] if name == b"x-request-id"), "")

@@ -68,12 +68,16 @@ class ConfigurationLogger:
         self.rebuilding: set[asyncio.Task[None]] = set()
 
     def check(self, placements: Mapping[str, Placement]) -> None:
-        """Check that placements can have their configured modes, holdouts, guardrails and arms.
+        """Raise ConfigError if a placement cannot have its configured mode, holdout, guardrail or arms.
+
+        Parameters
+        ----------
+        placements : mapping of str to Placement
 
         Raises
         ------
         ConfigError
-            If one cannot.
+            If one cannot; in shards, also for any guardrail.
         """
         for placement in placements.values():
             if self._engine.shard is not None and placement.guardrail is not None:
@@ -90,9 +94,10 @@ class ConfigurationLogger:
                 placement.lifecycle.check_configured(placement)
 
     def log_changes(self) -> list[str]:
-        """Log configured starts, arms, holdouts and guardrails that differ from those in the log.
+        """Apply and log configured settings that differ from the log; return the names of changed placements.
 
-        Returns the names of the changed placements.
+        These are starts, feedback rules, arms, holdouts and guardrails. Settings that are refused are
+        reported by the logger and not applied. The change events are pending, not committed.
         """
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
@@ -127,19 +132,22 @@ class ConfigurationLogger:
         return list({change.placement: None for change in [*changes, *guardrail_starts]})
 
     async def finish(self, concerned: Sequence[str]) -> None:
-        """Wait until changes of placements are durable; then log settings and start configured rebuilds."""
+        """Wait until changes of placements are durable; then log settings and start configured rebuilds.
+
+        Does not wait for the rebuilds, which run in the background.
+        """
         await self._engine.wait_until_durable(concerned)
         await self._note_configurations()
         self._rebuild()
 
     async def stop(self) -> None:
-        """Cancel the running rebuilds."""
+        """Cancel the running rebuilds, and wait until they have ended."""
         for task in list(self.rebuilding):
             task.cancel()
         await asyncio.gather(*self.rebuilding, return_exceptions=True)
 
     def _rebuild(self) -> None:
-        """Start the rebuilds that the configuration asks for."""
+        """Start a background task for each placement with ``rebuild = true``; in shards, none."""
         for name, config in self._engine.config.placements.items():
             if config.rebuild and self._engine.shard is None:
                 task = asyncio.create_task(self._rebuild_as_configured(name, config))
@@ -147,6 +155,10 @@ class ConfigurationLogger:
                 task.add_done_callback(self.rebuilding.discard)
 
     async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
+        """Rebuild a placement with its configured policy, unless it has it or had this rebuild before.
+
+        Logs the result, or the error; raises nothing.
+        """
         try:
             placement = self._engine.placement(name)
             policy = with_first_arms(config.policy, placement.config.policy)
@@ -167,7 +179,11 @@ class ConfigurationLogger:
         logger.info("placement %s: %d rows were folded anew: %s", name, replacement.rows, notes)
 
     async def _note_configurations(self) -> None:
-        """Log and store the settings of placements that differ from the stored ones."""
+        """Log and store the settings of each placement that differ from its stored settings.
+
+        Warns if a configured mode differs from the current one, which it cannot change. If the store fails,
+        it warns and goes on with the next placement.
+        """
         for name, placement in list(self._engine.placements.items()):
             config = self._engine.config.placements[name]
             now, mode = encode_settings(config), config.mode
@@ -210,7 +226,7 @@ class LogQueries:
         self._store, self._writer = store, writer
 
     async def find_decisions(self, placement: Placement, ids: Sequence[str]) -> dict[str, rows.DecisionRow]:
-        """Return the decisions of a placement with these ids, as far as they exist, by their ids."""
+        """Return decisions of a placement by id, from memory or the store; unknown ids are left out."""
         find_decision = self._writer.pending.find_decision
         open = {id: row for id in ids if (row := find_decision(placement, id)) is not None}
         keys = [(placement.id, id) for id in ids if id not in open]
@@ -218,12 +234,12 @@ class LogQueries:
         return open | {id: entry.decision for (_, id), entry in stored_decisions.items()}
 
     async def history(self, placement: Placement) -> list[LoggedChange]:
-        """Return the changes of a placement, in order."""
+        """Return the changes of a placement, in the order of the log."""
         first, changes = placement.lifecycle.initial_arms, self._store.changes
         return await self._writer.call_store(lambda: list_changes(changes(placement.id), first))
 
     async def read(self, after: int, count: int) -> list[rows.Event]:
-        """Return up to ``count`` rows of the log after a row."""
+        """Return up to ``count`` rows of the log after row ``after``."""
         return await self._writer.call_store(lambda: list(islice(self._store.events(after), count)))
 
 
@@ -246,9 +262,9 @@ class SubjectEraser:
         self._engine, self._store, self._writer, self._verdicts = engine, store, writer, verdicts
 
     async def forget(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
-        """Blank the data of a user in the rows of the log and of the archive.
+        """Blank the data of a user in the log and the archive; return the numbers of blanked rows.
 
-        Learned states stay. A repeated call finds no data.
+        Learned states do not change. The sums of verdicts on duels are reset. A repeated call finds no data.
 
         Parameters
         ----------
@@ -264,7 +280,7 @@ class SubjectEraser:
         Raises
         ------
         NotDurable
-            If the store fails; then nothing has changed.
+            If the store fails, and nothing has changed; or if the archive fails, after the log was blanked.
         """
         done: dict[str, BlankedRows] = {}
 
@@ -285,6 +301,10 @@ class SubjectEraser:
         )
 
     async def _blank_log(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
+        """Blank a user's data in the log; return the numbers of blanked rows by placement.
+
+        No placement changes meanwhile. Affected placements then apply a change event of kind FORGET.
+        """
         pending, worker = self._writer.pending, self._writer.worker
         with pending.freeze():
             end = End(pending.seq, pending.time.advance())
@@ -300,6 +320,10 @@ class SubjectEraser:
         return done
 
     async def _blank_archive(self, folder: Path, subject: Subject) -> dict[str, BlankedRows]:
+        """Blank a user's data in the archive, in a thread; return the numbers of blanked rows by placement.
+
+        Raises NotDurable if a file cannot be read or written.
+        """
         from tacit.service.log.archive import blank_archived_rows
 
         placements = await self._writer.call_store(self._store.placements)
@@ -326,14 +350,16 @@ class ShardExchange:
         self._engine, self._following, self._writer = engine, following, writer
 
     def arms(self) -> dict[str, str]:
-        """Return the arms of each placement whose arms can change, as values of change events."""
+        """Return, by name, the arms of each placement whose arms can change, as values of change events."""
         placements = (
             placement for placement in self._engine.placements.values() if placement.kind.has_arm_lifecycle
         )
         return {placement.name: placement.current_change(rows.ARMS) or "" for placement in placements}
 
     async def apply_arms(self, arms: Mapping[str, str], who: str | None = None) -> None:
-        """Apply the arms of the first shard, as :meth:`arms` returns them; returns when they are durable.
+        """Apply and log the arms of the first shard, as returned by :meth:`arms`; return once durable.
+
+        Placements that are not configured are skipped, and get the arms when they are added.
 
         Raises
         ------
@@ -346,7 +372,9 @@ class ShardExchange:
                 await self._writer.ask(AppendChange(name, now, rows.ARMS, who))
 
     async def export_learning(self, placement: str, everything: bool = False) -> SharedUpdate:
-        """Return the sums that this shard has learned durably, for other shards.
+        """Return the sums that this shard has learned durably, with its number and the time.
+
+        Exported sums count as sent: the next call returns only later changes, unless ``everything`` is true.
 
         Parameters
         ----------
@@ -365,7 +393,10 @@ class ShardExchange:
         return SharedUpdate(0 if self._engine.shard is None else self._engine.shard.number, time, parts)
 
     async def import_learning(self, placement: str, learned: SharedUpdate) -> None:
-        """Merge sums that another shard has learned; returns when they are durable.
+        """Merge sums that another shard has learned, and log them; return once they are durable.
+
+        Sums that are known already are left out. Nothing happens if the placement does not share its
+        learning.
 
         Raises
         ------

@@ -31,7 +31,9 @@ class Batches:
         self._turn = asyncio.Lock()
 
     async def decide(self, placement: Placement, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Decide for impressions, in steps if they have many candidates.
+        """Decide for impressions, in steps if they have many candidates; return the decisions in order.
+
+        Steps of different batches do not alternate, but other requests are served between steps.
 
         Raises
         ------

@@ -165,7 +165,7 @@ class Engine(Verbs):
         self.replica_files = reports.ReplicaFiles(self, self.writer)
 
     def _load_placements(self, names: Sequence[str]) -> dict[str, Placement]:
-        """Load placements from the store."""
+        """Return placements by name, loaded from the store, which have learned from the whole log."""
         return load_placements(names, self.config.placements, self.store, self.shard)
 
     def _apply_limits(self, config: Config) -> None:
@@ -174,7 +174,10 @@ class Engine(Verbs):
         pending.most_open, pending.most_buffered = config.server.open_decisions, config.store.buffer
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start the writer, log settings of the configuration that differ from the log, and start rebuilds.
+
+        A configured mode is applied only to a placement without decisions.
+        """
         self.writer.start()
         for name, placement in list(self.placements.items()):
             if not placement.decisions and placement.mode != placement.config.mode:
@@ -182,19 +185,21 @@ class Engine(Verbs):
         await self.configuration_logger.finish(self.configuration_logger.log_changes())
 
     async def wait_until_durable(self, names: Sequence[str]) -> None:
-        """Wait until all changes of placements so far are durable."""
+        """Wait until all changes so far of the named placements are committed to the log."""
         for name in names:
             # Setting the current mode logs nothing, but is answered after the commit.
             await self.writer.ask(AppendChange(name, self.placements[name].mode))
 
     async def stop(self) -> None:
-        """Answer the waiting requests, write snapshots, and close the store."""
+        """Answer the waiting requests, write snapshots, cancel rebuilds, and close the store."""
         await self.writer.stop()
         await self.configuration_logger.stop()
         self.store.close()
 
     async def reload(self, config: Config, leading: Mapping[str, str] | None = None) -> None:
-        """Apply another configuration between two groups; placements may be added, removed and changed.
+        """Apply another configuration between two groups, and log the changed settings.
+
+        Placements may be added, removed and changed; changed ones are loaded from the store again.
 
         Parameters
         ----------
@@ -215,6 +220,11 @@ class Engine(Verbs):
         await self.configuration_logger.finish(concerned)
 
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
+        """Load the changed placements, and replace the configuration and the placements.
+
+        Adds the names of placements with new change events to ``concerned``. If a placement cannot be loaded,
+        the previous configuration is restored and the error raised.
+        """
         if check_clock(config, *self._start_times):
             self.writer.upkeep.hold_drops()
         before, self.config = self.config, config
@@ -239,10 +249,11 @@ class Engine(Verbs):
     # Requests --------------------------------------------------------------------------------
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Decide for all impressions, each as :meth:`Placement.check_request` returns it, or for none.
+        """Decide for all impressions of a placement, or for none; return the decisions once they are durable.
 
-        Many decisions are returned as a :class:`tacit.service.log.blocks.Block`, or as a list if they are
-        decided in steps (:mod:`tacit.service.engine.batches`).
+        The impressions are those that :meth:`Placement.check_request` returns. Many decisions are returned as
+        a :class:`tacit.service.log.blocks.Block`, or as a list if they are decided in steps
+        (:mod:`tacit.service.engine.batches`); if a later step fails, the decisions of earlier steps stand.
 
         Raises
         ------
@@ -271,7 +282,9 @@ class Engine(Verbs):
         return outcomes
 
     def begin(self, request: Decide | Record, reply: Waiter) -> None:
-        """Start to serve a request; its result is set in ``reply``, as a future's would be.
+        """Queue a request without waiting; its result or error is set in ``reply``, as in a future.
+
+        Requests to buffered placements are served at once.
 
         Raises
         ------
@@ -281,11 +294,15 @@ class Engine(Verbs):
         self.writer.begin(self._check_record(request) if isinstance(request, Record) else request, reply)
 
     def _check_record(self, request: Record) -> Record:
+        """Return a record request with its feedback checked; raise UnknownName or InvalidValue."""
         placement = self.placement(request.placement)
         return Record(request.placement, check_feedback(request.feedback, placement))
 
     async def find_decisions(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
-        """Return the decisions of a placement with these ids, by their ids; errors as for :meth:`history`."""
+        """Return the decisions of a placement with these ids, by their ids; unknown ids are left out.
+
+        Errors are those of :meth:`history`.
+        """
         return await self._log_queries.find_decisions(self.placement(placement), ids)
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
@@ -293,7 +310,7 @@ class Engine(Verbs):
         return await self._eraser.forget(subject, who)
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
-        """Change a placement; return its new setting.
+        """Change a placement's mode, arms or other setting, and log the change; return its new setting.
 
         Parameters
         ----------
@@ -317,7 +334,7 @@ class Engine(Verbs):
         return await self.writer.ask(ChangePlacement(placement, request, who))
 
     async def export_replica(self, placement: str, shard: int | None = None) -> reports.ReplicaFile:
-        """Return a placement's learner as a file, for replicas in clients.
+        """Return a placement's learner as a file for replicas in clients; a recent file may be reused.
 
         Raises
         ------
@@ -332,7 +349,10 @@ class Engine(Verbs):
         return await self.replica_files.get_file(placement, self._pending.seq)
 
     async def list_replica_rows(self, placement: str) -> list[int | None]:
-        """Return the last row that the file for replicas includes; errors as for :meth:`export_replica`."""
+        """Return the last row of the log that a replica file requested now would include, in a list of one.
+
+        Errors are those of :meth:`export_replica`.
+        """
         check_client_side(self.placement(placement), self._pending.time.get_time())
         return [self.replica_files.find_last_row(placement, self._pending.seq)]
 
@@ -341,11 +361,11 @@ class Engine(Verbs):
         return reports.key_facts(self.placement(placement), key)
 
     async def busiest(self, placement: str) -> list[reports.KeyFacts]:
-        """Return the busiest keys of a placement, or raise UnknownName."""
+        """Return the learned states of a placement's keys with the most impressions, or raise UnknownName."""
         return await reports.busiest(self.placement(placement))
 
     async def find_keys(self, placement: str, text: str) -> reports.KeyMatches:
-        """Return keys in which a text occurs, or raise UnknownName."""
+        """Return the keys of a placement that contain a text, or raise UnknownName."""
         return await reports.find_keys(self.placement(placement), text)
 
     async def verdict(
@@ -363,15 +383,23 @@ class Engine(Verbs):
         return await self._verdicts.read(placement, confidence, false_share, patience)
 
     async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return which arms a placement shows to which segments; errors as for ``SegmentReports.report``."""
+        """Return which arms a placement shows to which segments, from its ``limit`` latest decisions.
+
+        Errors are those of ``SegmentReports.report``.
+        """
         return await self._segment_reports.report(placement, limit)
 
     async def states(self, placement: str) -> list[State]:
-        """Return the states to which a placement can be rolled back; errors as for :meth:`history`."""
+        """Return the stored states to which a placement can be rolled back, oldest first.
+
+        Errors are those of :meth:`history`.
+        """
         return await self._rebuilder.states(placement)
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
         """Fold the log of a placement into another policy, while requests are served; then switch to it.
+
+        The replaced state is stored for a rollback.
 
         Raises
         ------
@@ -384,12 +412,16 @@ class Engine(Verbs):
         return await self._rebuilder.rebuild(placement, policy, who)
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Restore a state, by default the one replaced last; errors as for :meth:`rebuild`."""
+        """Restore a stored state of a placement, by default the one replaced last, and log the change.
+
+        The replaced state is stored, too. Errors are those of :meth:`rebuild`.
+        """
         self.placement(placement)
         self._check_alone(placement)
         return await self._rebuilder.rollback(placement, to, who)
 
     def _check_alone(self, placement: str) -> None:
+        """Raise InvalidValue if this engine is a shard, which can neither rebuild nor roll back."""
         if self.shard is not None:
             raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
 
@@ -412,16 +444,16 @@ class Engine(Verbs):
 
     @property
     def commits(self) -> Commits:
-        """Counts and times of commits."""
+        """Counts and times of the commits to the log, for metrics and traces."""
         return self.writer.commits
 
     @property
     def waiting(self) -> int:
-        """Number of requests that wait for a group."""
+        """Number of requests that wait for the next group."""
         return self.writer.waiting
 
     def health(self) -> reports.Health:
-        """Return the health of the engine and its store."""
+        """Return the health of the engine and its store: rows, commits, memory, recovery and clock."""
         commits, pending = self.commits, self._pending
         return reports.Health(
             ready=self.writer.failure is None and not self.writer.stopping,

@@ -58,7 +58,9 @@ def load_placement(
     snapshot: bool = True,
     as_if: PolicyVersion | None = None,
 ) -> Placement:
-    """Return a placement at its latest snapshot; create it in the store if it is new.
+    """Return a placement at its latest snapshot, before later rows are folded; create it in the store if new.
+
+    Without a valid snapshot it is at its base, or at the beginning of its log.
 
     Parameters
     ----------
@@ -121,7 +123,17 @@ def load_placement(
 def load_placements(
     names: Sequence[str], configs: Mapping[str, PlacementConfig], store: Store, shard: Shard | None
 ) -> dict[str, Placement]:
-    """Return placements that have learned from the whole log; in a shard, with its generator of ids."""
+    """Return placements by name, which have learned from the whole log; create new ones in the store.
+
+    Stores configured start learners as bases. In a shard, the placements get the shard's generator of ids.
+
+    Raises
+    ------
+    ConfigError
+        If a placement does not fit its state in the store, or has no room in memory.
+    StoreError
+        If the store fails.
+    """
     for name in names:
         store_start_learner(name, configs[name], store, secrets.randbits(63))
     placements = {}
@@ -142,9 +154,10 @@ def load_placements(
 
 
 def store_start_learner(name: str, config: PlacementConfig, store: Store, new_seed: int) -> None:
-    """Store the configured start learner of a placement without decisions as the base of its log.
+    """Store the configured start learner of a placement as the base of its log; create the placement if new.
 
-    Later starts read the base and not the learner's file.
+    Does nothing without a configured start, or if it was stored before. Later starts of the service read the
+    base and not the learner's file.
 
     Parameters
     ----------
@@ -194,9 +207,10 @@ def _has_begun(stored: StoredPlacement, changes: list[ChangeRow], store: Store) 
 
 
 def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snapshot | None:
-    """Return the latest snapshot; delete snapshots and states that include rows after the log's end.
+    """Return the latest snapshot, or None if there is no valid one; a damaged one is reported by a warning.
 
-    New rows get the numbers of the missing rows, and would be taken for learned ones.
+    Snapshots and states that include rows after row ``end``, the last of the log, are deleted with a warning:
+    new rows get the numbers of the missing rows, and would be taken for learned ones.
     """
     try:
         snapshot = store.snapshot(stored.id)
@@ -220,7 +234,10 @@ def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> 
 
 
 def fold(placements: Mapping[int, Placement], store: Store) -> None:
-    """Apply the rows after each placement's snapshot, then advance the placements to the log's end."""
+    """Apply the rows of the log after each placement's snapshot, and close windows up to the last row's time.
+
+    Changes the placements, which are given by their numbers.
+    """
     if not placements:
         return
     end = store.end()
@@ -232,7 +249,10 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
 
 
 def apply_rows(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
-    """Apply consecutive rows of the log to placements, which are given by their numbers."""
+    """Apply consecutive rows of the log to placements, which are given by their numbers and change in place.
+
+    Rows of other placements are ignored; ticks advance the time of all.
+    """
     for rows in split_into_blocks(events):
         id = rows.column("placement")[0]
         concerned = placements.values() if id is None else filter(None, [placements.get(id)])
@@ -242,9 +262,9 @@ def apply_rows(placements: Mapping[int, Placement], events: Iterable[Event]) -> 
 
 
 def _apply_block(placement: Placement, rows: Block[Any]) -> None:
-    """Apply the rows that are not in the placement's snapshot; learn nothing from skipped rows.
+    """Apply rows of one kind to a placement, without rows that its snapshot includes.
 
-    Rollbacks and rebuilds name the rows to skip.
+    Nothing is learned from rows that the current policy version skips, after rollbacks and rebuilds.
     """
     # Snapshots differ in age: some of the rows may be in this placement's snapshot.
     seqs = rows.column("seq")
@@ -265,7 +285,10 @@ def _apply_block(placement: Placement, rows: Block[Any]) -> None:
 
 
 def _apply_part(placement: Placement, rows: Block[Any]) -> None:
-    """Close the windows due by the first row's time, then apply rows of one kind to a placement."""
+    """Close the windows due by the first row's time, then apply rows of one kind to a placement.
+
+    Decisions are recorded, feedback is learned, and change events are applied.
+    """
     # The same order as in a running service.
     placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
@@ -288,7 +311,7 @@ def with_stored_policy(
     rebuilt: Sequence[dict[str, Any]] = (),
     noted: str | None = None,
 ) -> PlacementConfig:
-    """Return a placement's configuration with its stored policy and seed.
+    """Return a placement's configuration with its stored policy and seed, or raise ConfigError.
 
     The configured policy may differ in defaults of an earlier version, and a recommended policy is replaced
     by the stored one. For placements with changing arms, both policies get the placement's first arms;
@@ -303,7 +326,7 @@ def with_stored_policy(
     rebuilt : sequence of dict
         Policies of the policy versions in the log, as specifications.
     noted : str, optional
-        The stored configuration, as :func:`settings_of` returns it.
+        The stored configuration, as :func:`encode_settings` returns it.
 
     Raises
     ------
@@ -342,7 +365,7 @@ def with_stored_policy(
 
 
 def _find_difference(before: Policy, now: Policy) -> tuple[str, Any, Any]:
-    """Return the first setting in which policies differ, and its value for each, for a message."""
+    """Return the name of the first setting in which policies differ, and both values, for a message."""
     settings: dict[str, Callable[[Policy], Any]] = {
         "kind": lambda policy: f"a policy of {policy.shows}s",
         "positions": lambda policy: policy.action_width,
@@ -356,7 +379,10 @@ def _find_difference(before: Policy, now: Policy) -> tuple[str, Any, Any]:
 
 
 def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig:
-    """Return a configuration whose policies have the placement's first arms."""
+    """Return a configuration whose policy and shadow have the arms of ``before``, the stored policy.
+
+    The configuration is returned unchanged if arms are of another kind or the policy cannot have them.
+    """
     if type(config.policy.arms) is not type(before.arms):
         return config
     with contextlib.suppress(InvalidValue):
@@ -370,9 +396,10 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
 
 
 def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
-    """True if a policy has the same arms, features, positions, context and minimum shares as one before.
+    """True if a configured policy can take over the log of ``before``: the same shape of arms and contexts.
 
-    For a rebuild, the minimum shares may differ, and the policy may ignore contexts.
+    Compares arms, features, positions, context schema and minimum shares. For a rebuild, the minimum shares
+    may differ, and the policy may ignore contexts.
     """
     configured_shape, stored_shape = (
         (getattr(policy, "arms", None), policy.feature_dims, policy.action_width, policy.schema)

@@ -65,7 +65,9 @@ def record(
     stored_decisions: Mapping[Key, DecisionWithFeedback],
     now: int,
 ) -> dict[int, list[Outcome]]:
-    """Record and learn the feedback of requests; return the outcomes of each request.
+    """Log and learn the feedback of requests; return the outcomes of each request, by its index.
+
+    An outcome is a word, or the error that refused a piece of feedback. The rows become pending.
 
     Parameters
     ----------
@@ -110,9 +112,9 @@ class _Recorder:
         )
 
     def record(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
-        """Record and learn feedback on distinct decisions; return the outcome of each piece, in order.
+        """Log and learn feedback on distinct decisions; return the outcome of each piece, in order.
 
-        Refused feedback is neither recorded nor learned; its outcome is the error, or that it is a duplicate.
+        Refused feedback is neither logged nor learned; its outcome is the error, or that it is a duplicate.
         """
         placement = self._placement
         entries = self._open_entries(feedback)
@@ -138,7 +140,10 @@ class _Recorder:
         return [next(outcomes) if isinstance(row, tuple) else row for row in results]
 
     def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
-        """Return the entries of the decisions if all feedback is valid without a check by row; else None."""
+        """Return the window entries of the decisions, if no piece of feedback needs its own check; else None.
+
+        That is so if all pieces are rewards without ids, for open decisions with less than the most feedback.
+        """
         # Nearly all traffic is rewards without ids for open decisions. They need no row-by-row comparison
         # with earlier feedback.
         plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
@@ -154,7 +159,7 @@ class _Recorder:
     def _log_feedback(
         self, feedback: Block[FeedbackRequest], seqs: list[int], clicks: list[str | None]
     ) -> Block[FeedbackRow]:
-        """Append accepted feedback to the pending log, and return its rows."""
+        """Append accepted feedback with the next sequence numbers to the pending log, and return its rows."""
         count, first = len(feedback), self._pending.seq + 1
         # A store may lose the sign of a zero.
         rewards = [0.0 if reward == 0.0 else reward for reward in feedback.column("reward")]
@@ -182,7 +187,10 @@ class _Recorder:
         )
 
     def _check(self, feedback: FeedbackRequest) -> Accepted | Outcome:
-        """Check a piece of feedback; return its fields for the log, or the outcome if it is not recorded."""
+        """Check a piece of feedback; return its decision's number and its clicks, or why it is not recorded.
+
+        The reason is the outcome of the piece: an error, or that it is a duplicate.
+        """
         placement, windows, id = self._placement, self._placement.windows, feedback.decision
         entry = windows.find(id)
         if entry is not None:
@@ -208,7 +216,10 @@ class _Recorder:
 def _find_refusal(
     feedback: FeedbackRequest, clicks: str | None, contents: Mapping[str, Content], times: int
 ) -> str | TacitError | None:
-    """Return why feedback is not recorded, given earlier feedback on its decision; None if it is."""
+    """Return the outcome of feedback that must not be recorded: a duplicate, or an error; None if it may be.
+
+    ``contents`` and ``times`` are the earlier feedback with ids, and the number of all earlier feedback.
+    """
     id = feedback.id
     if id is not None and id in contents:
         # The same content with the same id is a repetition, as after a lost answer, and not an error.
@@ -236,7 +247,10 @@ def decide(
     stored_decisions: Mapping[Key, DecisionWithFeedback],
     now: int,
 ) -> dict[int, Any]:
-    """Return the decisions of each request, or its error; a request with an error makes no decisions.
+    """Make and log the decisions of requests; return for each, by its index, its decisions or its error.
+
+    A request with an error makes no decisions. Repeated requests get the earlier decisions. The rows become
+    pending.
 
     Parameters
     ----------
@@ -282,7 +296,7 @@ class _Batch:
         self._row_list: list[DecisionRow] | None = None
 
     def add(self, impressions: Sequence[Impression]) -> Answers:
-        """Add the impressions of a request; return for each its earlier decision, or its index.
+        """Add the impressions of a request to the batch; return for each its earlier decision, or its index.
 
         Nothing is added if an error is raised.
 
@@ -323,7 +337,10 @@ class _Batch:
         return answers
 
     def _check(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
-        """Check impressions again, since arms and limits may have changed; return them with their items."""
+        """Check impressions again, since arms and limits may have changed; return them with their items.
+
+        Admits their new keys. Raises Overloaded if the limit of open decisions is reached.
+        """
         placement = self._placement
         # The request was checked on arrival; arms may have been retired since, in this group or before.
         if placement.lifecycle.full_offers:
@@ -345,8 +362,9 @@ class _Batch:
     ) -> DecisionRow | int | None:
         """Return the earlier decision with an impression's id, or its index in the group; None if it is new.
 
-        ``by_id`` has the earlier impressions of its request that have ids, ``places`` their positions in the
-        request, and ``place`` is the impression's own position; the positions are for a message.
+        Raises InConflict if the earlier request had other values. ``by_id`` has the earlier impressions of
+        its request that have ids, ``places`` their positions in the request, and ``place`` is the
+        impression's own position; the positions are for a message.
         """
         id = impression.id
         if id is None:
@@ -390,7 +408,10 @@ class _Batch:
             self._rows = rows
 
     def decisions(self, answers: Answers) -> Sequence[DecisionRow]:
-        """Return the decisions for the answers of :meth:`add`, after :meth:`choose`."""
+        """Return the decisions for indices and earlier decisions that :meth:`add` returned.
+
+        To be called after :meth:`choose`.
+        """
         if len(answers) == self._size and isinstance(answers, range):
             return self._rows
         if self._row_list is None:
@@ -407,7 +428,10 @@ class _Batch:
 def apply(
     pending: PendingLog, requests: Sequence[Request], stored_decisions: dict[Key, DecisionWithFeedback]
 ) -> list[Any | Exception]:
-    """Close windows, change placements, decide, record and export, in this order.
+    """Apply a group of requests to the placements; return for each request its result or its error.
+
+    Closes due windows, changes placements, decides, records, exports and lets guardrails act, in this order.
+    The rows become pending, and changed placements are marked as touched. ``stored_decisions`` may grow.
 
     Parameters
     ----------
@@ -469,7 +493,10 @@ def _add_closing(
     stored_decisions: dict[Key, DecisionWithFeedback],
     now: int,
 ) -> None:
-    """Add decisions that requests name, and whose windows close now, to the decisions from the store."""
+    """Add decisions that requests name, and whose windows close by ``now``, to ``stored_decisions``.
+
+    So feedback of this group still finds them, with their earlier feedback.
+    """
     for placement, ids in pending.iterate_named_ids(requests):
         windows = placement.windows
         for id in ids:
@@ -488,7 +515,7 @@ def _add_closing(
 def _check(
     pending: PendingLog, request: CheckDecisions, stored_decisions: Mapping[Key, DecisionWithFeedback]
 ) -> TacitError | None:
-    """Return the error of a decision for impressions; None without error."""
+    """Return the error that a request to decide would get, without deciding; None if there is none."""
     try:
         _Batch(pending, request.placement, stored_decisions).add(request.impressions)
     except TacitError as error:
@@ -497,6 +524,7 @@ def _check(
 
 
 def _append_change(pending: PendingLog, request: AppendChange, now: int) -> None:
+    """Log and apply a change event, unless it would change nothing."""
     placement = pending.placements[request.placement]
     _, value, kind, who = request
     if placement.is_change(kind, value):
@@ -504,7 +532,7 @@ def _append_change(pending: PendingLog, request: AppendChange, now: int) -> None
 
 
 def _guard(pending: PendingLog, name: str, now: int) -> None:
-    """Log the changes that a placement's guardrail demands."""
+    """Log and apply the changes that a placement's guardrail plans."""
     placement = pending.placements[name]
     assert placement.guardrail is not None
     for kind, value in placement.guardrail.plan_changes(placement):
@@ -512,7 +540,7 @@ def _guard(pending: PendingLog, name: str, now: int) -> None:
 
 
 def _change_placement(pending: PendingLog, request: ChangePlacement, now: int) -> Any:
-    """Change a placement; return its new setting, or the error of an invalid change."""
+    """Change a placement and log the change; return its new setting, or the error of an invalid change."""
     placement = pending.placements[request.placement]
     change = EFFECTS[type(request.request)]
     try:
@@ -532,6 +560,7 @@ STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {
 
 
 def _export(placement: Placement, everything: bool) -> dict[str, Any]:
+    """Return the learned sums of a placement for other shards: new ones, or all; empty if it shares none."""
     if placement.shared is None:
         return {}
     return placement.shared.export_update(placement, everything)

@@ -99,7 +99,7 @@ class PendingLog:
             self._open[name] = count
 
     def refuse_room(self) -> None:
-        """Raise Overloaded: the limit of open decisions is reached."""
+        """Raise Overloaded with a message that the limit of open decisions is reached."""
         raise Overloaded(
             f"service: {self.open_count:,} decisions are open, and server.open_decisions allows "
             f"{self.most_open:,}; try again when windows have closed"
@@ -107,7 +107,10 @@ class PendingLog:
 
     @property
     def due(self) -> int | None:
-        """Time at which the next window of any placement closes; None without open windows."""
+        """Return the time at which the next window of any placement closes; None without open windows.
+
+        Removes outdated due times from the heap.
+        """
         # The heap may have several due times of a placement, of which old ones are outdated. They are
         # replaced once they reach the top, so a change costs O(log placements).
         while self._dues:
@@ -121,11 +124,13 @@ class PendingLog:
         return None
 
     def _push_due(self, name: str, due: int | None) -> None:
+        """Add a placement's due time to the heap, unless an earlier one is there or it is None."""
         if due is not None and due < self._earliest.get(name, FOREVER):
             self._earliest[name] = due
             heappush(self._dues, (due, name))
 
     def _pop_due(self) -> str:
+        """Remove the earliest due time from the heap, and return its placement's name."""
         time, name = heappop(self._dues)
         if self._earliest.get(name) == time:
             del self._earliest[name]
@@ -144,7 +149,10 @@ class PendingLog:
 
     @contextmanager
     def freeze(self) -> Iterator[None]:
-        """Keep the placements from changing inside the context, so that other threads may read them."""
+        """Context manager that sets ``frozen``, so that other threads may read the placements.
+
+        Settles all placements first. The writer changes no placement inside the context.
+        """
         for placement in self.placements.values():
             placement.settle()
         self.frozen = True
@@ -154,19 +162,22 @@ class PendingLog:
             self.frozen = False
 
     def can_answer_early(self, request: Request) -> bool:
-        """True if a request can be answered from memory, before its rows are in the log."""
+        """True if a request can be answered from memory, before its rows are in the log.
+
+        It decides or records for a buffered placement, and all decisions that it names are in memory.
+        """
         ahead = request.placement in self.buffering and isinstance(request, Decide | Record)
         return ahead and not self.list_unknown([request])
 
     @property
     def memory_rows(self) -> int:
-        """Number of rows in memory only."""
+        """Number of rows that are not in the log yet, pending or being committed."""
         return self.waiting + self.in_flight.size
 
     # Look-ups --------------------------------------------------------------------------------
 
     def list_unknown(self, requests: Sequence[Request]) -> list[Key]:
-        """Return the decisions that requests name and that are not in memory."""
+        """Return the decisions that requests name but memory lacks, as pairs of placement number and id."""
         unknown: dict[Key, None] = {}
         for request in requests:
             ids = _list_ids(request)
@@ -180,7 +191,7 @@ class PendingLog:
         return list(unknown)
 
     def iterate_named_ids(self, requests: Sequence[Request]) -> Iterator[tuple[Placement, list[str]]]:
-        """Yield, for each request that names decisions, its placement and their ids."""
+        """Yield, for each request that names decisions, its placement and the ids of these decisions."""
         for request in requests:
             ids = _list_ids(request)
             if ids:
@@ -205,7 +216,7 @@ class PendingLog:
         return bool(self._uncommitted)
 
     def count_numbers(self, request: Request) -> int:
-        """Return the count of numbers of candidates that a request's placement reads to decide."""
+        """Return how many numbers of candidates' features the policy reads to decide a request; 0 if none."""
         placement = self.placements.get(request.placement)
         if placement is None or not isinstance(request, Decide):
             return 0
@@ -214,7 +225,10 @@ class PendingLog:
     # Logging ---------------------------------------------------------------------------------
 
     def log_decisions(self, placement: str, rows: Block[DecisionRow]) -> None:
-        """Append the rows of decisions, which must have the next sequence numbers."""
+        """Append the rows of decisions, which must have the next sequence numbers, to ``tail``.
+
+        Decisions of a buffered placement can be found by id until they are committed.
+        """
         self.seq += len(rows)
         self.waiting += len(rows)
         self.tail.decisions.extend(rows)
@@ -222,7 +236,7 @@ class PendingLog:
             self._uncommitted.update(((row.placement, row.id), DecisionWithFeedback(row, [])) for row in rows)
 
     def log_feedback(self, rows: Block[FeedbackRow]) -> None:
-        """Append the rows of feedback, which must have the next sequence numbers."""
+        """Append the rows of feedback, which must have the next sequence numbers, to ``tail``."""
         self.seq += len(rows)
         self.waiting += len(rows)
         self.tail.feedback.extend(rows)
@@ -230,7 +244,7 @@ class PendingLog:
     def log_change(
         self, placement: int | None, time: int, kind: str, value: str, who: str | None = None
     ) -> ChangeRow:
-        """Append a change event with the next sequence number, and return it."""
+        """Append a change event with the next sequence number to ``tail``, without applying it; return it."""
         self.seq += 1
         self.waiting += 1
         change = ChangeRow(self.seq, placement, time, kind, value, who)
@@ -240,13 +254,17 @@ class PendingLog:
     # Committing ------------------------------------------------------------------------------
 
     def begin_commit(self) -> int:
-        """Mark the pending rows as being committed, and return their number."""
+        """Move the pending rows from ``tail`` to ``in_flight``, to be committed, and return their number."""
         count = self.waiting
         self.in_flight, self.tail, self.waiting = self.tail, Rows.empty(), 0
         return count
 
     def end_commit(self, *, failed: bool) -> None:
-        """End a commit; if it failed, make the rows of buffered placements pending again."""
+        """End a commit: clear ``in_flight``, and forget the decisions that are now in the log.
+
+        If it failed, the rows of buffered placements become pending again, the rows of committed placements
+        are dropped, and the names of these placements are added to ``broken``.
+        """
         written, self.in_flight = self.in_flight, NO_ROWS
         if not failed and not self._uncommitted:
             return

@@ -102,7 +102,7 @@ class Rebuilder:
         self.running: set[str] = set()
 
     async def states(self, name: str) -> list[State]:
-        """Return the states to which a placement can be rolled back, in order."""
+        """Return the stored states to which a placement can be rolled back, in order of their last rows."""
         placement = self._engine.placement(name)
         store = self._engine.store
         ends = await self._writer.call_store(store.states, placement.id)
@@ -119,7 +119,9 @@ class Rebuilder:
         return states
 
     async def rebuild(self, name: str, policy: Policy, who: str | None) -> Replacement:
-        """Fold the log of a placement into another policy, then switch to it.
+        """Fold the log of a placement into another policy, then switch to it and log the new policy version.
+
+        The policy and the replaced state are stored.
 
         Raises
         ------
@@ -141,7 +143,10 @@ class Rebuilder:
         return await self._replace(placement, PolicyVersion(REBUILD, spec, number, ""), who)
 
     async def rollback(self, name: str, to: str | None, who: str | None) -> Replacement:
-        """Restore an earlier state of a placement, by default the one replaced last.
+        """Restore an earlier state of a placement, by default the one replaced last, and log the change.
+
+        The restored policy learns nothing from the rows between that state and the rollback. The replaced
+        state is stored, too.
 
         Raises
         ------
@@ -171,7 +176,7 @@ class Rebuilder:
         return await self._replace(placement, version, who)
 
     def _check_policy(self, name: str, policy: Policy) -> Placement:
-        """Return a placement, if its log can be folded into a policy; else raise InvalidValue."""
+        """Return the placement of a name; raise InvalidValue if its log cannot be folded into the policy."""
         placement = self._engine.placement(name)
         before = placement.config.policy
         try:
@@ -191,6 +196,10 @@ class Rebuilder:
     # The steps of a rebuild or rollback ------------------------------------------------------
 
     async def _replace(self, placement: Placement, version: PolicyVersion, who: str | None) -> Replacement:
+        """Replace a placement's policy by a policy version, with only one replacement at a time.
+
+        Raises InConflict if another one is running. Waits until no snapshot is being written.
+        """
         name = placement.name
         if name in self.running:
             raise InConflict("placement: a rebuild or rollback of it is under way; wait for its end")
@@ -206,6 +215,10 @@ class Rebuilder:
     async def _fold_and_switch(
         self, placement: Placement, version: PolicyVersion, who: str | None
     ) -> Replacement:
+        """Fold a placement's log into a policy version while requests are served, then switch to it.
+
+        Stores the replaced state. Raises NotDurable if the switch was undone, since the store failed.
+        """
         engine, name, begun = self._engine, placement.name, clocks.monotonic()
         config = engine.config.placements[name]
         policy = policy_from_stored(version.policy)
@@ -237,10 +250,11 @@ class Rebuilder:
             await asyncio.to_thread(getattr, learner.loops, "force")
 
     def _next(self, fold: _Fold) -> list[Event]:
+        """Return the next rows of the log, up to :data:`ROWS`, that a fold has not applied."""
         return list(islice(self._engine.store.events(fold.behind), ROWS))
 
     async def _store_state(self, name: str) -> str:
-        """Store the current learned state of a placement; return the state's name."""
+        """Copy and store the current learned state of a placement; return the name of the stored state."""
         engine, drafts = self._engine, list[Draft]()
 
         async def copy() -> None:
@@ -257,7 +271,11 @@ class Rebuilder:
         return state_name(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
 
     async def _switch(self, config: Any, fold: _Fold, version: PolicyVersion, who: str | None) -> None:
-        """Let the new placement catch up with the log, and replace the old one by it."""
+        """Apply the remaining rows of the log to the new placement, and replace the old one by it.
+
+        Raises InConflict if the configuration was changed meanwhile, and InvalidValue if a rebuild could not
+        learn from all rows. To be called between groups.
+        """
         engine, placement = self._engine, fold.placement
         name = placement.name
         if engine.config.placements.get(name) != config:
@@ -274,7 +292,10 @@ class Rebuilder:
         self._replace_placement(placement, version, who)
 
     def _replace_placement(self, placement: Placement, version: PolicyVersion, who: str | None) -> None:
-        """Replace a placement by one that has learned from the whole log, and log its policy version."""
+        """Replace the placement of the same name by one that has learned from the whole log.
+
+        Its policy version is logged as a change event and applied.
+        """
         pending, placements = self._writer.pending, self._engine.placements
         now, seq = pending.time.advance(), pending.seq + 1
         aside = [(after, before or seq, closed) for after, before, closed in version.aside]
@@ -289,6 +310,7 @@ class Rebuilder:
 
 
 async def _nothing() -> None:
+    """Do nothing; as a step, wait until all earlier rows are in the log."""
     pass
 
 
@@ -302,7 +324,10 @@ class _Fold:
         self._missing_count, self._first_missing = 0, ""
 
     def apply(self, rows: list[Event]) -> None:
-        """Apply the next rows."""
+        """Apply the next rows to the placement, and count them.
+
+        Decisions without the propensities that the policy needs are counted, for :meth:`check_learned`.
+        """
         apply_rows({self.placement.id: self.placement}, rows)
         if self._needs_propensities:
             mine = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
@@ -314,10 +339,11 @@ class _Fold:
         self.count += len(rows)
 
     def _learns(self, row: DecisionRow) -> bool:
+        """True if a row is a decision of the placement in a mode that is learned from."""
         return row.placement == self.placement.id and row.mode not in UNLEARNED_MODES
 
     def check_learned(self) -> None:
-        """Check that the policy could learn from all rows.
+        """Raise InvalidValue if the policy could not learn from all rows.
 
         Raises
         ------
@@ -339,7 +365,10 @@ class _Fold:
 
 
 def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
-    """Return the requested policy, over the first arms of a placement.
+    """Return the policy that a request names, over the first arms of a placement.
+
+    For ``auto``, it is the recommended one of the configuration. The number of positions and the minimum
+    shares of arms are taken from the current policy, unless the request has its own.
 
     Parameters
     ----------
@@ -369,7 +398,10 @@ def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> 
 
 
 def _with_minimum_shares(policy: Policy, before: Policy) -> Policy:
-    """Return a policy with the minimum shares of arms of the policy before, unless it has its own."""
+    """Return a policy with the minimum shares of arms of ``before``, unless it has its own.
+
+    Raises InvalidValue if it cannot have minimum shares.
+    """
     shares: Any = getattr(before, "at_least", None)
     if not shares or getattr(policy, "at_least", None):
         return policy
@@ -382,7 +414,7 @@ def _with_minimum_shares(policy: Policy, before: Policy) -> Policy:
 
 
 def with_first_arms(policy: Policy, before: Policy) -> Policy:
-    """Return a policy with the arms of the policy before."""
+    """Return ``policy`` with the arms of the policy ``before``; unchanged if it has the same arms."""
     if getattr(policy, "arms", None) == getattr(before, "arms", None):
         return policy
     return policy.with_arms(before.arms)

@@ -36,7 +36,7 @@ BetaState = Thompson.State
 
 
 def iterate_states(state: Any) -> Iterator[Any]:
-    """Yield a policy's state, and the states nested in it."""
+    """Yield a policy's state, then all states nested in it, depth first."""
     yield state
     if isinstance(state, tuple):
         for part in state:
@@ -45,20 +45,20 @@ def iterate_states(state: Any) -> Iterator[Any]:
 
 
 def find_counts(state: Any) -> Counts | BetaState | PositionCounts | Hypotheses | None:
-    """Return the counts of plays and rewards in a policy's state; None if it has none of a known type."""
+    """Return the first counts of plays and rewards in a policy's state; None if no known type occurs."""
     kinds = (Counts, BetaState, PositionCounts, Hypotheses)
     return next((part for part in iterate_states(state) if isinstance(part, kinds)), None)
 
 
 def count_rounds(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Floats:
-    """Return the number of counted impressions of each lane."""
+    """Return the number of counted impressions of each lane (each key), as floats."""
     if isinstance(counts, Thompson.State):
         return counts.successes.sum(axis=1) + counts.failures.sum(axis=1)  # type: ignore[no-any-return]
     return counts.rounds.astype(np.float64)
 
 
 def get_beliefs(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
-    """Return a lane's beliefs about its arms, from the policy or else from counts; None without both."""
+    """Return a lane's beliefs about its arms, from the policy or its counts; None if neither has any."""
     counts = find_counts(state)
     if hasattr(policy, "beliefs") and isinstance(counts, (Counts, Thompson.State, Hypotheses)):
         return policy.beliefs(state, lane)  # type: ignore[no-any-return]
@@ -220,9 +220,10 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
 
 
 async def busiest(placement: Placement) -> list[KeyFacts]:
-    """Return the keys with the most impressions; none if the policy does not count impressions by key.
+    """Return the learned states of the 10 keys with the most impressions, in descending order.
 
-    With many keys, the result is up to :data:`COPY_SECONDS` old.
+    Empty if the policy does not count impressions by key. With many keys, the result is cached, and up to
+    :data:`COPY_SECONDS` old.
     """
     then, cached = _busiest_cache.get(placement, (0.0, []))
     if placement.key_count > MANY and monotonic() - then < COPY_SECONDS:
@@ -237,7 +238,7 @@ _busiest_cache: WeakKeyDictionary[Placement, tuple[float, list[KeyFacts]]] = Wea
 
 
 async def _run_in_thread(placement: Placement, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function; for many keys and arms in a thread, so that decisions do not wait.
+    """Call a function and return its result; if the placement has many keys and arms, in a thread.
 
     The result may or may not count decisions that are made meanwhile.
     """
@@ -247,6 +248,7 @@ async def _run_in_thread(placement: Placement, function: Callable[..., Result], 
 
 
 def _busiest_names(placement: Placement) -> list[str]:
+    """Return the names of the keys with the most impressions, in descending order, without unused keys."""
     # Counts first, keys second: so every counted lane has its key.
     counts, keys = find_counts(placement.learner.state), list(placement.learner.lanes.lane_of_key)
     if counts is None or not keys:
@@ -259,7 +261,10 @@ def _busiest_names(placement: Placement) -> list[str]:
 
 
 async def find_keys(placement: Placement, text: str) -> KeyMatches:
-    """Return the keys that contain a text, among the oldest :data:`MOST_LOOKED` keys."""
+    """Return up to 20 keys that contain a text, ignoring case, among the oldest :data:`MOST_LOOKED` keys.
+
+    A key that is equal to the text is always found, and comes first.
+    """
     keys = placement.learner.lanes.lane_of_key
     looked = list(islice(keys, MOST_LOOKED))
     matches = await _run_in_thread(placement, _find_matches, looked, text)
@@ -268,19 +273,23 @@ async def find_keys(placement: Placement, text: str) -> KeyMatches:
 
 
 def _find_matches(keys: Sequence[str], text: str) -> list[str]:
+    """Return up to 20 keys that contain a text, ignoring case, without the key that is equal to it."""
     folded_text = text.casefold()
     matches = (key for key in keys if folded_text in key.casefold() and key != text)
     return list(islice(matches, MOST_FOUND))
 
 
 def merge_busiest(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
-    """Return the busiest keys of all shards, from the busiest keys of each."""
+    """Return the 10 busiest keys of all shards, from the busiest keys of each."""
     every = [facts for part in parts for facts in part]
     return sorted(every, key=lambda facts: -facts.rounds)[:MOST_KEYS]
 
 
 def merge_matches(parts: Sequence[KeyMatches]) -> KeyMatches:
-    """Merge the results of key searches in shards, which may have keys in common."""
+    """Return one result from the results of a key search in all shards, which may have keys in common.
+
+    Numbers of searched keys are added; at most 20 keys remain, the key that is equal to the text first.
+    """
     text = parts[0].text
     keys = dict.fromkeys(key for part in parts for key in part.keys)
     first = [text] if text in keys else []
@@ -336,7 +345,9 @@ class ReplicaFiles:
         self.fresh: dict[str, ReplicaFile] = {}
 
     async def get_file(self, name: str, seq: int) -> ReplicaFile:
-        """Return the learner's file of a placement, made now or reused.
+        """Return the learner's file of a placement: one that is up to date or recent, or a new one.
+
+        Callers that arrive while a file is made get the same file.
 
         Parameters
         ----------
@@ -369,16 +380,21 @@ class ReplicaFiles:
         return await asyncio.shield(making)
 
     def find_last_row(self, name: str, seq: int) -> int:
-        """Return the last row that a file requested now would include, if the log ends at ``seq``."""
+        """Return the last row that a file requested now would include, if the log ends at row ``seq``."""
         fresh = self.fresh.get(name)
         return seq if fresh is None else fresh.seq
 
     async def _make(self, name: str) -> ReplicaFile:
+        """Copy a placement's learner between two groups, and return the copy as a file.
+
+        A large file is stored in ``fresh`` for :data:`KEPT_SECONDS`.
+        """
         copies: list[tuple[Any, int, LearnerSnapshot]] = []
         workspace = self._engine.placement(name).make_workspace()
         await asyncio.to_thread(deque, workspace.touch_pages(), 0)
 
         async def copy() -> None:
+            """Copy the placement's learner while it is frozen; add it to ``copies`` with the last row."""
             # The placement may have been replaced meanwhile.
             of = self._engine.placement(name)
             copies.append(
@@ -395,10 +411,12 @@ class ReplicaFiles:
         return file
 
     def _end_task(self, name: str, task: asyncio.Task[ReplicaFile]) -> None:
+        """Forget the finished task that made a placement's file."""
         del self._making[name]
         # Mark the error as retrieved: the caller raises it, unless the caller was cancelled.
         _ = task.cancelled() or task.exception()
 
     def _age(self, name: str, file: ReplicaFile) -> None:
+        """Remove a file from ``fresh``, unless another one has taken its place."""
         if self.fresh.get(name) is file:
             del self.fresh[name]

@@ -55,7 +55,7 @@ class ContextField(NamedTuple):
 
 
 def list_fields(schema: Schema, dim: int) -> list[ContextField]:
-    """Return the fields of a context; without a schema, each number is a field."""
+    """Return the fields of a context of ``dim`` numbers; without a schema, each number is a field."""
     if not schema:
         return [ContextField(f"context[{j}]", NUMBER, slice(j, j + 1)) for j in range(dim)]
     fields, first = [], 0
@@ -67,7 +67,11 @@ def list_fields(schema: Schema, dim: int) -> list[ContextField]:
 
 
 def split_users(field: ContextField, contexts: Floats, open_values: OpenValues) -> list[Segment]:
-    """Return the segments of users by a field, the one with missing values last."""
+    """Return segments of users by the value of a context field, as names and masks, without empty ones.
+
+    Numbers are split at quartiles; values beyond the eighth are joined as others. Users with a missing value
+    are the last segment.
+    """
     values, first = contexts[:, field.columns], field.columns.start
     missing = values[:, -1] != 0.0 if values.shape[1] > 1 else np.zeros(len(values), np.bool_)
     if field.holds == NUMBER:
@@ -127,7 +131,7 @@ class Bands(NamedTuple):
 
 
 def compute_bands(beliefs: ContextBeliefs) -> Bands:
-    """Return believed means and intervals of each arm's reward in each context; shape (contexts, arms)."""
+    """Return means and 95 % intervals of believed rewards; arrays of shape (contexts, arms)."""
     spread = np.sqrt(beliefs.variances)[..., None] * NORMAL
     values = logistic(beliefs.logits[..., None] + spread).reshape(*beliefs.logits.shape[:2], -1)
     shares = np.repeat(beliefs.weights / POINTS, POINTS)
@@ -136,6 +140,7 @@ def compute_bands(beliefs: ContextBeliefs) -> Bands:
     ranked, below = np.take_along_axis(values, order, -1), np.cumsum(shares[order], axis=-1)
 
     def quantile(share: float) -> Floats:
+        """Return a quantile of the believed reward of each arm in each context."""
         place = np.argmax(below >= share * below[..., -1:], axis=-1)
         ends: Floats = np.take_along_axis(ranked, place[..., None], -1)[..., 0]
         return ends
@@ -203,10 +208,15 @@ class _SegmentReport:
             self._add_up(self._get_beliefs(self._contexts))
 
     def _get_beliefs(self, contexts: Floats) -> ContextBeliefs:
+        """Return the policy's beliefs about all arms in some contexts."""
         beliefs: ContextBeliefs = self._sample.policy.beliefs_in(self._sample.state, 0, contexts)  # type: ignore[attr-defined]
         return beliefs
 
     def _add_up(self, beliefs: ContextBeliefs) -> None:
+        """Compute what each field adds to the log-odds of each arm for each user, and how much it matters.
+
+        Fields of signals, which do not describe users, are removed.
+        """
         self._says_nothing = beliefs.no_effect_weight
         # The later columns are signals, which do not describe users.
         self._fields = [field for field in self._fields if field.columns.stop <= beliefs.scaled.shape[1]]
@@ -219,7 +229,10 @@ class _SegmentReport:
             self._matter[place] = float(np.sqrt(apart.var(axis=0).mean()))
 
     def build(self) -> ForWhom:
-        """Return the report for the wire."""
+        """Return the report: for all users and for each segment, the shown arms and their believed rewards.
+
+        Fields are in order of how much they matter; only the first 12 have segments.
+        """
         order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
         most = order[:MOST_FIELDS]
         segments = {i: split_users(self._fields[i], self._contexts, self._sample.open_values) for i in most}
@@ -256,6 +269,7 @@ class _SegmentReport:
         )
 
     def _arms(self, bands: Bands | None, most: Sequence[int]) -> list[ArmForAll]:
+        """Return the 50 most shown arms for all users, with counts, beliefs and the effects of fields."""
         counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
         counts.update(row.arm for row in self._rows)
         return [
@@ -274,6 +288,10 @@ class _SegmentReport:
         ]
 
     def _segment(self, value: str, which: Booleans, place: int, bands: Bands | None) -> UserSegment:
+        """Return one segment: its number of decisions, and its 10 most shown arms with their beliefs.
+
+        ``place`` is the index of the segment's field, and ``which`` the mask of its decisions.
+        """
         counts = Counter(self._rows[i].arm for i in np.flatnonzero(which).tolist())
         arms = [
             ArmForThem(arm, count, *self._ends(bands, arm), self._adds(place, which, arm))
@@ -282,11 +300,13 @@ class _SegmentReport:
         return UserSegment(value, int(which.sum()), arms)
 
     def _adds(self, place: int, which: Booleans, arm: Any) -> float | None:
+        """Return the mean log-odds that a field adds to an arm in a segment; None without beliefs."""
         if not self._believes or arm not in self._arm_indices:
             return None
         return float(self._added[place][which, self._arm_indices[arm]].mean())
 
     def _ends(self, bands: Bands | None, arm: Any) -> tuple[float | None, float | None, float | None]:
+        """Return mean and interval of an arm's believed reward, in the metric's unit; None if unknown."""
         if bands is None or arm not in self._arm_indices:
             return None, None, None
         mean, low, high = (self._sample.scale.amount(values[self._arm_indices[arm]]) for values in bands)
@@ -294,7 +314,10 @@ class _SegmentReport:
 
 
 def describe_effect(decisions: int, says_nothing: float | None, fields: Sequence[FieldForWhom]) -> str:
-    """Return a sentence on whether the context matters, and which fields of it.
+    """Return a sentence that says whether the context matters, and which of its fields matter most.
+
+    ``says_nothing`` is the weight of the hypothesis that contexts hardly matter; ``fields`` are in descending
+    order of ``matters``.
 
     Examples
     --------
@@ -348,6 +371,8 @@ def reads_user_contexts(policy: Policy) -> bool:
 def select_shard_report(reports: Sequence[ForWhom]) -> ForWhom:
     """Return the report of the shard with the most decisions, since each shard has its own model.
 
+    With several shards, its verdict and ``shard`` name the shard.
+
     Parameters
     ----------
     reports : sequence of ForWhom
@@ -377,7 +402,7 @@ class SegmentReports:
         self._lock = asyncio.Lock()
 
     async def report(self, name: str, limit: int = LATEST) -> ForWhom:
-        """Return the segment report of a placement, made now or reused.
+        """Return the segment report of a placement: a cached one, or a new one, which is then cached.
 
         Parameters
         ----------
@@ -407,7 +432,10 @@ class SegmentReports:
             return self._cache[name, limit][1]
 
     async def _latest(self, placement: Placement, end: int, limit: int) -> list[DecisionRow]:
-        """Return the latest decisions of the placement's policy, in order, by reading the log backwards."""
+        """Return up to ``limit`` latest decisions of the placement's policy with contexts, in order.
+
+        Reads the log backwards from row ``end``, at most 20,000 rows.
+        """
         decisions: list[DecisionRow] = []
         last = max(end - FARTHEST, 0)
         while end > last and len(decisions) < limit:
@@ -431,7 +459,10 @@ def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard
 
 
 def take_sample(placement: Placement, rows: list[DecisionRow]) -> Sample:
-    """Return decisions with a copy of the learned state, for all keys or for the busiest key."""
+    """Return decisions with a copy of the learned state, for another thread.
+
+    If each key has its own models, only the decisions and the state of the busiest key.
+    """
     learner, key, lane = placement.learner, None, 0
     if any(learner.lanes.rows) and hasattr(learner.policy, "beliefs_in") and rows:
         key = Counter(row.key for row in rows).most_common(1)[0][0]

@@ -55,7 +55,7 @@ class Service(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Return the number of requests that wait for a group."""
+        """Return the number of requests that wait to be served."""
 
     def placement(self, name: str) -> Placement:
         """Return a placement by its name, or raise UnknownName."""
@@ -76,30 +76,30 @@ class Service(Protocol):
         """Return the counts and times of commits, for metrics and traces."""
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Begin to serve requests."""
 
     async def stop(self) -> None:
-        """Answer the waiting requests, and end."""
+        """Answer the waiting requests, and stop serving."""
 
     async def reload(self, config: Config) -> None:
-        """Apply another configuration."""
+        """Apply another configuration while requests are served."""
 
     def durability(self, placement: str) -> str:
         """Return the durability of a placement: ``committed`` or ``buffered``."""
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Decide for many impressions."""
+        """Decide for many impressions of a placement; return one decision for each, in order."""
 
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
-        """Record many pieces of feedback."""
+        """Record many pieces of feedback; return for each its outcome, or the error that refused it."""
 
     async def serve(self, request: Decide | Record) -> Any:
-        """Serve a request by :meth:`decide_many` or :meth:`record_many`."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`, and return its result."""
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
-        """Change a placement; return its new setting."""
+        """Change a placement's mode, arms or other setting, and log the change; return its new setting."""
 
     async def export_replica(self, placement: str, shard: int | None = None) -> ReplicaFile:
         """Return a placement's learner as a file, for replicas in clients."""
@@ -108,16 +108,16 @@ class Service(Protocol):
         """Return, for each shard, the last row that its learner for replicas includes."""
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Blank the data of a user in all rows."""
+        """Blank the data of a user in all rows; return the numbers of blanked rows by placement."""
 
     async def key(self, placement: str, key: str) -> KeyFacts:
-        """Return the learned state of a key."""
+        """Return the learned state of a key of a placement."""
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
-        """Return the busiest keys of a placement."""
+        """Return the learned states of a placement's keys with the most impressions."""
 
     async def find_keys(self, placement: str, text: str) -> KeyMatches:
-        """Return keys in which a text occurs."""
+        """Return the keys of a placement that contain a text."""
 
     async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
         """Return which arms a placement shows to which segments of users."""
@@ -130,16 +130,16 @@ class Service(Protocol):
         *,
         patience: float = PATIENCE,
     ) -> ReadVerdict:
-        """Return the verdict on the rankers of a placement of duels."""
+        """Return the verdict on the rankers of a placement of duels, from its log."""
 
     async def states(self, placement: str) -> list[State]:
-        """Return the states to which a placement can be rolled back."""
+        """Return the stored learned states to which a placement can be rolled back."""
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
         """Replace the policy of a placement by another one that has learned from its log."""
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Restore an earlier learned state of a placement."""
+        """Restore a stored learned state of a placement, by default the one replaced last; log the change."""
 
     async def history(self, placement: str) -> list[LoggedChange]:
         """Return the changes of a placement, in order."""
@@ -168,7 +168,7 @@ class Verbs:
             ) from None
 
     async def serve(self: Service, request: Decide | Record) -> Any:
-        """Serve a request by :meth:`decide_many` or :meth:`record_many`."""
+        """Serve a request by :meth:`decide_many` or :meth:`record_many`; return decisions or outcomes."""
         if isinstance(request, Decide):
             return await self.decide_many(*request)
         return await self.record_many(*request)
@@ -260,15 +260,22 @@ class Verbs:
         return await _one(self, placement, FeedbackRequest(decision, REWARD, reward, id))
 
     async def record_examination(self: Service, placement: str, decision: str, id: str | None = None) -> str:
-        """Record that the shown arms were looked at; otherwise like :meth:`feedback`."""
+        """Record that a user looked at the arms of a decision; return the outcome once it is durable.
+
+        Parameters and errors are those of :meth:`feedback`, without a reward.
+        """
         return await _one(self, placement, FeedbackRequest(decision, EXAMINED, None, id))
 
     async def activate(self: Service, placement: str, decision: str, id: str | None = None) -> str:
-        """Activate a deferred decision, so that it counts; otherwise like :meth:`feedback`."""
+        """Activate a deferred decision, so that it counts; return the outcome once it is durable.
+
+        Parameters and errors are those of :meth:`feedback`, without a reward.
+        """
         return await _one(self, placement, FeedbackRequest(decision, ACTIVATE, None, id))
 
 
 async def _one(service: Service, placement: str, feedback: FeedbackRequest) -> str:
+    """Record one piece of feedback by ``record_many``; return its outcome, or raise its error."""
     (outcome,) = await service.record_many(placement, [feedback])
     if isinstance(outcome, TacitError):
         raise outcome

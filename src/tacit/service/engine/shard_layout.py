@@ -48,6 +48,7 @@ class FencedStore(PostgresStore):
     """
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
+        """Take ownership: increment the epoch and end the connections of the previous owner, then lock."""
         has_owner = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
         if has_owner and not self.epoch:
             self._check_version(self._one(connection, "SELECT version FROM store"), VERSION)
@@ -90,7 +91,7 @@ class LayoutStore(PostgresStore):
     """
 
     def layout(self) -> Layout | None:
-        """Return the latest layout; None for the log of a single server."""
+        """Return the latest layout; None if the log is that of a single server."""
         with self._reading() as connection:
             if connection.execute("SELECT to_regclass('shards')").fetchone() == (None,):
                 return None
@@ -100,7 +101,7 @@ class LayoutStore(PostgresStore):
         return None if row is None else Layout(*row)
 
     def begin(self, layout: Layout) -> None:
-        """Store a layout as the latest one.
+        """Store a layout as the latest one; create the table of layouts if it is missing.
 
         Raises
         ------
@@ -119,7 +120,7 @@ class LayoutStore(PostgresStore):
             writer.execute("INSERT INTO shards VALUES (%s, %s)", layout)
 
     def clear(self, layout: Layout) -> None:
-        """Delete the shards' stores of a layout, if they exist."""
+        """Delete the schemas of all shards of a layout with their rows, if they exist."""
         for shard in range(layout.shards):
             with self._transaction() as writer:
                 writer.execute(
@@ -129,7 +130,7 @@ class LayoutStore(PostgresStore):
                 )
 
     def ensure_layout(self, shards: int | None, default: int) -> Layout:
-        """Return the layout to serve with; create it if the log is empty.
+        """Return the layout to serve with; store a new one of generation 1 if the log is empty.
 
         Parameters
         ----------
@@ -164,6 +165,8 @@ class LayoutStore(PostgresStore):
     def with_seeds(self, config: Config, new_seed: Callable[[], int]) -> Config:
         """Return the configuration with the stored policies and seeds, which all shards share.
 
+        New placements are created in the store, with their configured seed or one from ``new_seed``.
+
         Raises
         ------
         ConfigError
@@ -176,6 +179,7 @@ class LayoutStore(PostgresStore):
         return msgspec.structs.replace(config, placements=placements)
 
     def _with_stored_policy(self, name: str, config: PlacementConfig, new_seed: int) -> PlacementConfig:
+        """Return a placement's configuration with its stored policy and seed; create a new placement."""
         stored = self.placement(
             name, new_spec(config.policy), new_seed if config.seed is None else config.seed
         )
@@ -183,7 +187,7 @@ class LayoutStore(PostgresStore):
 
 
 def check_starts(config: Config) -> None:
-    """Check that no placement starts from a learner, which shards cannot.
+    """Raise ConfigError if a placement is configured to start from a learner, which shards cannot.
 
     Raises
     ------
@@ -247,7 +251,7 @@ class ReadStore(LayoutStore):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
-        """Yield the connection; its reads see the log at one moment, until :meth:`renew`."""
+        """Context manager that yields the connection; all reads see one moment, until :meth:`renew`."""
         with self._translate_errors():
             yield self._reader
 
@@ -258,7 +262,7 @@ class ReadStore(LayoutStore):
         yield
 
     def end(self) -> End:
-        """Return the number and the time of the last row."""
+        """Return the number and the time of the last row that this view sees."""
         with self._reading() as connection:
             return self._last(connection)
 
@@ -269,13 +273,17 @@ class ReadStore(LayoutStore):
 
 
 def list_stores(config: StoreConfig, *, reading: bool = False) -> list[StoreConfig]:
-    """Return the configurations of the stores of a log: of a single server, or of each shard.
+    """Return the configurations of the stores of a log: one for a single server, or one for each shard.
+
+    Opens the store for a moment to read its layout.
 
     Parameters
     ----------
     config : StoreConfig
+        A store in PostgreSQL.
     reading : bool
-        Whether to use a read-only view, which is possible while the log is served.
+        Whether to use a read-only view, which is possible while the log is served. By default the store is
+        opened to write, which needs its ownership.
 
     Raises
     ------

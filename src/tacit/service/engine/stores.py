@@ -9,7 +9,7 @@ from tacit.service.log.sql import Store
 
 
 def open_store(config: StoreConfig) -> Store:
-    """Open the store that a configuration names.
+    """Open the store that a configuration names, in PostgreSQL or SQLite, and take its ownership.
 
     Raises
     ------

@@ -69,7 +69,9 @@ class Worker:
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def do(self, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
-        """Call a function on the thread; the returned future gets its result or error.
+        """Queue a function call for the thread; return a future that gets its result or error.
+
+        The first call starts the thread. Calls run one after the other.
 
         Raises
         ------
@@ -87,13 +89,14 @@ class Worker:
         return done
 
     def stop(self) -> None:
-        """Wait for all calls, and end the thread."""
+        """Refuse further calls, wait until all queued calls have ended, and end the thread."""
         self._stopped = True
         if self._loop is not None:
             self._calls.put(None)
             self._thread.join()
 
     def _run(self) -> None:
+        """Run queued calls until :meth:`stop`, and pass each result or error to the event loop."""
         assert self._loop is not None
         while (call := self._calls.get()) is not None:
             done, function, arguments = call
@@ -106,6 +109,7 @@ class Worker:
             del call, done, function, arguments, outcome
 
     def _settle(self, done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
+        """Count a call as finished, and set its future's result or error, unless the future is done."""
         self.calls -= 1
         if not done.done():
             settle(outcome)
@@ -179,7 +183,7 @@ class Retention:
         self._dropped_before: dict[int, int] = {}
 
     def due(self, now: int) -> bool:
-        """True if it is time to search for old rows."""
+        """True if it is time to search for old rows, and drops are not on hold."""
         return now >= max(self.next, self._held)
 
     def hold(self, now: int) -> None:
@@ -189,7 +193,10 @@ class Retention:
     def step(
         self, placements: Sequence[Placement], seq: int, now: int, archive: str | None
     ) -> Placement | None:
-        """Drop some old rows, or return a placement that needs a base before any of its rows are dropped.
+        """Drop up to 1000 old decisions with their feedback, or return a placement that needs a base first.
+
+        With an archive, the rows are written there before. If no decisions are left, old ticks are dropped.
+        Sets ``busy`` and ``next``; after the last drop of a placement, the store overwrites the dropped data.
 
         Parameters
         ----------
@@ -236,11 +243,18 @@ class Retention:
         return None
 
     def allow_drops(self, placement: Placement, before: int) -> None:
-        """Allow the rows of a placement before ``before`` to be dropped, which its base now includes."""
+        """Allow the rows of a placement before row ``before``, which its base now includes, to be dropped.
+
+        The next step is due at once.
+        """
         self._dropped_before[placement.id] = before
         self.next, self.busy = 0, True
 
     def _drop(self, old: OldRows, archive: str | None, name: str) -> None:
+        """Write old rows to the archive, if there is one, and delete them from the store.
+
+        Raises StoreError, and deletes nothing, if the archive cannot be written.
+        """
         if archive is not None:
             from tacit.service.log.archive import write_old_rows
 
@@ -251,7 +265,10 @@ class Retention:
         self._store.drop(old)
 
     def _drop_ticks(self) -> None:
-        """Drop old ticks, the change events of all placements, up to the earliest base."""
+        """Drop old ticks, the change events of all placements, up to the earliest base.
+
+        Does nothing if a placement has no base.
+        """
         bases = [self._store.find_base_end(stored.id) for stored in self._store.placements().values()]
         existing = [base for base in bases if base is not None]
         if existing and len(existing) == len(bases):
@@ -323,21 +340,24 @@ class Upkeep:
 
     @property
     def due(self) -> bool:
-        """True if :meth:`step` can drop more rows now."""
+        """True if :meth:`step` can drop more rows now, and no snapshot is being written."""
         return self._retention.busy and self._writing is None
 
     @property
     def quiet(self) -> bool:
-        """True if nothing is running and no old rows are left."""
+        """True if placements are not frozen, no snapshot is being written, and no old rows are left."""
         return not (self._pending.frozen or self._writing or self._retention.busy)
 
     @property
     def _idle(self) -> bool:
+        """True if no rows are pending and no snapshot is being written."""
         # One at a time: memory holds at most one copy of a learned state.
         return not self._pending.waiting and self._writing is None
 
     async def step(self, archive: str | None) -> None:
-        """Begin the most overdue snapshot, or drop some old rows, unless rows are waiting.
+        """Begin to write the most overdue snapshot, or drop some old rows; do nothing while rows are pending.
+
+        Marks placements without a due snapshot as untouched.
 
         Parameters
         ----------
@@ -356,7 +376,7 @@ class Upkeep:
             await self._drop_old(archive)
 
     async def save_all(self) -> None:
-        """Write a snapshot of every placement that has learned since its last one."""
+        """Write a snapshot of every placement that has learned since its last one, and wait for each."""
         await self.wait_for_snapshot()
         for placement in self._pending.placements.values():
             if placement.since_snapshot:
@@ -371,7 +391,7 @@ class Upkeep:
     async def _begin(
         self, placement: Placement, save: Callable[[Placement, Workspaces], Awaitable[None]]
     ) -> None:
-        """Save a placement: at once, or after the memory for a large copy was touched."""
+        """Call ``save`` for a placement now, or in a task after the memory for a large copy is touched."""
         rooms = placement.make_workspaces()
         if rooms is None:
             await save(placement, None)
@@ -384,7 +404,13 @@ class Upkeep:
         placement: Placement,
         save: Callable[[Placement, Workspaces], Awaitable[None]],
     ) -> None:
+        """Touch the memory for a copy in steps, then save the placement between two groups.
+
+        Does nothing if the placement was replaced or the service is stopping. Other errors are logged as
+        warnings.
+        """
         async def begin() -> None:
+            """Save the placement, unless it was replaced meanwhile."""
             # The placement may have been replaced meanwhile.
             if self._pending.placements.get(placement.name) is placement:
                 await save(placement, rooms)
@@ -403,10 +429,12 @@ class Upkeep:
                 self._writing = None
 
     async def _run_steps(self, steps: Iterator[Any]) -> None:
+        """Run an iterator to its end on the store's thread, one step per call."""
         while await self._worker.do(next, steps, steps) is not steps:
             pass
 
     async def _save_snapshot(self, placement: Placement, rooms: Workspaces = None) -> None:
+        """Copy a placement's learned state and begin to write it as a snapshot; reset ``since_snapshot``."""
         time, placement.since_snapshot = self._pending.time.clock(), 0
 
         def finish() -> None:
@@ -416,6 +444,7 @@ class Upkeep:
         await self._save(placement.name, copy, SNAPSHOTS, finish)
 
     async def _save_base(self, placement: Placement, rooms: Workspaces = None) -> None:
+        """Copy a placement's learned state and begin to write it as a base; then old rows may be dropped."""
         oldest, seq = placement.windows.first_learnable_seq, self._pending.seq
         before = seq if oldest is None else min(seq, oldest)
 
@@ -429,12 +458,24 @@ class Upkeep:
     async def _save(
         self, name: str, copy: Callable[[], Draft], what: str, finish: Callable[[], None]
     ) -> None:
-        """Copy the learned state of a placement, and begin to write the copy."""
+        """Copy the learned state of a placement while it is frozen, and start a task that writes the copy.
+
+        Parameters
+        ----------
+        name : str
+        copy : function
+            Returns the copy; called on the store's thread.
+        what : str
+            Table to which it is written: ``SNAPSHOTS`` or ``BASES``.
+        finish : function
+            Called once it is written.
+        """
         with self._pending.freeze():
             draft = await self._worker.do(copy)
         self._writing = asyncio.create_task(self._write(name, draft, what, finish))
 
     async def _write(self, name: str, draft: Draft, what: str, finish: Callable[[], None]) -> None:
+        """Write a copy to the store in steps, then call ``finish``; log a warning if it fails."""
         try:
             await self._run_steps(self._store.save_in_steps(draft, what))
             finish()
@@ -446,7 +487,10 @@ class Upkeep:
             self._writing = None
 
     async def _drop_old(self, archive: str | None) -> None:
-        """Drop some rows past their placement's retention, or begin the base that they need."""
+        """Drop some rows past their placement's retention, or begin to write the base that is needed first.
+
+        Does nothing if no search is due; logs a warning if the store fails. Spared placements are left out.
+        """
         now = self._pending.time.get_earlier_time()
         if not self._retention.due(now):
             return

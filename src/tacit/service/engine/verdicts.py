@@ -73,11 +73,15 @@ class DuelLog:
 
     @property
     def closes(self) -> int | None:
-        """Latest time at which the last open decision is counted; None without open decisions."""
+        """Return the time by which all open decisions will be counted, in microseconds; None without any."""
         return max((end for _, end in self._waiting), default=None)
 
     def add_rows(self, events: Sequence[Event]) -> None:
-        """Read the next rows of the log, which may belong to other placements."""
+        """Add the next rows of the log to the sums; rows of other placements only advance the time.
+
+        Decisions open windows, feedback is applied to them, and searches whose windows have closed are
+        counted. Updates ``seq``, ``time``, ``since`` and ``beyond``.
+        """
         for rows in split_into_blocks(events):
             self._close(self._windows.advance(rows.column("time")[0]))
             if rows.column("placement")[0] != self._id:
@@ -94,7 +98,7 @@ class DuelLog:
         self._count()
 
     def report(self, confidence: float, false_share: float) -> InterleavedReport | None:
-        """Return the report on all counted searches; None before two rankers have dueled.
+        """Return the report on all counted searches, or None before two rankers have dueled.
 
         Raises
         ------
@@ -107,6 +111,7 @@ class DuelLog:
         return InterleavedReport(sums, confidence, false_share)
 
     def _wait(self, rows: Any) -> None:
+        """Queue decisions to be counted, each with its latest closing time; set ``since`` if it is None."""
         if self.since is None:
             self.since = rows.column("time")[0]
         for seq, time, deferred in zip(
@@ -116,12 +121,16 @@ class DuelLog:
             self._waiting.append((seq, time + longest))
 
     def _close(self, rewards: TrainingBatch) -> None:
+        """Store the searches of closed windows, by sequence number of the decision, for :meth:`_count`."""
         rows = self._windows.rows(rewards.entries)
         for row, feedback in zip(rows, rewards.values, strict=True):
             self._closed[row.seq] = self._search(row, feedback)
 
     def _search(self, row: DecisionRow, feedback: Any) -> Search | None:
-        """Return a decision and its feedback as a search; None for the control group or an invalid search."""
+        """Return a decision and its feedback as a search.
+
+        None for a decision of the control group, or if the search is invalid.
+        """
         if row.control:
             return None
         duel = export_duel(row, feedback)
@@ -133,7 +142,10 @@ class DuelLog:
         return search._replace(unit=duel["user"] or search.unit, segments=segments)
 
     def _count(self) -> None:
-        """Count the closed searches, up to the first decision that may still be open."""
+        """Add closed searches to the sums in the order of decisions, up to the first that may still be open.
+
+        Counted decisions are removed from the queue.
+        """
         while self._waiting:
             seq, end = self._waiting[0]
             if seq not in self._closed and end > self._windows.time:
@@ -145,7 +157,11 @@ class DuelLog:
                 self._fold.add(search._replace(segments=self._select_segments(search)))
 
     def _select_segments(self, search: Search) -> dict[str, str]:
-        """Return the segments of a search whose values are counted separately."""
+        """Return the segments of a search whose values are counted separately, as names and values.
+
+        Registers new values up to :data:`MOST_VALUES` for each segment; other values are counted in
+        ``beyond``.
+        """
         segments = {}
         for name, value in search.segments.items():
             values = self._values[name]
@@ -223,7 +239,10 @@ class Verdicts:
     async def read(
         self, name: str, confidence: float, false_share: float, patience: float = PATIENCE
     ) -> ReadVerdict:
-        """Return the verdict on the rankers of a placement.
+        """Return the verdict on the rankers of a placement, on the rows of the log that were read so far.
+
+        Starts to read the log to its end in the background, unless that is running, and waits for it up to
+        ``patience`` seconds. If it is not finished by then, ``whole`` of the result is False.
 
         Parameters
         ----------
@@ -262,11 +281,17 @@ class Verdicts:
             return await asyncio.to_thread(reading.verdict, confidence, false_share)
 
     def forget_sums(self) -> None:
-        """Forget all sums, so that every log is read from its beginning, since old rows have changed."""
+        """Forget the sums of all placements, so that their logs are read from the beginning again.
+
+        To be called after old rows have changed.
+        """
         self._logs.clear()
 
     async def _read(self, name: str, reading: _Reading) -> None:
-        """Read a log to its end."""
+        """Read a log to its end and add its rows to the sums of ``reading``, with pauses for decisions.
+
+        Only one log is read at a time. Sets ``reading.whole`` to False, and to True at the end.
+        """
         async with self._lock:
             reading.whole = False
             while rows := await self._engine.read_log(name, reading.log.seq, ROWS):
@@ -290,12 +315,15 @@ class _Reading:
         self._cache: dict[tuple[float, float], ReadVerdict] = {}
 
     def add_rows(self, rows: Sequence[Event]) -> None:
-        """Read the next rows, and clear the cache."""
+        """Add the next rows of the log to the sums, and clear the cached verdicts."""
         self.log.add_rows(rows)
         self._cache.clear()
 
     def verdict(self, confidence: float, false_share: float) -> ReadVerdict:
-        """Return the verdict on the rows read so far, from the cache if possible."""
+        """Return the verdict on the rows read so far, from the cache if possible; a new one is cached.
+
+        Its text is :data:`NOT_READ` if there is no report yet and the log was not read to its end.
+        """
         key = confidence, false_share
         if key not in self._cache:
             if len(self._cache) == MOST_CACHED:
@@ -307,6 +335,10 @@ class _Reading:
         return result._replace(whole=self.whole)
 
     def _compute(self, confidence: float, false_share: float) -> ReadVerdict:
+        """Compute the verdict on the rows read so far, with ``whole`` False.
+
+        While decisions are open, an early verdict says when their windows close.
+        """
         log = self.log
         report = log.report(confidence, false_share)
         table = None if report is None else report.as_dict()

@@ -66,7 +66,7 @@ class Commits:
         self._recent: deque[list[int]] = deque()
 
     def count(self, rows: int, seconds: float, now: int) -> None:
-        """Record a commit as the last one, count its rows for the rate, and call ``on_commit``.
+        """Record a commit: store it as the last one, add its rows to the rate, and call ``on_commit``.
 
         Parameters
         ----------
@@ -136,10 +136,10 @@ class Serving(Protocol):
         """Return a placement by its name, or raise UnknownName."""
 
     async def read_log(self, placement: str, after: int, count: int) -> list[Event]:
-        """Return up to ``count`` rows of the log after row ``after``, if the placement exists."""
+        """Return up to ``count`` rows of the log after row ``after``; raise UnknownName for a placement."""
 
     async def wait_until_durable(self, names: Sequence[str]) -> None:
-        """Wait until all changes of placements so far are durable."""
+        """Wait until all changes so far of the named placements are committed to the log."""
 
 
 class Waiter(Protocol):
@@ -149,10 +149,10 @@ class Waiter(Protocol):
         """True if a result or error was set, or the request was cancelled."""
 
     def set_result(self, result: Any) -> None:
-        """Receive the result."""
+        """Receive the result of the request."""
 
     def set_exception(self, error: BaseException) -> None:
-        """Receive the error."""
+        """Receive the error of the request."""
 
 
 Result = TypeVar("Result")
@@ -205,12 +205,15 @@ class Writer:
         self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.run_between_groups)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the tasks that serve groups of requests and check the store every second."""
         self._serving = asyncio.create_task(self._serve_groups())
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
-        """Serve the waiting requests, write snapshots, and end."""
+        """Refuse new requests, serve the waiting ones, write snapshots, and end the tasks and the thread.
+
+        Waiting steps get NotDurable as error. Rows that a failed store could not write are logged as lost.
+        """
         self.stopping = True
         self.wake()
         await self._serving
@@ -228,7 +231,7 @@ class Writer:
         self.worker.stop()
 
     def wake(self) -> None:
-        """Wake the loop, to check for work."""
+        """Wake the loop, so that it looks for requests, steps and other work now."""
         self._arrived.set()
 
     @property
@@ -237,13 +240,19 @@ class Writer:
         return len(self._waiting)
 
     async def ask(self, request: Request) -> Any:
-        """Serve a request, and return its result once it is durable."""
+        """Queue a request, and return its result once it is durable, or raise its error.
+
+        For a buffered placement, the result is returned before it is durable. Raises NotDurable as
+        :meth:`begin`.
+        """
         reply = asyncio.get_running_loop().create_future()
         self.begin(request, reply)
         return await reply
 
     def begin(self, request: Request, reply: Waiter) -> None:
-        """Start to serve a request; its result is set in ``reply``, at once if its placement is buffered.
+        """Queue a request for the next group, without waiting; its result or error is set in ``reply``.
+
+        A request to a buffered placement is served at once if all decisions that it names are in memory.
 
         Raises
         ------
@@ -266,7 +275,7 @@ class Writer:
     # Steps between groups, and calls of the store --------------------------------------------
 
     async def run_between_groups(self, step: _Step) -> None:
-        """Run a step when all rows are in the log, and raise its error.
+        """Queue a step, and wait until it was run between two groups, with no pending rows; raise its error.
 
         Raises
         ------
@@ -281,12 +290,23 @@ class Writer:
         await reply
 
     async def read_frozen(self, read: Callable[[int, int], Result]) -> Result:
-        """Call a function with the end of the log and the time, while placements do not change; for steps."""
+        """Call ``read`` on the store's thread with the last row's number and the time; return its result.
+
+        Placements do not change meanwhile. To be called only from steps.
+        """
         with self.pending.freeze():
             return await self.call_store(read, self.pending.seq, self.pending.time.get_time())
 
     async def call_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function on the store's thread, outside of groups; raise NotDurable if the store fails."""
+        """Call a function on the store's thread, outside of groups, and return its result.
+
+        Raises
+        ------
+        NotDurable
+            If the service is stopping, or the store fails, which is also logged.
+        Refused
+            If the store refuses the values.
+        """
         if self.stopping:
             raise NotDurable(STOPPING)
         try:
@@ -300,6 +320,10 @@ class Writer:
     # The loop --------------------------------------------------------------------------------
 
     async def _serve_groups(self) -> None:
+        """Serve groups of requests until :meth:`stop`: apply and commit each, then run upkeep and steps.
+
+        After any error, the unanswered requests of the group are refused, and the loop goes on.
+        """
         pending = self.pending
         while not self.stopping or self._waiting or (pending.waiting and self.failure is None):
             await self._wait()
@@ -329,7 +353,10 @@ class Writer:
                 self._arrived.clear()
 
     def _next_group(self) -> list[_Waiting]:
-        """Return the requests of the next group, which is applied without yielding to the event loop."""
+        """Take the requests of the next group out of the queue, and return them.
+
+        The group ends at 1024 requests, or before the request that exceeds :data:`MOST_NUMBERS`.
+        """
         group: list[_Waiting] = []
         numbers, waiting = 0, self._waiting
         while waiting and len(group) < LARGEST_GROUP:
@@ -340,7 +367,7 @@ class Writer:
         return group
 
     async def _wait(self) -> None:
-        """Wait for requests, for the next window to close, or for the time to try the store again."""
+        """Wait until there is work: requests, a window to close, upkeep, or a failed store to try again."""
         timeout: float | None = RETRY_SECONDS
         if self.failure is not None:
             # Pending rows must not make the loop spin while the store fails.
@@ -367,11 +394,16 @@ class Writer:
         self._alarm = loop.call_later(seconds, self._ring)
 
     def _ring(self) -> None:
+        """Clear the alarm, and wake the loop."""
         self._alarm = None
         self.wake()
 
     def _select_ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Return the requests that need the store; answer buffered ones, refuse unknown placements."""
+        """Return the requests of a group that still have to be served.
+
+        Requests to unknown placements get UnknownName as error; those that memory can answer are served at
+        once.
+        """
         pending, ready = self.pending, []
         for request, reply in group:
             if request.placement not in pending.placements:
@@ -386,7 +418,10 @@ class Writer:
         return ready
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
-        """Serve a group; if the store refuses a row, serve its halves, until the refused request is alone."""
+        """Serve a group and answer its requests; if the store refuses a row, serve the group's halves.
+
+        So a refused request ends up alone, and only it gets an error.
+        """
         # Rows of earlier groups may be pending, too: then the refused row may be one of those.
         alone = len(group) == 1 and not self.pending.waiting
         try:
@@ -408,6 +443,11 @@ class Writer:
                 await self._serve(part)
 
     async def _serve_together(self, group: Sequence[_Waiting]) -> None:
+        """Look up unknown decisions, apply a group, commit its rows, and answer its requests.
+
+        Requests to buffered placements are answered before the commit. If applying fails, all placements are
+        marked as broken.
+        """
         pending = self.pending
         requests = [request for request, _ in group]
         unknown = pending.list_unknown(requests)
@@ -429,6 +469,7 @@ class Writer:
             set_reply(reply, result)
 
     async def _commit(self) -> None:
+        """Commit the pending rows and count the commit; if it fails, end it as failed and raise the error."""
         pending = self.pending
         rows = pending.begin_commit()
         with undo_on_error(pending.end_commit, failed=True):
@@ -439,7 +480,10 @@ class Writer:
         pending.end_commit(failed=False)
 
     async def _append(self, rows: Rows, size: int) -> float:
-        """Append rows; return the seconds that it took, without the switch to the store's thread."""
+        """Append rows to the store durably; return the seconds that it took, without the switch of threads.
+
+        Small appends to a store in a file run in the event loop's thread, larger ones in the store's thread.
+        """
         local, began = self._local, clocks.perf_counter()
         if local is not None and not self.worker.calls:
             # A quick commit takes less time than to wake the other thread.
@@ -454,6 +498,7 @@ class Writer:
         return await self.worker.do(_time_call, self._store.append, rows)
 
     async def _run_steps(self) -> None:
+        """Run queued steps until one leaves pending rows; set each step's reply to None or its error."""
         while self._steps and not self.pending.waiting:
             step, reply = self._steps.popleft()
             try:
@@ -466,6 +511,10 @@ class Writer:
     # When the store fails --------------------------------------------------------------------
 
     def _refuse(self, replies: Sequence[Waiter], error: Exception) -> None:
+        """Set NotDurable as the error of all unanswered requests.
+
+        A failure of the store is logged, and stored in ``failure``.
+        """
         if not isinstance(error, NotDurable):
             if str(error) != str(self.failure):
                 logger.error("a group was not committed: %s", error, exc_info=error)
@@ -477,7 +526,10 @@ class Writer:
                 )
 
     async def _heal(self) -> None:
-        """Try whether commits work again; raise NotDurable if it is too early to try."""
+        """Repair the state after a failure and clear ``failure``; raise NotDurable if it is too early to try.
+
+        At most one attempt per second is made.
+        """
         if clocks.monotonic() < self._heal_after:
             raise NotDurable("store: it failed a moment ago")
         self._heal_after = clocks.monotonic() + RETRY_SECONDS
@@ -485,7 +537,10 @@ class Writer:
         self.failure = None
 
     async def _mend(self) -> None:
-        """Load placements that learned from lost rows again, and append the rows of answered requests."""
+        """Append the rows of answered requests, and load the placements that learned from lost rows again.
+
+        Replaces these placements, clears ``broken``, and calls ``on_reload``.
+        """
         pending = self.pending
         pending.begin_commit()
         with undo_on_error(pending.end_commit, failed=True):
@@ -500,6 +555,11 @@ class Writer:
         self._on_reload()
 
     def _reload_placements(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
+        """Append the rows that the log lacks, and return the broken placements, loaded from the store again.
+
+        Without rows, a small commit tests the store. Placements of rows that the store refuses are loaded,
+        too.
+        """
         # A commit that seemed to fail may have worked: its rows must not be written twice.
         last = self._store.end().seq
         rows = rows.select(lambda row: row.seq > last)
@@ -514,7 +574,10 @@ class Writer:
         return self._load_placements([*broken, *ahead])
 
     def _append_or_split(self, rows: Rows) -> Iterator[Any]:
-        """Append rows; yield the rows that the store refuses, which are lost."""
+        """Append rows in halves until single refused rows are alone; yield the refused rows, which are lost.
+
+        Each lost row is logged as an error.
+        """
         try:
             self._store.append(rows)
         except Refused as error:
@@ -528,7 +591,7 @@ class Writer:
             yield from self._append_or_split(rows.select(lambda row: row.seq >= middle))
 
     async def _watch(self) -> None:
-        """Check every second whether the store works, which without requests nothing else does."""
+        """Check the store and the clock every second; after a failure, log it and set ``failure``."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.upkeep.watch_clock()
@@ -550,7 +613,10 @@ def _time_call(step: Callable[..., None], *arguments: Any) -> float:
 
 
 def set_reply(reply: Waiter, result: Any) -> None:
-    """Set a reply's result or error; log a failure, so that the other requests are still answered."""
+    """Set a reply's result, or its error if ``result`` is an exception; do nothing if it is done.
+
+    An exception of the reply itself is logged, so that other requests are still answered.
+    """
     if reply.done():
         return
     try:

@@ -58,6 +58,7 @@ RECORDS_SCHEMA = pa.schema(
 
 
 def to_table(name: str, rows: Any) -> pa.Table:
+    """Return rows of the kind ``name``, a key of :data:`FILES`, as a table for Parquet; arms as JSON."""
     columns = {field: [getattr(row, field) for row in rows] for field in FILES[name]._fields}
     for field in ("arm", "would"):
         if field in columns:
@@ -69,7 +70,7 @@ def to_table(name: str, rows: Any) -> pa.Table:
 
 
 def write_old_rows(old: OldRows, folder: Path) -> None:
-    """Write rows that are about to be dropped to a folder, one file for each kind of row.
+    """Write rows that are about to be dropped to Parquet files in a folder, one file for each kind of row.
 
     The file names contain the number of the first row, so that sorting them sorts the rows.
     """
@@ -87,7 +88,7 @@ def write_old_rows(old: OldRows, folder: Path) -> None:
 def blank_archived_rows(
     folder: Path, subject: Subject, placements: Mapping[str, StoredPlacement]
 ) -> dict[str, BlankedRows]:
-    """Blank a user's data in archived rows; return the numbers of blanked rows by placement.
+    """Blank a user's data in the archive's files; return the numbers of blanked rows by placement.
 
     Every file is replaced as a whole, so an interrupted call can be repeated.
     """
@@ -104,15 +105,20 @@ def blank_archived_rows(
 
 
 def _blank_units(units: Sequence[str], asked: str | None) -> str | None:
+    """Return a decision's ``asked`` field without its user's hash, if that is one of ``units``."""
     return remove_unit(asked) if SearchFields.read(asked).unit in units else asked
 
 
 def _blank_subject(subject: Subject, content: str) -> str:
+    """Return a record without the subject's data; unchanged if it has none."""
     return subject.blank_record(content) or content
 
 
 def _blank_column(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) -> int:
-    """Apply a function to a column of all archive files of a kind; return the number of changed rows."""
+    """Apply ``blank`` to a column of all archive files of a kind; return the number of changed values.
+
+    Files with changed values are rewritten.
+    """
     rows = 0
     for path in sorted(folder.glob(f"{kind}-*.parquet")):
         table = pq.read_table(path)
@@ -128,7 +134,7 @@ def _blank_column(folder: Path, kind: str, column: str, blank: Callable[[Any], A
 
 
 def write_atomically(table: pa.Table, path: Path) -> None:
-    """Write a table to a private file atomically: the file is complete, or unchanged."""
+    """Write a table to a file that only its owner may read; after a crash it is complete or unchanged."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "wb", opener=open_private) as file:
         pq.write_table(table, file, write_page_checksum=True)

@@ -13,6 +13,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 @cache
 def _field_indices(kind: Any) -> dict[str, int]:
+    """Return the index of each field of a named tuple class, by name."""
     return {field: place for place, field in enumerate(kind._fields)}
 
 
@@ -44,7 +45,7 @@ class Block(Sequence[Row], Generic[Row]):
 
     @classmethod
     def from_rows(cls, kind: Any, rows: Iterable[Row]) -> Block[Row]:
-        """Return rows as a block; return a block unchanged."""
+        """Return rows of a kind as a block of columns; return a block unchanged."""
         if type(rows) is Block:
             return rows
         columns = list(map(list, zip(*rows, strict=True)))
@@ -86,13 +87,13 @@ class Block(Sequence[Row], Generic[Row]):
         return row
 
     def with_column(self, field: str, values: list[Any]) -> Block[Row]:
-        """Return the block with the values of a field replaced."""
+        """Return a new block with other values of a field; the other columns are shared."""
         columns = list(self.columns)
         columns[_field_indices(self.kind)[field]] = values
         return Block(self.kind, columns)
 
     def take(self, places: Sequence[int]) -> Block[Row]:
-        """Return the rows at some indices."""
+        """Return a block of the rows at some indices, in their order."""
         return Block(self.kind, [[column[i] for i in places] for column in self.columns])
 
 
@@ -114,7 +115,7 @@ class BlockList(Sequence[Row], Generic[Row]):
         self._rows = 0
 
     def extend(self, rows: Iterable[Row]) -> None:
-        """Append rows."""
+        """Append rows to the end; a block is kept as it is."""
         part = rows if isinstance(rows, Block) else list(rows)
         self._parts.append(part)
         self._rows += len(part)
@@ -171,6 +172,6 @@ def split_distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
 
 
 def column_values(rows: Sequence[Any], field: str) -> list[Any]:
-    """Return one field of each row."""
+    """Return a list of one field's values, one for each row of a block or another sequence."""
     # isinstance() with an abstract class would take most of the time.
     return rows.column(field) if type(rows) is Block else [getattr(row, field) for row in rows]

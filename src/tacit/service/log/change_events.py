@@ -45,7 +45,7 @@ class StartFile(msgspec.Struct, frozen=True):
 
 
 def read_plan_start(plan: str) -> StartFile | None:
-    """Return the learner file in the plan of a snapshot; None without one.
+    """Return the learner file named in a snapshot's plan, which is JSON; None if it names none.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def read_plan_start(plan: str) -> StartFile | None:
 
 
 def find_start(changes: Iterable[rows.ChangeRow]) -> StartFile | None:
-    """Return the learner file in the change events of a placement; None without one."""
+    """Return the learner file in the first start event of a placement's change events; None without."""
     values = (change.value for change in changes if change.kind == rows.START)
     return next((msgspec.json.decode(value, type=StartFile) for value in values), None)
 
@@ -133,13 +133,13 @@ def read_policy_versions(changes: list[rows.ChangeRow]) -> list[PolicyVersion]:
 
 
 def read_policy_version(change: rows.ChangeRow) -> PolicyVersion:
-    """Return the policy version in a change event."""
+    """Return the policy version in a change event of kind POLICY, with the event's row number."""
     version = msgspec.json.decode(change.value, type=PolicyVersion)
     return msgspec.structs.replace(version, seq=change.seq)
 
 
 def state_name(time: int, policy: Mapping[str, Any]) -> str:
-    """Return the name of a policy's learned state at a time.
+    """Return the name of a policy's learned state at a time, for rollbacks.
 
     Examples
     --------

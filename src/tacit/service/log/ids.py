@@ -48,7 +48,7 @@ def create_decision_id(time: int) -> str:
 
 
 def create_decision_ids(time: int, count: int) -> list[str]:
-    """Return new ids for ``count`` decisions made at ``time``; see :func:`create_decision_id`."""
+    """Return ``count`` new, different ids for decisions made at ``time``; see :func:`create_decision_id`."""
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
     digits = f"{milliseconds << 16 | 0x7 << 12 | fraction:016x}"
@@ -80,7 +80,7 @@ def as_datetime(time: int) -> datetime:
 
 
 def parse_time(field: str, text: str) -> int:
-    """Parse a time in ISO 8601, by default of UTC, into microseconds since 1970.
+    """Return a time in ISO 8601 as microseconds since 1970; a time without zone is in UTC.
 
     Raises
     ------
@@ -128,6 +128,7 @@ class LogClock:
         self._offset = wall() - self._passed()
 
     def __call__(self) -> int:
+        """Return the time in microseconds since 1970."""
         return (self._offset + self._passed()) // 1000
 
 
@@ -137,7 +138,10 @@ def wall_time() -> int:
 
 
 def _boot_time() -> Callable[[], int]:
-    """Return a function that returns the nanoseconds since the machine started, with its sleep if known."""
+    """Return a function that returns nanoseconds since a fixed moment, such as the machine's start.
+
+    It also counts while the machine sleeps, if the system has such a clock.
+    """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
     return time.monotonic_ns
@@ -176,20 +180,20 @@ class LogTime:
         self._ahead = max(last - clock(), 0)
 
     def get_time(self) -> int:
-        """Return the current time of the log."""
+        """Return the log's current time in microseconds, never before ``last``, without changing ``last``."""
         return max(self.clock() + self._ahead, self.last)
 
     @property
     def wall_ahead(self) -> int:
-        """Microseconds by which the wall clock is ahead of the log's time; negative if behind."""
+        """Return the microseconds by which the wall clock is ahead of the log's time; negative if behind."""
         return self._wall() - self.get_time()
 
     def get_earlier_time(self) -> int:
-        """Return the earlier of the log's time and the wall time."""
+        """Return the earlier of the log's time and the wall time, in microseconds since 1970."""
         return min(self.get_time(), self._wall())
 
     def advance(self) -> int:
-        """Set the time of the last group to the current time, and return it."""
+        """Set ``last`` to the log's current time, and return it."""
         self.last = self.get_time()
         return self.last
 
@@ -231,7 +235,7 @@ class Draws:
         )
 
     def begin(self, rng: np.random.Generator, id: str) -> None:
-        """Set the state of ``rng``, a generator over PCG64, for the decision ``id``."""
+        """Seed ``rng``, a generator over PCG64, for the decision ``id``: the same id gives the same draws."""
         hashed = self._hash.copy()
         hashed.update(id.encode())
         digest = hashed.digest()
@@ -262,7 +266,7 @@ _VERSION, _VARIANT = 8, 0b10
 
 
 def hash_partition(placement: str, key: str) -> int:
-    """Return the partition of a key of a placement.
+    """Return the partition of a key of a placement: a number from 0 to 65,535.
 
     Parameters
     ----------
@@ -278,12 +282,13 @@ def hash_partition(placement: str, key: str) -> int:
 
 
 def _person(placement: str) -> bytes:
+    """Return a placement's name as bytes that personalize a hash: at most 16, a digest of a longer name."""
     name = placement.encode()
     return name if len(name) <= 16 else hashlib.blake2b(name, digest_size=16).digest()
 
 
 def find_shard(partition: int, shards: int) -> int:
-    """Return the number of the shard that has a partition.
+    """Return the number of the shard that has a partition, of ``shards`` shards.
 
     Examples
     --------
@@ -294,7 +299,7 @@ def find_shard(partition: int, shards: int) -> int:
 
 
 def list_partitions(shard: int, shards: int) -> range:
-    """Return the partitions of a shard.
+    """Return the range of partitions of shard number ``shard``, of ``shards`` shards.
 
     Examples
     --------
@@ -387,17 +392,21 @@ class DecisionIdGenerator:
         self._spread = shard.partitions if spread else None
 
     def __call__(self, time: int, keys: Sequence[str], place: int) -> list[str]:
-        """Return new ids of decisions for keys, for consecutive sequence numbers from ``place`` on."""
+        """Return new ids of decisions for keys, which have consecutive sequence numbers from ``place`` on."""
         return [create_partition_id(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
 
     def _partition(self, key: str, place: int) -> int:
+        """Return a decision's partition: that of its key, or any of the shard's if decisions are spread."""
         if self._spread is None:
             return hash_partition(self._placement, key)
         return self._spread[place % len(self._spread)]
 
 
 def find_request_partition(placement: str, key: str, id: str | None, spread: bool) -> int | None:
-    """Return the partition of a requested decision; None if any shard may decide."""
+    """Return the partition of a requested decision: by its key, or by its id if the placement is spread.
+
+    None without an id in a spread placement: then any shard may decide.
+    """
     if not spread:
         return hash_partition(placement, key)
     return None if id is None else find_id_partition(placement, id)

@@ -72,6 +72,7 @@ class OwnedFile:
         self.close = weakref.finalize(self, release)
 
     def _make_use_error(self) -> InUse:
+        """Return the error that another process uses the file."""
         return InUse(
             f"store.path: {self._absolute_path} is in use by another process; stop it, or give another path"
         )
@@ -89,6 +90,10 @@ class OwnedFile:
             )
 
     def _lock_database(self, cleanup: contextlib.ExitStack) -> None:
+        """Open the file, create it if missing, and lock it; ``cleanup`` closes it.
+
+        Raises InUse if this or another process has it, and StoreError if the file has several names.
+        """
         if self.path.exists():
             status = self.path.stat()
             if status.st_nlink > 1:
@@ -108,6 +113,7 @@ class OwnedFile:
         cleanup.callback(_owned.pop, identity, None)
 
     def _lock_byte(self) -> None:
+        """Lock the byte of the file that marks its owner; raise InUse if another process has it."""
         # Systems differ in the error that reports a lock.
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, LOCKED_BYTE)
@@ -138,7 +144,7 @@ class OwnedFile:
             os.pwrite(self._lock, LOCK_FILE_TEXT, 0)
 
     def check(self) -> None:
-        """Check that the file and its side files are still the ones that were opened.
+        """Raise StoreError if the file or a side file is not the one that was opened, or was cut.
 
         Raises
         ------
@@ -158,6 +164,7 @@ class OwnedFile:
                 self._size = status.st_size
 
     def _make_loss_error(self, name: str, what: str, why: str | None) -> StoreError:
+        """Return the error that a file was removed, replaced or cut while it was served."""
         return StoreError(
             f"store.path: {name} {what} while it was served ({why}): nothing can be kept; put the "
             "file back or restore a backup, and start again"
@@ -165,7 +172,10 @@ class OwnedFile:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open a file that only its owner may read; usable as the ``opener`` of :func:`open`."""
+    """Open a file with permissions for its owner only, and return its descriptor.
+
+    Permissions of an existing file are restricted, too. Usable as the ``opener`` of :func:`open`.
+    """
     file = os.open(path, flags, PRIVATE)
     if os.fstat(file).st_uid == os.geteuid():
         # An existing file may have wider permissions.
@@ -174,13 +184,14 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def _open_file(path: Path, cleanup: contextlib.ExitStack) -> int:
-    """Open a file for writing, created if missing, and close it at cleanup."""
+    """Open a file to read and write, and return its descriptor; create it if missing, close it at cleanup."""
     file = open_private(path, os.O_RDWR | os.O_CREAT)
     cleanup.callback(os.close, file)
     return file
 
 
 def _size(path: str | Path) -> int:
+    """Return the size of a file in bytes; 0 if it is missing."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:

@@ -185,6 +185,10 @@ class PostgresStore(Store):
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
+        """Context manager that raises errors of the database as StoreError, Refused or Damaged.
+
+        Refused is for invalid data, Damaged for unreadable rows.
+        """
         try:
             yield
         except (psycopg.Error, PoolTimeout) as error:
@@ -198,12 +202,14 @@ class PostgresStore(Store):
             raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
 
     def _disconnect(self) -> None:
+        """Close the writing connection, if there is one."""
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
             self._connection = None
 
     def _get_connection(self) -> psycopg.Connection[Any]:
+        """Return the writing connection; connect and take the lock if there is none."""
         if self._connection is None or self._connection.closed:
             connection = psycopg.connect(self._conninfo, autocommit=True)
             with undo_on_error(connection.close):
@@ -213,10 +219,14 @@ class PostgresStore(Store):
 
     @property
     def _lock_number(self) -> int:
+        """Number of the advisory lock of the schema, a hash of its name."""
         return int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
-        """Take the advisory lock, once the previous writer has released it."""
+        """Take the advisory lock, and wait until the previous writer has released it.
+
+        Raises StoreError if another process keeps it, or if committed rows are missing after a reconnection.
+        """
         self._check_owner(connection)
         # The server takes a moment to notice the end of a connection of this or a dead process.
         deadline = time.monotonic() + (LOCK_SECONDS if self.epoch else START_SECONDS)
@@ -236,6 +246,7 @@ class PostgresStore(Store):
                 )
 
     def _check_owner(self, connection: psycopg.Connection[Any]) -> None:
+        """Raise Fenced if another process has opened the store since, or its tables were replaced."""
         if self._owner is None:
             return
         owner = connection.execute(OWNER).fetchone()
@@ -247,6 +258,10 @@ class PostgresStore(Store):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """Context manager that yields the writing connection in a transaction, after a check of the owner.
+
+        If the connection fails, it is closed, and the next transaction connects again.
+        """
         with self._translate_errors():
             try:
                 connection = self._get_connection()
@@ -259,6 +274,10 @@ class PostgresStore(Store):
                 raise
 
     def _prepare(self, writer: psycopg.Connection[Any]) -> None:
+        """Create the schema and its tables if they are missing, check their version, and increment the epoch.
+
+        Sets ``salt`` and ``epoch``. Raises StoreError for another version or encoding.
+        """
         encoding = writer.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StoreError(
@@ -280,17 +299,20 @@ class PostgresStore(Store):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[Any]]:
+        """Context manager that yields a reading connection from the pool."""
         with self._translate_errors(), self._pool.connection() as connection:
             yield connection
 
     @contextlib.contextmanager
     def _streaming(self) -> Iterator[Read]:
+        """Context manager that yields a function to stream rows of statements, all in one transaction."""
         with self._reading() as connection, connection.transaction(), contextlib.ExitStack() as stack:
             numbers = count()
 
             def read(
                 statement: str, values: Sequence[Any] = (), at_once: int = ROWS_AT_ONCE
             ) -> Iterable[Any]:
+                """Run a statement in a server-side cursor; return its rows, fetched ``at_once`` at a time."""
                 name = f"stream_{next(numbers)}"
                 cursor = stack.enter_context(connection.cursor(name=name, binary=True))
                 cursor.itersize = at_once
@@ -301,6 +323,7 @@ class PostgresStore(Store):
     def _run(
         self, connection: psycopg.Connection[Any], statement: str, values: Sequence[Any] = ()
     ) -> psycopg.Cursor[Any]:
+        """Run a statement with question marks for its values, and return the cursor."""
         return connection.execute(_with_placeholders(statement), values)
 
     def _run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
@@ -310,22 +333,25 @@ class PostgresStore(Store):
     def _select_decisions(
         self, connection: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]
     ) -> Iterable[Any]:
+        """Return the rows of the existing decisions among pairs of placement number and id."""
         return connection.execute(FIND_DECISIONS, ([p for p, _ in wanted], [id for _, id in wanted]))
 
     def _feedback(self, connection: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
         return connection.execute(FEEDBACK, (list(decisions),))
 
     def parse_decision(self, row: Any) -> DecisionRow:
+        """Return a decision from a row of values, with its arms decoded from JSON."""
         decision = DecisionRow._make(row)
         would = None if decision.would is None else _decode(str(decision.would))
         return decision._replace(arm=_decode(str(decision.arm)), would=would)
 
     def append(self, rows: Rows) -> None:
-        """Append rows in one durable transaction."""
+        """Append rows in one durable transaction, and remember the last committed row."""
         super().append(rows)
         self._committed = max([self._committed, *(row.seq for row in rows.all())])
 
     def _insert(self, writer: psycopg.Connection[Any], rows: Rows) -> None:
+        """Insert rows with checksums, by COPY if there are many; every 10 seconds, update the cached size."""
         decisions = [
             (
                 *row._replace(
@@ -350,7 +376,7 @@ class PostgresStore(Store):
             self._size = self._one(writer, SIZE, self.schema)
 
     def end(self) -> End:
-        """Return the number and the time of the last row."""
+        """Return the number and the time of the log's last row, read by the writing connection."""
         # Read by the writer: with its lock, all earlier transactions have ended.
         with self._transaction() as writer:
             return self._last(writer)
@@ -364,7 +390,7 @@ class PostgresStore(Store):
         """Do nothing: the database overwrites old versions of rows when it vacuums its tables."""
 
     def find_damage(self) -> list[str]:
-        """Return a message for each index that does not find all rows of its table."""
+        """Read all rows; return a message for each unique index that does not find all rows of its table."""
         wrong = []
         with self._reading() as connection, connection.transaction():
             for setting in INDEX_SETTINGS:

@@ -100,7 +100,10 @@ class Impression(NamedTuple):
     user: str | None = None
 
     def matches_decision(self, row: DecisionRow, context: str | None) -> bool:
-        """True if a logged decision, whose context was ``context``, answers this impression."""
+        """True if a logged decision, whose context is ``context`` as JSON, answers this impression.
+
+        The hash of a forgotten user is not compared.
+        """
         request = self.key, as_json(self.arms), as_json(self.context), int(self.deferred), self.asked
         logged_request = row.key, row.offered, context, row.deferred, row.asked
         # The log has no unit for decisions of a forgotten user.
@@ -136,7 +139,7 @@ class Clicked(NamedTuple):
 
 
 def check_id(field: str, id: str) -> str:
-    """Check an id from a client, and return it.
+    """Return an id from a client unchanged, if it is valid: 1 to 256 printable characters.
 
     Raises
     ------
@@ -212,12 +215,12 @@ def parse_action(entry: int | Mapping[str, Any]) -> tuple[int, str]:
 
 
 def select_clicks(entries: Sequence[int | Mapping[str, Any]]) -> list[int]:
-    """Return the clicked positions, without those of other actions."""
+    """Return the clicked positions in decoded feedback, without the positions of other actions."""
     return [entry for entry in entries if isinstance(entry, int)]
 
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:
-    """Return a list as JSON for the log; None for None."""
+    """Return a sequence as JSON for the log; None for None."""
     return None if values is None else encode_json(values)
 
 
@@ -252,7 +255,7 @@ class FeedbackRequest(NamedTuple):
 
 
 def encode_metrics(metrics: Mapping[str, float] | None) -> str | None:
-    """Return metrics as JSON for the log; None without metrics.
+    """Return metrics as JSON for the log, sorted by name; None without metrics.
 
     Examples
     --------
@@ -339,6 +342,9 @@ Request = Decide | CheckDecisions | Record | AppendChange | ChangePlacement | Ex
 def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
     """Check the rewards, metrics and ids of feedback, and return it; a block stays a block.
 
+    If the placement learns a metric, each reward is set to the metric's value. Warns of doubtful amounts of a
+    metric, once for each metric.
+
     Parameters
     ----------
     feedback : sequence of FeedbackRequest
@@ -375,7 +381,10 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
 
 
 def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
-    """Return feedback whose reward is the value of a metric's amount."""
+    """Return feedback whose reward is computed from the amount of a metric.
+
+    Raises InvalidValue if the amount is missing, or the feedback has another reward.
+    """
     if feedback.kind != REWARD:
         return feedback
     amounts = msgspec.json.decode(feedback.metrics) if feedback.metrics else {}
@@ -393,6 +402,10 @@ def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> Fee
 
 
 def _check_metrics(content: str, placement: Any) -> None:
+    """Raise InvalidValue if a metric is not configured or its amount is out of range.
+
+    A doubtful amount gives an AssumptionWarning, once for each metric of a placement.
+    """
     metrics = placement.config.metrics
     for name, amount in msgspec.json.decode(content).items():
         if name not in metrics:
@@ -412,6 +425,7 @@ def _check_metrics(content: str, placement: Any) -> None:
 
 
 def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
+    """Return feedback with its reward as a float; raise InvalidValue if its id or reward is invalid."""
     if feedback.id is not None:
         check_id("feedback_id", feedback.id)
     if feedback.kind != REWARD:
@@ -424,6 +438,7 @@ LEARNED = '; to learn a metric in its place, configure reward = "METRIC"'
 
 
 def _check_reward(reward: float | None, lowest: float) -> float:
+    """Return a reward as a float; raise InvalidValue if it is missing or not in [``lowest``, 1]."""
     if type(reward) is float and lowest <= reward <= 1.0:
         return reward
     if reward is None:

@@ -64,7 +64,7 @@ def encode_list(
 
 
 def decode_list(shown: str | None) -> ShownList:
-    """Return the list that :func:`encode_list` encoded.
+    """Return the shown list in JSON that :func:`encode_list` returned; propensities are empty if unknown.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def has_control_policy(row: DecisionRow) -> bool:
 
 
 def any_control_policy(rows: Block[DecisionRow]) -> bool:
-    """True if :func:`has_control_policy` holds for any of some decisions."""
+    """True if any decision was part of a holdout whose control group has its own policy."""
     propensities = rows.column("would_propensity")
     return propensities.count(None) < len(propensities) and any(map(has_control_policy, rows))
 
@@ -309,7 +309,7 @@ def row_checksum(row: tuple[Any, ...]) -> int:
 
 
 def with_checksums(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return rows as tuples that end with their checksum, for insertion into a table."""
+    """Return rows as plain tuples with their checksum as an additional last field."""
     # A function call per row would cost as much as the checksum.
     return [(*row, crc32(_canonical(row))) for row in tuples(rows)]
 
@@ -328,21 +328,21 @@ class Rows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of rows."""
+        """Number of rows of all kinds."""
         return len(self.decisions) + len(self.feedback) + len(self.changes)
 
     def all(self) -> Iterator[DecisionRow | FeedbackRow | ChangeRow]:
-        """Yield every row, kind by kind."""
+        """Yield every row: all decisions, then all feedback, then all change events."""
         yield from self.decisions
         yield from self.feedback
         yield from self.changes
 
     def select(self, predicate: Callable[[Any], bool]) -> Rows:
-        """Return the rows for which a predicate holds."""
+        """Return new rows, those of each kind for which ``predicate`` is true."""
         return Rows(*(list(filter(predicate, rows)) for rows in self))  # type: ignore[arg-type]
 
     def concatenate(self, more: Rows) -> Rows:
-        """Return these rows followed by more rows."""
+        """Return new rows: these, followed by ``more``, for each kind."""
         result = Rows.empty()
         for rows in (self, more):
             result.decisions.extend(rows.decisions)
@@ -352,7 +352,7 @@ class Rows(NamedTuple):
 
 
 def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
-    """Merge several ascending iterators of rows into one, by sequence number.
+    """Yield the rows of several ascending iterators in the order of their sequence numbers.
 
     Rows of a kind come in long runs, so a binary search finds the end of each run. A duplicate number,
     which only two concurrent writers can cause, is logged as an error.
@@ -378,13 +378,17 @@ def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
 
 
 def split_into_blocks(events: Iterable[Event]) -> Iterator[Block[Any]]:
-    """Yield the log in blocks, each of one kind of row, placement, time and mode."""
+    """Yield consecutive rows of the log in blocks, each of one kind, placement, time and mode.
+
+    A block has at most 4096 rows.
+    """
     for (kind, *_), run in groupby(events, key=_kind):
         while rows := list(islice(run, FOLD_ROWS)):
             yield Block.from_rows(kind, rows)
 
 
 def _kind(event: Event) -> tuple[Any, ...]:
+    """Return what rows of one block have in common: type, placement, time, and the mode of decisions."""
     mode = event.mode if isinstance(event, DecisionRow) else None
     return type(event), event.placement, event.time, mode
 
@@ -400,9 +404,10 @@ class DecisionWithFeedback(NamedTuple):
 
 
 def select_propensities(rows: Block[DecisionRow]) -> list[float | None]:
-    """Return the propensities with which a policy learns from decisions; None if unknown.
+    """Return the propensity with which a policy learns from each decision; None if unknown.
 
-    They are those of the policy that decided, if the control group of a holdout has its own policy.
+    It is the logged one, or that of the policy that decided if the control group of a holdout has its own
+    policy.
     """
     logged: list[float | None] = rows.column("propensity")
     if not any_control_policy(rows):

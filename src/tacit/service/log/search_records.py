@@ -55,14 +55,14 @@ class SearchFields(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def read(cls, text: str | None) -> SearchFields:
-        """Return the fields that :attr:`text` encoded."""
+        """Return the fields from the text of a log row: JSON, or a digest of rankings alone, or None."""
         if text is None or not text.startswith("{"):
             return cls(text)
         return msgspec.json.decode(text, type=cls)
 
 
 def hash_rankings(rankings: Mapping[str, Any]) -> str:
-    """Return a hash of rankings, by which the log recognizes a repeated request.
+    """Return a hash of rankers' lists as hexadecimal digits, by which the log recognizes a repeated request.
 
     Examples
     --------
@@ -116,7 +116,10 @@ class Subject(NamedTuple):
     name: str
 
     def units(self, salt: str, placement: int, seed: int) -> list[str]:
-        """Return the hashes of the subject in decisions of a placement."""
+        """Return the hashes by which decisions of a placement name the subject; empty for a client.
+
+        The second one is the hash of versions up to 0.2.
+        """
         if self.kind == CLIENT:
             return []
         user, session = (self.name if kind == self.kind else None for kind in (USER, SESSION))
@@ -124,7 +127,9 @@ class Subject(NamedTuple):
         return [str(salted), hash_unit_until_0_2(seed, self.kind, self.name)]
 
     def blank_record(self, content: str) -> str | None:
-        """Return a record of User Behavior Insights without the subject's data; None if it has none.
+        """Return a record of User Behavior Insights (JSON) without the subject's data.
+
+        None if the record is not the subject's.
 
         The action, its time and its objects stay; typed text and additional attributes do not.
         """

@@ -74,16 +74,17 @@ NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
 
 
 def columns(kind: Any) -> str:
-    """Return the columns of a kind of row, separated by commas."""
+    """Return the column names of a kind of row, separated by commas."""
     return ", ".join(kind._fields)
 
 
 def list_columns(table: str, prefix: str = "") -> str:
-    """Return the columns to select for a table's rows: their number, their fields, their checksum."""
+    """Return the columns to select for a table's rows, separated by commas: number, fields, checksum."""
     return ", ".join(prefix + name for name in (NUMBERS[table], *KINDS[table]._fields, "checksum"))
 
 
 def _insert(table: str, kind: Any) -> str:
+    """Return the statement that inserts a row with its checksum into a table."""
     marks = ", ".join("?" * (len(kind._fields) + 1))
     return f"INSERT INTO {table} ({columns(kind)}, checksum) VALUES ({marks})"
 
@@ -182,7 +183,10 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def _transaction(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context with the writing connection, for one transaction of the owner."""
+        """Return a context with the writing connection, which commits at its end or rolls back on error.
+
+        Raises Fenced if another process owns the store.
+        """
 
     @abstractmethod
     def _reading(self) -> contextlib.AbstractContextManager[Any]:
@@ -194,15 +198,15 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def _run(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement, and return its cursor."""
+        """Run a statement with values for its question marks, and return the cursor."""
 
     @abstractmethod
     def _run_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
-        """Run a statement for each row of values."""
+        """Run a statement once for each tuple of values."""
 
     @abstractmethod
     def _insert(self, writer: Any, rows: Rows) -> None:
-        """Insert rows; sequence numbers must be unique over all tables."""
+        """Insert rows in the open transaction; sequence numbers must be unique over all tables."""
 
     @abstractmethod
     def _select_decisions(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
@@ -233,7 +237,7 @@ class SqlDatabase(ABC):
         """Return the size of the store in bytes."""
 
     def parse_decision(self, row: Any) -> DecisionRow:
-        """Return a decision from a row of values."""
+        """Return a decision from a row of the database's values."""
         return DecisionRow._make(row)
 
     def _one(self, connection: Any, statement: str, *values: Any) -> Any:
@@ -242,7 +246,7 @@ class SqlDatabase(ABC):
         return None if row is None else row[0]
 
     def _check_version(self, version: int, newest: int) -> None:
-        """Raise StoreError if the version of the tables is not that of this tacit."""
+        """Raise StoreError if the version of a store's tables is not ``newest``, the one of this tacit."""
         if version > newest:
             raise StoreError(
                 f"{self._where} is of version {version}, this tacit reads up to {newest}; update tacit"
@@ -278,10 +282,12 @@ class Store(SqlDatabase):
         self._unfinished: set[int] = set()
 
     def _last(self, connection: Any) -> End:
+        """Return the number and the time of the log's last row; zeros for an empty log."""
         rows = self._run(connection, LASTS)
         return max((End(*row) for row in rows), default=End(0, 0))
 
     def _check_epoch(self, epoch: int | None) -> None:
+        """Raise Fenced if the stored epoch is not this owner's: then another process has opened the store."""
         if epoch != self.epoch:
             raise Fenced(
                 f"{self._where} was taken over in epoch {epoch}, this is the owner of epoch "
@@ -297,12 +303,16 @@ class Store(SqlDatabase):
     # Write -----------------------------------------------------------------------------------
 
     def append(self, rows: Rows) -> None:
-        """Append rows in one durable transaction."""
+        """Append rows, which have sequence numbers, in one transaction; durable when it returns."""
         with self._transaction() as writer:
             self._insert(writer, rows)
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
-        """Return a placement by its name; create it with ``spec`` and ``seed`` if it is new."""
+        """Return a placement by its name; create it in the store with ``spec`` and ``seed`` if it is new.
+
+        ``spec`` is its policy as JSON. For an existing placement, ``spec`` and ``seed`` are ignored. Raises
+        Damaged if the stored policy is damaged or missing.
+        """
         digest = hashlib.sha256(spec.encode()).hexdigest()
         with self._transaction() as writer:
             self._run(writer, NEW_POLICY, (digest, spec, __version__, name))
@@ -313,14 +323,14 @@ class Store(SqlDatabase):
         return self._parse_placement(row)
 
     def _parse_placement(self, row: Any) -> StoredPlacement:
-        """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not fit its hash."""
+        """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not match its hash."""
         name, id, policy, spec, seed, digest = row
         if hashlib.sha256(spec.encode()).hexdigest() != digest:
             raise Damaged(f"{self._where}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
         return StoredPlacement(id, policy, spec, seed, self.salt)
 
     def add_records(self, records: Sequence[RecordRow]) -> list[str | None]:
-        """Add new records; return for each the content of an existing record with its id, or None."""
+        """Add records whose ids are new; return for each None, or the content of the existing record."""
         before: list[str | None] = []
         with self._transaction() as writer:
             for row in records:
@@ -330,7 +340,11 @@ class Store(SqlDatabase):
         return before
 
     def save_in_steps(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
-        """Write a snapshot or base in steps, in place of the one before, or a state next to earlier ones.
+        """Write a snapshot in steps, one for each item of the iterator, which yields None.
+
+        A snapshot or base replaces the one before; a state is added. Each step is a transaction of its own,
+        so that other transactions may be committed in between. If not all steps run, the snapshot before
+        remains. The last steps delete pieces that no snapshot uses.
 
         Each step is a transaction of its own, so that other transactions may be committed in between. If
         not all steps run, the snapshot before remains.
@@ -355,7 +369,7 @@ class Store(SqlDatabase):
             yield
 
     def _write_head(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
-        """Write the head of a snapshot, after which it replaces the one before."""
+        """Write the head row of a snapshot, which replaces the snapshot before, or adds a state."""
         key = "placement, seq" if what == STATES else "placement"
         stands = (
             f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
@@ -366,13 +380,13 @@ class Store(SqlDatabase):
             self._run(writer, stands, (*draft[:4], checksum.value(), number))
 
     def _sweep_pieces(self) -> int:
-        """Remove some pieces that belong to no snapshot; return their number."""
+        """Delete some pieces that belong to no snapshot, and return their number; 0 if none are left."""
         with self._transaction() as writer:
             oldest = min(self._unfinished, default=EVERY_PIECE)
             return len(self._run(writer, SWEEP, (oldest,)).fetchall())
 
     def drop(self, old: OldRows) -> None:
-        """Delete rows in one transaction."""
+        """Delete decisions, feedback, change events and records in one transaction."""
         with self._transaction() as writer:
             # Feedback refers to decisions, so it goes first.
             for table, rows in (
@@ -392,12 +406,12 @@ class Store(SqlDatabase):
                 self._run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
 
     def probe(self, time: int) -> None:
-        """Commit a small change, to test that commits work."""
+        """Commit a small change, which stores ``time``; raise StoreError if commits do not work."""
         with self._transaction() as writer:
             self._run(writer, "UPDATE store SET probed = ?", (time,))
 
     def policy(self, spec: str) -> int:
-        """Return the number of a policy; add the policy if it is new."""
+        """Return the number of a policy, given as JSON; add the policy to the store if it is new."""
         digest = hashlib.sha256(spec.encode()).hexdigest()
         with self._transaction() as writer:
             self._run(writer, ADD_POLICY, (digest, spec, __version__))
@@ -405,14 +419,17 @@ class Store(SqlDatabase):
         return number
 
     def store_configuration(self, placement: int, configuration: str) -> None:
-        """Store the configuration of a placement."""
+        """Store the configuration of a placement, as JSON, in place of the one before."""
         with self._transaction() as writer:
             self._run(writer, CONFIGURE, (configuration, placement))
 
     # Read ------------------------------------------------------------------------------------
 
     def configuration(self, placement: int) -> str | None:
-        """Return the configuration of a placement that was stored last."""
+        """Return the configuration of a placement that was stored last, as JSON; None if there is none.
+
+        Raises Damaged if it is no configuration.
+        """
         with self._reading() as connection:
             settings: str | None = self._one(connection, CONFIGURED, placement)
         if settings is not None and not _is_configuration(settings):
@@ -420,7 +437,7 @@ class Store(SqlDatabase):
         return settings
 
     def changes(self, placement: int) -> list[ChangeRow]:
-        """Return the change events of a placement's history, in order."""
+        """Return the change events of a placement's history, in order; raise Damaged at a damaged row."""
         with self._reading() as connection:
             return list(self._check_rows("marks", self._run(connection, CHANGES, (placement,))))
 
@@ -431,7 +448,7 @@ class Store(SqlDatabase):
             return {row[0]: self._parse_placement(row) for row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], DecisionWithFeedback]:
-        """Return the existing decisions with these placements and ids, each with its feedback."""
+        """Return decisions with feedback, by pairs of placement number and id; missing ones are left out."""
         with self._reading() as connection:
             decisions = self._check_rows("decisions", self._select_decisions(connection, wanted))
             by_seq = {row.seq: DecisionWithFeedback(row, []) for row in decisions}
@@ -441,26 +458,26 @@ class Store(SqlDatabase):
         return {(f.decision.placement, f.decision.id): f for f in by_seq.values()}
 
     def events(self, after: int) -> Iterator[Event]:
-        """Yield the rows of the log after a sequence number, in order."""
+        """Yield all rows of the log after row ``after``, in order; raise Damaged at a damaged row."""
         with self._streaming() as read:
             yield from merge_rows(
                 [self._check_rows(table, read(READS[table], (after,))) for table, _ in TABLES]
             )
 
     def records(self) -> Iterator[RecordRow]:
-        """Yield all records in order of their arrival."""
+        """Yield all records of User Behavior Insights in order of their arrival."""
         with self._streaming() as read:
             yield from self._check_rows("records", read(READS["records"], (0,)))
 
     def _check_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[Any]:
-        """Yield rows of a table from values of :func:`list_columns`; raise Damaged at a damaged row."""
+        """Yield the rows of a cursor over :func:`list_columns`; raise Damaged at a wrong checksum."""
         for number, row, sound in self._verify_rows(table, cursor):
             if not sound:
                 raise Damaged(f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}")
             yield row
 
     def _verify_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
-        """Yield the number of each row, the row, and whether its checksum is right."""
+        """Yield each row of a cursor as its number, the row, and True if its checksum is right or missing."""
         make = self.parse_decision if table == "decisions" else KINDS[table]._make
         for values in cursor:
             row, checksum = make(values[1:-1]), values[-1]
@@ -535,10 +552,14 @@ class Store(SqlDatabase):
         return len(blank)
 
     def find_damaged_rows(self) -> dict[str, list[int]]:
-        """Return the numbers of the rows with wrong checksums, by their tables."""
+        """Return the numbers of the rows that are unreadable or have wrong checksums, by table.
+
+        Tables without damage are left out.
+        """
         return {table: numbers for table in READS if (numbers := list(self._scan_damage(table)))}
 
     def _scan_damage(self, table: str) -> Iterator[int]:
+        """Yield the numbers of a table's rows that are unreadable or have wrong checksums."""
         after, at_once = 0, MANY
         while True:
             try:
@@ -588,19 +609,23 @@ class Store(SqlDatabase):
             self._insert(writer, Rows([], [], [mark]))
 
     def end(self) -> End:
-        """Return the number and the time of the last row."""
+        """Return the number and the time of the log's last row; zeros for an empty log."""
         with self._reading() as connection:
             return self._last(connection)
 
     def snapshot(self, placement: int) -> Snapshot | None:
-        """Return a placement's latest snapshot."""
+        """Return a placement's latest snapshot; None without one; raise Damaged if its checksum is wrong."""
         return self._load_snapshot(SNAPSHOTS, placement)
 
     def base(self, placement: int) -> Snapshot | None:
-        """Return a placement's base, the state from which its log is folded if older rows were dropped."""
+        """Return a placement's base, the learned state at the beginning of its log; None without one.
+
+        A placement has one if its older rows were dropped or it started from a learner.
+        """
         return self._load_snapshot(BASES, placement)
 
     def _load_snapshot(self, what: str, placement: int, *seq: int) -> Snapshot | None:
+        """Return a placement's snapshot from a table, a state by its last row; None if it is missing."""
         with self._streaming() as read:
             query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
             for *head, checksum, number in read(query, (placement, *seq)):
@@ -608,12 +633,12 @@ class Store(SqlDatabase):
         return None
 
     def states(self, placement: int) -> list[End]:
-        """Return the last row and the time of each stored state of a placement, in order."""
+        """Return the last row's number and the time of each stored state of a placement, in order."""
         with self._reading() as connection:
             return [End(*row) for row in self._run(connection, STATES_OF, (placement,))]
 
     def state(self, placement: int, seq: int) -> Snapshot | None:
-        """Return a stored state by its last row; None if it is missing."""
+        """Return a placement's stored state by the last row that it includes; None if it is missing."""
         return self._load_snapshot(STATES, placement, seq)
 
     def find_base_end(self, placement: int) -> End | None:
@@ -624,7 +649,10 @@ class Store(SqlDatabase):
         return None if row is None else End(*row)
 
     def find_old_rows(self, placement: int | None, before: int, time: int, limit: int) -> OldRows:
-        """Return the first rows of a placement, or of no placement, that are older than ``time``.
+        """Return a placement's oldest rows before row ``before`` and ``time``, up to ``limit`` of a kind.
+
+        For ``placement`` None, they are change events of all placements. Change events of the history are
+        left out.
 
         Decisions are returned with their feedback, and only if all of it is before row ``before``.
         """
@@ -639,7 +667,7 @@ class Store(SqlDatabase):
             return OldRows(Rows(decisions, feedback, marks), list(self._check_rows("records", cursor)))
 
     def close(self) -> None:
-        """Release everything; the store cannot be used afterwards."""
+        """Release all connections and locks; the store cannot be used afterwards."""
         self._cleanup.close()
 
 

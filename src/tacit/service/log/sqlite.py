@@ -101,13 +101,14 @@ class SqliteStore(sql.Store):
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
+        """Context manager that raises errors of SQLite as StoreError, Refused or Damaged."""
         try:
             yield
         except (apsw.Error, *DATA_ERRORS, *sql.UNREADABLE) as error:
             raise self._translate_error(error) from error
 
     def _translate_error(self, error: Exception) -> StoreError:
-        """Return the StoreError for an error of SQLite."""
+        """Return the StoreError for an error of SQLite: Refused for invalid data, Damaged for a bad row."""
         if isinstance(error, DATA_ERRORS):
             # A duplicate sequence number means another writer, not invalid data.
             if str(error).endswith("seq"):
@@ -121,6 +122,10 @@ class SqliteStore(sql.Store):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
+        """Context manager that yields the writing connection in a transaction, after a check of the owner.
+
+        It commits at the end, or rolls back after an error.
+        """
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             self._check_owner()
@@ -131,7 +136,7 @@ class SqliteStore(sql.Store):
         self.commit()
 
     def _undo(self, error: BaseException) -> None:
-        """Roll back a failed transaction, and raise its error, translated if possible."""
+        """Roll back a failed transaction, and raise ``error``, translated if possible; never returns."""
         with self._translate_errors():
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -140,12 +145,15 @@ class SqliteStore(sql.Store):
     # Every group of requests calls these three methods: for speed, they use no context managers.
 
     def append(self, rows: Rows) -> None:
-        """Append rows in one durable transaction."""
+        """Append rows in one transaction, durable when it returns; after an error, roll back and raise it."""
         self.insert(rows)
         self.commit()
 
     def insert(self, rows: Rows) -> None:
-        """Insert rows, which are durable once :meth:`commit` returns."""
+        """Begin a transaction and insert rows, which are durable only once :meth:`commit` returns.
+
+        After an error, the transaction is rolled back and the error raised.
+        """
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             self._insert(self._writer, rows)
@@ -154,7 +162,10 @@ class SqliteStore(sql.Store):
             raise
 
     def commit(self) -> None:
-        """Commit the inserted rows."""
+        """Commit the inserted rows durably; roll back and raise StoreError if that fails.
+
+        Also raises it if the file was removed or replaced.
+        """
         try:
             self._writer.execute("COMMIT")
         except BaseException as error:
@@ -164,10 +175,16 @@ class SqliteStore(sql.Store):
         self._file.check()
 
     def _check_owner(self) -> None:
+        """Raise Fenced if another process has opened the store since."""
         if self.epoch:
             self._check_epoch(self._writer.execute("SELECT epoch FROM store").get)
 
     def _prepare(self) -> None:
+        """Create the tables if the file is empty, else check their version; set the file's modes.
+
+        Increments the epoch, and marks the store as not cleanly closed. Sets ``epoch`` and ``salt``. Raises
+        StoreError if the file is no tacit store or of another version.
+        """
         writer = self._writer
         tables = writer.execute("SELECT count(*) FROM sqlite_schema").get
         if tables and writer.pragma("application_id") != APPLICATION_ID:
@@ -193,11 +210,13 @@ class SqliteStore(sql.Store):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[apsw.Connection]:
+        """Context manager that yields the reading connection."""
         with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
     def _streaming(self) -> Iterator[sql.Read]:
+        """Context manager that yields a function to stream the rows of statements."""
         with self._reading() as connection:
             yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
@@ -210,6 +229,7 @@ class SqliteStore(sql.Store):
     def _select_decisions(
         self, connection: apsw.Connection, wanted: Sequence[tuple[int, str]]
     ) -> Iterator[Any]:
+        """Yield the rows of the existing decisions among pairs of placement number and id."""
         for placement, id in wanted:
             yield from connection.execute(FIND_DECISIONS, (id, placement))
 
@@ -218,7 +238,10 @@ class SqliteStore(sql.Store):
             yield from connection.execute(FEEDBACK, (seq,))
 
     def _insert(self, writer: apsw.Connection, rows: Rows) -> None:
-        """Insert rows; raise StoreError if another process owns the store or a number is taken."""
+        """Insert rows with checksums in the open transaction.
+
+        Raises Fenced if another process owns the store, and StoreError if a sequence number is taken.
+        """
         epoch, last = next(writer.execute(EPOCH_AND_LAST))
         if epoch != self.epoch:
             self._check_epoch(epoch)
@@ -288,7 +311,7 @@ class SqliteStore(sql.Store):
         return wrong
 
     def close(self) -> None:
-        """Release everything; the store cannot be used afterwards."""
+        """Mark the store as cleanly closed if its indexes were checked, and release everything."""
         if self._clean:
             # If this fails, the next start checks the indexes for longer.
             with contextlib.suppress(StoreError), self._transaction() as writer:
@@ -296,7 +319,7 @@ class SqliteStore(sql.Store):
         super().close()
 
     def size(self) -> int:
-        """Return the size of the store in bytes."""
+        """Return the size of the file and its write-ahead log in bytes."""
         files = (self._file.path, Path(f"{self._file.path}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -341,17 +364,18 @@ class ReadSqlite(SqliteStore):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
+        """Raise StoreError: the store is read-only."""
         self.commit()
         yield self._reader
 
     def insert(self, rows: Rows) -> None:
-        """Refuse to write."""
+        """Raise StoreError: the store is read-only."""
         self.commit()
 
     def commit(self) -> None:
-        """Refuse to write."""
+        """Raise StoreError: the store is read-only."""
         raise StoreError(f"{self._where} is open for reading only")
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the reading connection; the view cannot be used afterwards."""
         sql.Store.close(self)

@@ -81,7 +81,7 @@ class Snapshot(NamedTuple):
     windows: bytes
 
     def draft(self) -> Draft:
-        """Return the snapshot as a draft to write."""
+        """Return the snapshot as a draft to write, with one piece for each field that is not None."""
         whole = zip(self._fields[4:], self[4:], strict=True)
         pieces = ((field, content) for field, content in whole if content is not None)
         return Draft(*self[:4], pieces)
@@ -105,7 +105,10 @@ class Draft(NamedTuple):
     pieces: Iterator[tuple[str, bytes]]
 
     def batches(self) -> Iterator[list[tuple[str, bytes]]]:
-        """Yield lists of pieces of at least :data:`BATCH` bytes together, but for the last list."""
+        """Yield lists of pieces with together at least :data:`BATCH` bytes; the last list may be smaller.
+
+        Encodes and uses up the pieces.
+        """
         batch: list[tuple[str, bytes]] = []
         size = 0
         for field, content in self.pieces:
@@ -137,7 +140,7 @@ class Checksum:
             self._hash.update(content)
 
     def value(self) -> bytes:
-        """Return the checksum of all pieces added so far."""
+        """Return the checksum of the head and all pieces added so far, as 32 bytes."""
         return self._hash.digest()
 
 
@@ -226,6 +229,6 @@ def sum_blanked_rows(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows
 
 
 def save_snapshot(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
-    """Write a snapshot or a base to a store, in place of the one before."""
+    """Write a snapshot to a store, in place of the one before: as a snapshot or a base, by ``what``."""
     for _ in store.save_in_steps(snapshot.draft(), what):
         pass

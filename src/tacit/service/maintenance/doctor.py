@@ -48,7 +48,9 @@ from tacit.service.placements.placement import Placement
 
 
 def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, BlankedRows]:
-    """Blank a user's data in the rows of a log and of its archive.
+    """Blank a user's data in a log and its archive; return the numbers of blanked rows.
+
+    The log gets change events for it; learned states do not change.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Blan
 
 
 def has_user_data(path: Path, kind: str, name: str) -> bool:
-    """Return whether a file is a backup of an SQLite store with a user's data.
+    """True if a file is a backup of an SQLite store with a user's data; False for any other file.
 
     Raises
     ------
@@ -106,7 +108,10 @@ def has_user_data(path: Path, kind: str, name: str) -> bool:
 
 
 def verify(config: Config, store: Store) -> list[str]:
-    """Check each row and index, and compare the snapshots' states with a new fold of the log.
+    """Check each row and index of a log, and compare learned states with a new fold; return all problems.
+
+    Placements are folded twice, from their snapshots and from the beginning of the log. If rows or indexes
+    are damaged, nothing is folded.
 
     Returns
     -------
@@ -149,6 +154,10 @@ def verify(config: Config, store: Store) -> list[str]:
 
 
 def _disorder(store: Store) -> list[str]:
+    """Return a message about the first row that is duplicated, out of order, or feedback on a later row.
+
+    The message is in a list, which is empty without such a row.
+    """
     seq = time = 0
     for event in store.events(0):
         if event.seq == seq:
@@ -162,6 +171,10 @@ def _disorder(store: Store) -> list[str]:
 
 
 def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
+    """Return the first difference between a placement from a snapshot and one from the whole log, as text.
+
+    None if they are equal: in policy, counts, series, lift, results, signals and open windows.
+    """
     # Both are of one configuration.
     for what, saved, folded in zip(
         ("policy", "shadow"), from_snapshot.learners, from_log.learners, strict=False
@@ -212,7 +225,7 @@ def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
 
 
 def _first_difference(saved_learner: Learner, folded_learner: Learner) -> str | None:
-    """Return the first difference between the states of two learners with the same keys."""
+    """Return the first difference between the states of two learners with the same keys, as text; or None."""
     lanes = saved_learner.lanes
     pairs = zip(leaves(lanes.view_all()), leaves(folded_learner.lanes.view_all()), lanes.rows, strict=True)
     for (field, a), (_, b), rows in pairs:
@@ -258,7 +271,7 @@ class Check(NamedTuple):
 
 
 def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
-    """Check the installation, and a configuration of the service.
+    """Check the installation, and a configuration of the service or else a port; return all results.
 
     Parameters
     ----------
@@ -297,7 +310,7 @@ def _namesake() -> list[Check]:
 
 
 def _package(name: str) -> Check:
-    """Check that a required package is installed."""
+    """Return a check that a required package is installed, with its version."""
     try:
         return Check(name, True, version(name))
     except PackageNotFoundError:
@@ -305,7 +318,7 @@ def _package(name: str) -> Check:
 
 
 def _cache() -> Check:
-    """Check that files can be written to the folder of compiled code, which is created if it is missing."""
+    """Check that the folder of compiled code can be written; creates the folder if it is missing."""
     from tacit.core.compilation.loops import cache_root
 
     root = cache_root()
@@ -337,7 +350,7 @@ def _check_shipped_code() -> Check:
 
 
 def _extra(extra: str) -> Check:
-    """Check whether the packages of an extra are installed; a note if not."""
+    """Return a check that an extra's packages are installed; a note with the missing ones if not."""
     missing = [name for name in EXTRAS[extra].split() if find_spec(name) is None]
     if not missing:
         return Check(f"extra {extra}", True, "installed")
@@ -371,7 +384,7 @@ def _check_python_sqlite() -> Check:
 
 
 def _check_configuration(path: Path) -> list[Check]:
-    """Check that a configuration can be loaded, with a note for each warning, and that its port is free."""
+    """Check that a configuration can be loaded and that its port is free, with a note for each warning."""
     try:
         config = load_config(path)
     except ConfigError as error:
@@ -382,7 +395,7 @@ def _check_configuration(path: Path) -> list[Check]:
 
 
 def _port(port: int) -> Check:
-    """Check that a port of this machine is free."""
+    """Return a check that a port of this machine is free; opens the port for a moment."""
     name = f"port {port}"
     try:
         socket.create_server(("127.0.0.1", port)).close()
@@ -401,7 +414,9 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def check_service(url: str, key: str | None = None) -> list[Check]:
-    """Check a running service by its metrics.
+    """Check a running service by its metrics; return a failed check if it does not answer.
+
+    The results have the memory of each placement, the delays of clicks, and undeclared values of contexts.
 
     Parameters
     ----------
@@ -446,7 +461,7 @@ def check_service(url: str, key: str | None = None) -> list[Check]:
 
 
 def _metrics(url: str, key: str | None) -> str:
-    """Return the metrics of a service as text."""
+    """Return the metrics of a service as text; raise an error of urllib, or ValueError for another scheme."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("give an address that begins with http:// or https://")
     headers = {"Authorization": f"Bearer {key}"} if key else {}

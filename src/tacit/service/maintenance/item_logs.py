@@ -41,9 +41,10 @@ class _ItemVectors:
         self.nameless = 0
 
     def rename_items(self, event: DecisionRow | ChangeRow) -> DecisionRow | None:
-        """Return a decision with its items' names in the table; None if its items have no names.
+        """Return a decision whose items have the names of the vector table, and add new vectors to the table.
 
-        Change events are applied to the catalogue.
+        Returns None for a change event, which is applied to the catalogue, and for a decision whose items
+        have no names, which is counted.
         """
         if isinstance(event, ChangeRow):
             if self._items is not None:
@@ -64,7 +65,7 @@ class _ItemVectors:
         )
 
     def _candidates(self, row: DecisionRow) -> tuple[Sequence[Arm], Floats]:
-        """Return the names and vectors of the candidates; none if they had no names."""
+        """Return the names and vectors of a decision's candidates; both empty if the items had no names."""
         candidates = None if self._items is None else self._items.find_candidates(row)
         if candidates is not None:
             return candidates.ids, candidates.vectors
@@ -74,6 +75,10 @@ class _ItemVectors:
         return json.loads(row.offered), np.array(request["relevance"], np.float64)
 
     def _name(self, name: str, vector: Floats, row: DecisionRow) -> str:
+        """Return the name of an item for the table; add a row with the time if its vector is new.
+
+        A second vector at the same time gets a name of its own.
+        """
         (time, last_vector), numbers = self._last_vectors.get(name, (-1, None)), vector.tobytes()
         if last_vector != numbers:
             # Of two vectors at the same time, the second one gets a name of its own.
@@ -85,7 +90,7 @@ class _ItemVectors:
 
 
 def _rename_shown_items(shown: str | None, names: Mapping[Arm, str]) -> str | None:
-    """Replace the names of items in a shown list, if the row has one."""
+    """Return a shown list as JSON with the items' new names; other values are returned unchanged."""
     if shown is None or not (shown.startswith("[") or '"slate":' in shown):
         return shown
     slate = decode_list(shown)
@@ -94,7 +99,7 @@ def _rename_shown_items(shown: str | None, names: Mapping[Arm, str]) -> str | No
 
 
 def list_item_placements(config: Config) -> set[str]:
-    """Return the placements whose requests describe items by vectors."""
+    """Return the names of the placements whose requests describe items by vectors."""
     placements = config.placements.items()
     return {
         name
@@ -106,7 +111,11 @@ def list_item_placements(config: Config) -> set[str]:
 def export_items(
     config: Config, store: Store, name: str, rewards: dict[int, Any], folder: Path
 ) -> dict[str, int]:
-    """Write the click log of a placement with item vectors, and the vectors; return the rows of each."""
+    """Write the click log of a placement with item vectors, and a Parquet table of the vectors.
+
+    Returns the number of rows of each file by its name; empty, without files, if no decision has named items.
+    Decisions that are left out are logged as a warning.
+    """
     stored = store.placements()[name]
     policy = policy_from_stored(json.loads(stored.spec))
     described = _ItemVectors(make_catalogue_history(policy, store.base(stored.id)))
@@ -125,6 +134,7 @@ def export_items(
     decisions = itertools.chain([first], decisions)  # type: ignore[assignment]
 
     def make_records(row: DecisionRow) -> list[dict[str, Any]]:
+        """Return the rows of a decision in the log; none for a pinned arm, or a list with an open window."""
         if row.mode in PIN_MODES:
             return []
         if export is None:
@@ -144,13 +154,14 @@ def export_items(
 
 
 def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str, Any]) -> int:
-    """Write rows as a click log with the placements' reward units; return the number of rows."""
+    """Write rows as a click log to a Parquet file, with the placements' reward units; return their number."""
     from tacit.logs import write_log
     from tacit.logs.schema import SCHEMA
 
     count = 0
 
     def batches() -> Iterator[pa.RecordBatch]:
+        """Yield record batches of the rows, and count the rows."""
         nonlocal count
         while group := list(itertools.islice(rows, ROWS)):
             count += len(group)
@@ -162,6 +173,7 @@ def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str
 
 
 def _warn_left_out(name: str, count: int) -> None:
+    """Log a warning that decisions are in no click log, if there are any."""
     if count:
         logger.warning(
             "placement %s: %d decisions are in no click log: their requests named no items, or described "
@@ -170,7 +182,7 @@ def _warn_left_out(name: str, count: int) -> None:
 
 
 def click_row(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:
-    """Return a decision for one arm as a row of a click log."""
+    """Return a decision for one arm as a row of a click log; its reward is None if ``rewards`` lacks it."""
     arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
     return {
         "timestamp": datetime.fromtimestamp(row.time / 1e6, UTC),

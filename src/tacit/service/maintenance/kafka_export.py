@@ -66,7 +66,7 @@ class TopicWriter:
         self._group = self._access.create_client(kafka.Consumer, group)
 
     def find_last_sent(self) -> int:
-        """Return the number of the last row that was sent; 0 if there is none.
+        """Return the number of the last row that was sent, as the consumer group has it; 0 if there is none.
 
         Raises
         ------
@@ -83,7 +83,9 @@ class TopicWriter:
         return max(0, int(offset.offset))
 
     def send(self, lines: Sequence[LogLine]) -> None:
-        """Send rows, and wait until all brokers have them.
+        """Send rows, wait until all brokers have them, and store the number of the last one in the group.
+
+        After a stop it returns early, without storing the number: then the rows are sent again.
 
         Raises
         ------
@@ -114,14 +116,16 @@ class TopicWriter:
                 self._producer.poll(POLL_SECONDS)
 
     def close(self) -> None:
-        """Leave the consumer group."""
+        """Leave the consumer group, and close the connection."""
         self._group.close()
 
     def _note_failure(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
+        """Store the first error of a sent message, which :meth:`send` raises."""
         if error is not None and self._failed is None:
             self._failed = self._make_error(error)
 
     def _make_error(self, error: object) -> LogError:
+        """Return a LogError for an error of Kafka, without secrets."""
         return LogError(f"{self._topic}: cannot be written to: {self._access.redact(error)}")
 
 
@@ -133,7 +137,9 @@ class ExportTask(msgspec.Struct):
 
 
 def send_log(task: ExportTask, stopping: Callable[[], bool]) -> None:
-    """Send the log of a store to a topic, from the last row sent until a stop.
+    """Send the log of a store to a topic, from after the last row sent until ``stopping`` returns True.
+
+    Waits for new rows at the end of the log.
 
     Raises
     ------
@@ -148,12 +154,16 @@ def send_log(task: ExportTask, stopping: Callable[[], bool]) -> None:
 
 
 def main() -> int:
-    """Run the task from standard input until the input ends; return the exit code."""
+    """Read an export task from standard input, and run it until the input ends; return the exit code.
+
+    The code is 1 after an error, which is printed to standard error. The process runs at low priority.
+    """
     os.nice(NICENESS)
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportTask)
     ended = threading.Event()
 
     def wait() -> None:
+        """Wait until the input ends, then set ``ended``; 10 seconds later, end the process with code 1."""
         # A blocked read of sys.stdin.buffer would keep the interpreter from ending.
         while os.read(sys.stdin.fileno(), 1024):
             pass

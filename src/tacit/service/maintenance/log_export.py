@@ -61,7 +61,7 @@ BASES_SCHEMA = pa.schema(
 
 
 def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
-    """Write the log to a folder.
+    """Write the log of a store to a folder of Parquet files; return the number of rows of each file.
 
     ``decisions.parquet``, ``feedback.parquet``, ``marks.parquet`` and ``placements.json`` hold every row
     unchanged, for :func:`import_log`; ``records.parquet`` holds the records that are stored besides the log,
@@ -118,6 +118,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
 
 
 def _export_records(store: Store, path: Path) -> int:
+    """Write all records of a store to a Parquet file, and return their number."""
     count = 0
     records = store.records()
     with pq.ParquetWriter(path, RECORDS_SCHEMA, write_page_checksum=True) as writer:
@@ -129,6 +130,10 @@ def _export_records(store: Store, path: Path) -> int:
 
 
 def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
+    """Return a placement's decisions with closed windows as rows of its export table.
+
+    Decisions that showed a pinned arm are left out.
+    """
     placement = store.placements()[name]
     policy = policy_from_stored(json.loads(placement.spec))
     return [
@@ -141,6 +146,7 @@ def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int
 
 
 def _groups(events: Iterator[Event]) -> Iterator[Rows]:
+    """Yield consecutive events as rows by kind, up to 10,000 events at a time."""
     while group := list(islice(events, ROWS)):
         yield Rows(
             [event for event in group if isinstance(event, DecisionRow)],
@@ -150,6 +156,7 @@ def _groups(events: Iterator[Event]) -> Iterator[Rows]:
 
 
 def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: Path) -> int:
+    """Write the decisions for one arm as a click log, without pinned ones; return the number of rows."""
     stored = store.placements()
     exported = {
         name for name, placement_config in config.placements.items() if placement_config.policy_kind.click_log
@@ -164,7 +171,7 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
 
 
 def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
-    """Return the feedback on each decision whose window has closed, by sequence number.
+    """Return the feedback on each decision whose window has closed, by the decision's sequence number.
 
     It is a reward, or the clicked positions of a list.
     """
@@ -198,7 +205,9 @@ PLACEMENT, MADE_BY = (DecisionRow._fields.index(field) for field in ("placement"
 
 
 def import_log(store: Store, folder: Path) -> int:
-    """Import an exported log into an empty store; return the number of rows.
+    """Import an exported log into an empty store; return the number of imported rows and records.
+
+    Placements, policies and bases are created, too.
 
     Raises
     ------
@@ -216,6 +225,10 @@ def import_log(store: Store, folder: Path) -> int:
 
 
 def _import_rows(store: Store, folder: Path) -> int:
+    """Import placements, rows, bases and records of a folder; return the number of rows and records.
+
+    Raises StoreError if the folder holds no exported log of this version.
+    """
     try:
         header = json.loads((folder / "placements.json").read_text())
         placements = header["placements"]
@@ -254,16 +267,18 @@ def _import_rows(store: Store, folder: Path) -> int:
 
 
 def _read_policy_versions(path: Path) -> list[PolicyVersion]:
-    """Return all policy versions in exported change events."""
+    """Return all policy versions in a Parquet file of exported change events."""
     table = _parquet(path).read(["kind", "value"]).to_pylist()
     return [msgspec.json.decode(row["value"], type=PolicyVersion) for row in table if row["kind"] == POLICY]
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file whose checksums are verified while it is read."""
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[int, int]) -> None:
+    """Write the exported bases to a store, with the new numbers of placements and policies."""
     for values in _parquet(path).read().to_pylist():
         base = Snapshot(**values)
         windows = msgspec.json.decode(base.windows)
@@ -274,6 +289,7 @@ def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[
 
 
 def _import_records(store: Store, path: Path, ids: dict[int, int]) -> int:
+    """Add the exported records to a store, with the new numbers of placements; return their number."""
     count = 0
     for batch in _parquet(path).iter_batches(ROWS):
         rows = [RecordRow(**values) for values in batch.to_pylist()]
@@ -283,6 +299,7 @@ def _import_records(store: Store, path: Path, ids: dict[int, int]) -> int:
 
 
 def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[int, int]) -> Any:
+    """Return a row of a Parquet file as a row of the log, with the new numbers of placement and policy."""
     values["placement"] = ids.get(values["placement"])
     if name == "decisions":
         values["policy"] = policies[values["policy"]]
@@ -324,7 +341,9 @@ def follow(
     *,
     once: bool = False,
 ) -> None:
-    """Pass the rows after a number to a function as they come, until a stop, or once up to the log's end.
+    """Pass the rows after row ``after`` to ``take`` as they come, until ``stopping`` returns True.
+
+    Polls the store for new rows; with ``once``, it returns at the end of the log.
 
     Parameters
     ----------
@@ -356,7 +375,9 @@ def follow(
 
 
 def lines_after(store: Store, after: int) -> Iterator[LogLine]:
-    """Yield the next rows after a number, in order; nothing if there are none yet.
+    """Yield the rows after row ``after`` as JSON lines, in order, up to 5000; nothing if there are none yet.
+
+    Warns if the log's first rows were dropped.
 
     Parameters
     ----------
@@ -380,7 +401,7 @@ def lines_after(store: Store, after: int) -> Iterator[LogLine]:
 
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:
-    """Return a row's sort, placement name and fields with a value."""
+    """Return a row as a dict for JSON: its sort, its placement's name, and its fields that are not None."""
     fields = (
         {"seq": row.seq, "row": SORTS[type(row)]} | row._asdict() | {"placement": names.get(row.placement)}
     )

@@ -37,7 +37,7 @@ ROWS = 5000
 
 
 def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
-    """Distribute the log of a configuration over shards, while no service runs.
+    """Distribute the log of a configuration over shards, while no service runs; return the rows of each.
 
     The next generation is filled first and then takes effect at once; until then nothing has changed. The
     rows of the previous layout stay unless they are dropped.
@@ -95,6 +95,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
 def _open_stores(
     url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]
 ) -> list[PostgresStore]:
+    """Open and return the stores of all shards of a layout; add each to ``opened_stores`` for closing."""
     stores = []
     for shard in range(layout.shards):
         stores.append(PostgresStore(url, name_schema(schema, layout, shard)))
@@ -119,7 +120,10 @@ class NewShard:
         self._last_values: dict[tuple[int, str], str] = {}
 
     def add(self, row: Any) -> int:
-        """Append a row; return its sequence number."""
+        """Append a row with the shard's next sequence number, and return the number.
+
+        Rows are written to the store 5000 at a time.
+        """
         self.seq += 1
         row = row._replace(seq=self.seq)
         if isinstance(row, rows.DecisionRow):
@@ -133,18 +137,18 @@ class NewShard:
         return self.seq
 
     def switch(self, placement: int, change: rows.ChangeRow) -> None:
-        """Append a change event if its value differs from the last one of its kind."""
+        """Append a change event, unless its value is that of the placement's last event of the kind."""
         if self._last_values.get((placement, change.kind)) != change.value:
             self._last_values[placement, change.kind] = change.value
             self.add(change._replace(placement=placement))
 
     def lacks(self, placement: int, change: rows.ChangeRow) -> bool:
-        """True if the event has a change of arms that this shard lacks."""
+        """True if a change event has more changes of arms than the last one of this shard's placement."""
         before = self._last_values.get((placement, rows.ARMS))
         return before is None or parse_arms(before).changes < parse_arms(change.value).changes
 
     def flush(self) -> None:
-        """Write the appended rows to the store."""
+        """Write the appended rows to the store, and forget them."""
         self.store.append(self._rows)
         self._rows = rows.Rows([], [], [])
 
@@ -174,22 +178,26 @@ class Source:
                 self._followed[id], self._joined[id] = placement, joined
 
     def events(self) -> Iterator[tuple[Source, rows.Event]]:
-        """Yield the events of the log in order."""
+        """Yield this source with each event of its log, in order."""
         for event in self.store.events(0):
             yield self, event
 
     def before(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
-        """Advance the time to an event; yield updates for all keys."""
+        """Close the windows of followed placements up to an event's time; yield the resulting updates.
+
+        Updates are those of classifiers that all keys share, with their placements' names.
+        """
         for placement in self._followed.values():
             placement.advance(event.time)
         yield from self._export_updates(event.time)
 
     def after(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
-        """Fold an event; yield the resulting updates for all keys."""
+        """Apply an event to the followed placements; yield the updates of classifiers that all keys share."""
         apply_rows(self._followed, [event])
         yield from self._export_updates(event.time)
 
     def _export_updates(self, time: int) -> Iterator[tuple[str, SharedUpdate]]:
+        """Yield the changes of shared classifiers since the last call, with their placements' names."""
         for id, placement in self._followed.items():
             parts = self._joined[id].export_update(placement.learner, False)
             if parts:
@@ -200,6 +208,10 @@ class Source:
 def _distribute(
     config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[NewShard]
 ) -> None:
+    """Write the rows and records of all sources to the new shards, in order of time, with new numbers.
+
+    Raises ConfigError if a placement cannot be distributed.
+    """
     for store in stores:
         _declare(config, layouts, store, targets)
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
@@ -222,7 +234,10 @@ def _distribute(
 
 
 def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[NewShard]) -> None:
-    """Create a store's placements in all targets, if their learning can be distributed."""
+    """Create a store's placements in all new shards and in the layout's store.
+
+    Raises ConfigError if one is not configured, or its log begins with a base.
+    """
     for name, stored in store.placements().items():
         if name not in config.placements:
             raise ConfigError(f"placements.{name}: the log holds it; configure it as it was when it learned")
@@ -239,7 +254,11 @@ def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets
 def _write_event(
     config: Config, source: Source, event: rows.Event, targets: list[NewShard], *, alone: bool
 ) -> None:
-    """Write an event to the shard of its key, or to all shards that it concerns."""
+    """Write an event to the new shards that it concerns.
+
+    Decisions and feedback go to the shard of the key, changes to all shards; ticks are left out. With
+    ``alone``, there is only one source.
+    """
     if isinstance(event, rows.DecisionRow):
         _write_decision(config, source, event, targets)
     elif isinstance(event, rows.FeedbackRow):
@@ -253,7 +272,10 @@ def _write_event(
 
 
 def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *, alone: bool) -> None:
-    """Write a placement's change event to all shards."""
+    """Append a placement's change event to all shards that lack it; some kinds are left out.
+
+    Raises ConfigError for a change of the policy, which shards cannot follow.
+    """
     if change.kind == rows.POLICY:
         raise ConfigError(
             f"placements.{name}: its log was folded into another policy, which shards cannot "
@@ -277,7 +299,7 @@ def _distribute_records(source: Source, targets: list[NewShard]) -> None:
 
 
 def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
-    """Append a decision to its new shard, and store its new place for its feedback."""
+    """Append a decision to its new shard, and store its shard and new number for its feedback."""
     name = source.names[row.placement]
     number = find_shard(_partition(name, config.placements[name], row), len(targets))
     target = targets[number]

@@ -31,7 +31,7 @@ NOWHERE = 0
 
 
 def list_items(row: DecisionRow) -> list[str | None] | None:
-    """Return the items that a decision showed, as text, from the top; None at an empty position.
+    """Return the items that a decision showed, as text, from the top, with None at empty positions.
 
     Returns None for a pair of rankers without a list.
     """
@@ -69,7 +69,7 @@ class UbiRecords:
 
     Attributes
     ----------
-    items : ItemsThen or None
+    items : CatalogueHistory or None
         Catalogue at the row that is written.
     """
 
@@ -83,7 +83,7 @@ class UbiRecords:
         self._arms = [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms or ())]
 
     def query(self, row: DecisionRow) -> dict[str, Any]:
-        """Return a decision as a query record."""
+        """Return a decision as a UBI query record, with its policy and propensities in tacit's attributes."""
         items = list_items(row)
         record: dict[str, Any] = {
             "query_id": query_id(row),
@@ -100,6 +100,7 @@ class UbiRecords:
         return record
 
     def _attributes(self, row: DecisionRow) -> dict[str, Any]:
+        """Return tacit's attributes for query and event records: placement, decision, policy, propensity."""
         return {
             "placement": self.placement,
             "decision_id": row.id,
@@ -109,6 +110,7 @@ class UbiRecords:
         }
 
     def _query_attributes(self, row: DecisionRow) -> dict[str, Any]:
+        """Return tacit's attributes for a query record: mode, context, arms, propensities or teams."""
         attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
         if row.deferred:
             attributes["deferred"] = True
@@ -132,6 +134,7 @@ class UbiRecords:
         return attributes | ({} if teams is None else teams)
 
     def _list_arms(self, row: DecisionRow) -> list[str]:
+        """Return the names of a decision's offered arms; numbers from 0 for arms without names."""
         if row.offered is not None:
             return [str(arm) for arm in json.loads(row.offered)]
         if self._arms or row.asked is None:
@@ -148,7 +151,10 @@ class UbiRecords:
         return [str(arm) for arm in range(max(counts))]
 
     def events(self, row: DecisionRow, feedback: FeedbackRow) -> Iterator[dict[str, Any]]:
-        """Yield feedback as event records, one for each object."""
+        """Yield feedback on a decision as UBI event records, one for each clicked or seen object.
+
+        Feedback without an object, such as no click, is one record.
+        """
         items = list_items(row)
         ours = self._attributes(row)
         if feedback.id is not None:
@@ -183,7 +189,7 @@ class UbiRecords:
 
 
 def query_id(row: DecisionRow) -> str:
-    """Return the UBI query id of a decision: its own id, or a digest if that is too long."""
+    """Return the UBI query id of a decision: its own id, or a digest of an id that is too long for UBI."""
     return (
         row.id
         if len(row.id) <= ubi_records.LONGEST_NAME
@@ -192,7 +198,10 @@ def query_id(row: DecisionRow) -> str:
 
 
 def _teams(row: DecisionRow) -> dict[str, Any] | None:
-    """Return the rankers of a duel, the probability of its list, and the ranker of each item."""
+    """Return a duel's rankers, the probability of its list, and the ranker of each item, as attributes.
+
+    None for a decision that is no duel.
+    """
     content = None if row.shown is None else json.loads(row.shown)
     if not isinstance(content, dict) or "pair" not in content:
         return None
@@ -208,11 +217,13 @@ def _teams(row: DecisionRow) -> dict[str, Any] | None:
 
 
 def _team(teams: list[str | None], place: int | None) -> dict[str, str]:
+    """Return the ranker of the item at a position, as an attribute; empty if unknown."""
     team = None if place is None or place >= len(teams) else teams[place]
     return {} if team is None else {"team": team}
 
 
 def _object(items: list[str | None] | None, place: int | None) -> dict[str, Any]:
+    """Return the UBI attributes of the item at a position; without item, only an ordinal of 0."""
     if items is None or place is None:
         return {"position": {"ordinal": NOWHERE}}
     return {"object": {"object_id": items[place]}, "position": {"ordinal": place + 1}}
@@ -248,6 +259,10 @@ def export_ubi(store: Store, folder: Path) -> dict[str, int]:
 
 
 def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
+    """Yield all rows and records of a store as pairs of a file's name and a line of JSON.
+
+    Change events have no line; they update the placements' catalogues.
+    """
     encode = msgspec.json.Encoder().encode
     names = {
         stored.id: UbiRecords(name, stored, store.base(stored.id))
