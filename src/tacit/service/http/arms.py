@@ -35,6 +35,7 @@ from tacit.wire.verbs import Verb
 
 
 def _read_one_by_one(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
+    """Validate each request with the form's ``read``; errors name the request's index."""
     return [
         check_item(f"decisions[{i}]", form.read, (placement, request)) for i, request in enumerate(requests)
     ]
@@ -116,6 +117,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
+        """Return the settings on which the recommended policy depends: contexts and signals."""
         return {
             "context_dim": self.context_dim,
             "context": self.context,
@@ -124,6 +126,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
         }
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Return the policy, with the arms' minimum shares if given, the secondary policy and options."""
         policy, second, options = super().parts()
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)
@@ -131,6 +134,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
+        """Return how rewards are attributed to decisions, with times in microseconds."""
         return {
             "default": self.default_reward,
             "aggregation": self.aggregation,
@@ -140,7 +144,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def make_example(placement: Placement) -> dict[str, Any]:
-    """Return an example of a request, with a context if the policy reads one."""
+    """Return an example of a decision request, with a context if the policy reads one."""
     policy = placement.config.policy
     if policy.schema:
         return {"key": KEY, "context": {name: EXAMPLES.get(holds, holds[0]) for name, holds in policy.schema}}
@@ -148,7 +152,7 @@ def make_example(placement: Placement) -> dict[str, Any]:
 
 
 def read_impression(placement: Placement, request: wire.Impression) -> Impression:
-    """Validate a request and convert it to an impression."""
+    """Validate a decision request and convert it to an impression; raise an error if it is invalid."""
     if placement.reads_only_keys and request == wire.Impression(request.key):
         return placement.make_impression(request.key)
     *fields, segment, unknown = msgspec.structs.astuple(request)
@@ -159,7 +163,10 @@ def read_impression(placement: Placement, request: wire.Impression) -> Impressio
 def read_impressions(
     form: Form, placement: Placement, requests: Sequence[wire.Impression]
 ) -> Sequence[Impression]:
-    """Validate many requests and convert them to impressions; as one column if all have only a key."""
+    """Validate many decision requests and convert them to impressions.
+
+    As one column if all have only a key.
+    """
     keys = [request.key for request in requests]
     if list(map(wire.Impression, keys)) == requests:
         # If a key is invalid, reading one by one raises an error that names it.
@@ -183,7 +190,10 @@ def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wir
 def write_answers(
     form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
 ) -> list[wire.Decided]:
-    """Return the answers to many requests; built from columns if rows have no counterfactuals or signals."""
+    """Return the answers to many decision requests, from their rows of the log.
+
+    They are built from columns if there are neither counterfactuals nor signals.
+    """
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
         return list(map(wire.Decided, *map(rows.column, ANSWER_COLUMNS), repeat(durability)))
     return [write_answer(placement, row, durability) for row in rows]
@@ -220,6 +230,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
+        """Return the settings on which the recommended policy depends: features of arms and contexts."""
         return {
             "relevance_dim": self.relevance_dim,
             "examination_dim": self.examination_dim,
@@ -229,7 +240,10 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def make_features_example(placement: Placement) -> dict[str, Any]:
-    """Return an example of a request with features of each arm, or of three arms if it brings its own."""
+    """Return an example of a decision request with features of each arm.
+
+    Of three arms if the placement has none.
+    """
     request, count = make_example(placement), len(placement.arms) or 3
     dims = placement.config.policy.feature_dims
     for field, dim in zip(("relevance", "examination"), dims, strict=True):
