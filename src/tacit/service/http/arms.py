@@ -165,7 +165,7 @@ def read_impressions(
 ) -> Sequence[Impression]:
     """Validate many decision requests and convert them to impressions.
 
-    As one column if all have only a key.
+    The result is one column if all requests have only a key.
     """
     keys = [request.key for request in requests]
     if list(map(wire.Impression, keys)) == requests:
@@ -242,7 +242,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 def make_features_example(placement: Placement) -> dict[str, Any]:
     """Return an example of a decision request with features of each arm.
 
-    Of three arms if the placement has none.
+    If the placement has no arms, the example brings three.
     """
     request, count = make_example(placement), len(placement.arms) or 3
     dims = placement.config.policy.feature_dims

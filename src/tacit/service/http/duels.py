@@ -142,7 +142,7 @@ def _make_schema(options: DuelOptions) -> Any:
 def read_search(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
     """Validate a decision request of a search and convert it to an impression.
 
-    Raise an error if it is invalid.
+    Raises an error if it is invalid.
     """
     optional_fields = None, request.context, request.decision_id, request.deferred
     decision_request = DecisionRequest(
@@ -174,7 +174,7 @@ def make_duel_rows(
 ) -> list[dict[str, Any]]:
     """Convert a decision and its feedback to one row of a log of duels.
 
-    Empty for a decision of the control group.
+    The result is empty for a decision of the control group.
     """
     if row.control:
         return []

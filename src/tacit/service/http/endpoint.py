@@ -119,8 +119,8 @@ class Endpoint:
     ) -> tuple[Decide | Record, Callable[[Any], Any]]:
         """Decode the body of a split route.
 
-        Return the engine's request and a function from its result to an answer. Raises an error if the caller
-        may not use the placement or the body is invalid.
+        Return the engine's request, and a function that converts its result to an answer. Raises an error if
+        the caller may not use the placement or the body is invalid.
         """
         assert route.split_handler is not None
         if caller.placements is not None:
@@ -237,7 +237,7 @@ class Live:
     def _count_rows(self, caller: Caller) -> int:
         """Return the number of logged rows.
 
-        For a key of some placements, their decisions and feedback alone.
+        For a key of some placements, only their decisions and feedback are counted.
         """
         if caller.placements is None:
             return self._engine.health().events

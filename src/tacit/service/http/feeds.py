@@ -59,7 +59,7 @@ class Feeds:
     def report(self, name: str, report: FeedReport, caller: Caller = ANYBODY) -> None:
         """Store a feed's report, in place of its last one, and the time.
 
-        Drop the oldest of the key's beyond ``MOST``.
+        Beyond ``MOST`` feeds of the caller's key, the one that reported least recently is dropped.
         """
         reports = self._reports.setdefault(caller.name, {})
         reports.pop(name, None)

@@ -99,7 +99,7 @@ def is_cross_origin(method: str, headers: Headers, allowed: Collection[bytes] = 
 def make_cors_headers(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[bytes, bytes], ...]:
     """Return the CORS headers by which a page of an allowed origin may read the answer.
 
-    Empty for other origins.
+    The result is empty for other origins.
 
     Examples
     --------
@@ -149,9 +149,9 @@ _raw_data_headers = [(name.encode(), value.encode()) for name, value in DATA_HEA
 async def read_body(receive: Receive, limit: int) -> bytes | None:
     """Receive the body of a request.
 
-    None if it exceeds ``limit`` bytes, or if the client left before its end. The bytes are counted as they
-    arrive, whatever length the request claims. A body over the limit is read on and discarded, up to
-    ``DRAINED_LIMITS`` limits.
+    The result is None if the body exceeds ``limit`` bytes, or if the client left before its end. The bytes
+    are counted as they arrive, whatever length the request claims. A body over the limit is read on and
+    discarded, up to ``DRAINED_LIMITS`` limits.
     """
     message = await receive()
     body: bytes = message.get("body", b"")
@@ -167,8 +167,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
 
 
 def decode_body(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:
-    """Decode a body with ``decode``, which returns a ``kind``, and convert its errors to messages for
-    clients.
+    """Decode a body with ``decode`` as a ``kind``, and convert errors to messages for clients.
 
     Raises
     ------
@@ -265,7 +264,7 @@ def make_file_answer(parts: Sequence[bytes | memoryview]) -> Answer:
 async def send_answer(send: Send, answer: Answer) -> None:
     """Send an answer over ASGI.
 
-    One larger than ``PIECE`` bytes piece by piece, so that not all of it is buffered.
+    A body larger than ``PIECE`` bytes is sent piece by piece, so that not all of it is buffered.
     """
     await send({"type": "http.response.start", "status": answer.status, "headers": make_headers(answer)})
     if answer.size > PIECE:
@@ -359,7 +358,7 @@ def describe_unknown_path(path: str) -> str:
 def describe_refusal_headers(status: int) -> dict[str, Any]:
     """Return the OpenAPI description of the header that a refusal of this status has.
 
-    Empty if it has none.
+    The result is empty if it has none.
     """
     if status not in HEADERS:
         return {}

@@ -246,7 +246,7 @@ class _EngineCollector(Collector):
 def _collect_shards(
     engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]
 ) -> Iterator[Metric]:
-    """Yield the health of each shard and, for each placement, how old the learning shared between shards is."""
+    """Yield the health of each shard, and by placement the age of what shards learned from each other."""
     yield from _collect_table(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
     yield _make_family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
@@ -299,7 +299,7 @@ def _count_undeclared(placement: Placement) -> list[tuple[str, int]]:
 def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float | None]) -> float | None:
     """Return what ``read`` returns for the learning order and the log's time.
 
-    None if there is no learning order.
+    The result is None if there is no learning order.
     """
     order, now = placement.windows.order, placement.windows.time
     return None if order is None else read(order, now)
@@ -431,7 +431,7 @@ class LiftMetrics(Collector):
 def _label_ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
     """Return pairs of name and value: estimate, low and high of an interval.
 
-    Empty if there is no interval.
+    The result is empty if there is no interval.
     """
     return [] if bounds is None else [(end, getattr(bounds, end)) for end in ("estimate", "low", "high")]
 

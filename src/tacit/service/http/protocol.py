@@ -116,7 +116,7 @@ class UsualRequests(typing.Protocol):
     def size(self, headers: Headers) -> int | None:
         """Return the body's size in bytes that a request's headers declare.
 
-        None if the request is not usual.
+        The result is None if the request is not usual.
         """
 
     def begin(
@@ -185,7 +185,7 @@ class Connections:
     def encode_date_headers(self, headers: list[Header]) -> bytes:
         """Encode uvicorn's default headers as lines and cache both.
 
-        Uvicorn renews them each second for the date.
+        uvicorn renews them each second for the date.
         """
         self.date_headers, self.date = headers, encode_lines(headers)
         return self.date
@@ -366,9 +366,9 @@ class Protocol(HttpToolsProtocol):
     def _feed(self, data: bytes) -> None:
         """Feed bytes to the parser.
 
-        Refuse the connection if they are malformed or exceed a limit of the head. On a refused connection
-        bytes are only counted, and too many close it. A head that offers an upgrade is parsed again without
-        it.
+        The connection is refused if they are malformed or exceed a limit of the head. On a refused
+        connection bytes are only counted, and too many close it. A head that offers an upgrade is parsed
+        again without it.
         """
         if self._phase == _ENDING:
             self._unfinished += len(data)
@@ -404,8 +404,8 @@ class Protocol(HttpToolsProtocol):
     def _begin_repeated(self, data: bytes) -> bool:
         """Begin to answer ``data`` if it is one complete request with an admitted head.
 
-        Return False if it is not. It is also False, with nothing begun, while another request is being
-        answered or the client does not read.
+        Return True if it was begun. It is False, with nothing begun, for other data, while another request
+        is being answered, or while the client does not read.
         """
         usual, before = self.shared.usual, self.cycle
         if usual is None or (before is not None and not before.response_complete) or self.pipeline:
@@ -445,7 +445,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Reset the state for a new request and record its start time.
 
-        Uvicorn is called only at the head's end.
+        uvicorn gets the request only when its head is complete.
         """
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self._phase, self._since = _IN_HEAD, self.shared.clock
@@ -493,7 +493,7 @@ class Protocol(HttpToolsProtocol):
     def _pass_to_uvicorn(self) -> None:
         """Pass a complete head to uvicorn, which starts or queues the request.
 
-        Make it current if none is queued.
+        It becomes the current answer if none is queued before it.
         """
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -521,7 +521,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Reset the state after a request.
 
-        Begin to answer a usual one, and tell uvicorn the end of any other.
+        A usual request begins to be answered; uvicorn gets the end of any other.
         """
         if self._declines_upgrade:
             return

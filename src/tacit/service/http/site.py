@@ -119,7 +119,7 @@ async def _list_feeds(site: Site, call: RouteCall) -> wire.FeedsNow:
 async def _report_feed(site: Site, call: RouteCall) -> wire.Status:
     """Store a feed's progress report in memory, under the caller's key.
 
-    Raise an error if the id is invalid.
+    Raises an error if the id is invalid.
     """
     site.feeds.report(check_id("feed", call.id), call.request, call.caller)
     return wire.Status("ok")

@@ -56,7 +56,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Return the settings on which the recommended policy depends: action, positions, contexts, features."""
+        """Return the settings on which the recommended policy depends: positions, contexts, features."""
         # Policies for lists of named arms read no context, so signals do not count as one.
         numbers, items = self.context_dim, self.relevance_dim
         feature_settings = (
@@ -86,7 +86,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
     def fit_policy(self, policy: Policy) -> Policy:
         """Return a policy for lists with the table's number of positions.
 
-        Return any other policy unchanged.
+        Any other policy is returned unchanged.
         """
         super().fit_policy(policy)
         if not isinstance(policy, SlatePolicy):
@@ -114,7 +114,7 @@ def make_list_rows(
 ) -> list[dict[str, Any]]:
     """Convert a decision to rows of a click log, one for each position with an arm.
 
-    Clicked positions get reward 1.
+    The reward is 1 at clicked positions and 0 at others.
     """
     from tacit.logs.writer import conditional_propensity, propensity_at_position
 

@@ -436,7 +436,7 @@ async def _get_standings(engine: Service, call: RouteCall) -> wire_lists.Standin
 def _list_busiest_keys(placement: Any) -> list[wire_lists.DuelsOfKey]:
     """Return up to ``MOST_KEYS`` keys with their numbers of duels, most first.
 
-    The leading key first among equals.
+    Among keys of equal numbers the leading key comes first.
     """
     tallies = list(placement.tallies.items())
     most = nsmallest(MOST_KEYS, tallies, lambda kt: (-kt[1].duels, kt[0] != placement.leading))
@@ -530,13 +530,16 @@ async def _get_states(engine: Service, call: RouteCall) -> wire_control.States:
 async def _rebuild(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
     """Replace a placement's policy by one that learned from its log.
 
-    Return what was read and the saved state.
+    Return the numbers of rows read and the name of the previous policy's saved state.
     """
     return _describe_rebuild(await engine.rebuild(call.placement, call.request.policy, call.key_name))
 
 
 async def _rollback(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
-    """Restore an earlier learned state of a placement; return what was read and the saved state."""
+    """Restore an earlier learned state of a placement.
+
+    Return the numbers of rows read and the name of the previous policy's saved state.
+    """
     return _describe_rebuild(await engine.rollback(call.placement, call.request.to, call.key_name))
 
 
