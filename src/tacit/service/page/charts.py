@@ -243,7 +243,7 @@ class _Scale(NamedTuple):
         return UNIT * self.span.place(time)
 
     def draw_line(self, curve: ChartLine) -> str:
-        """Return the SVG path of a curve's values, with gaps at long intervals without points."""
+        """Return the SVG path of a curve's values, with gaps where points are missing."""
         paths = ""
         for run in _split_curve(curve.points):
             path = " L".join(
@@ -255,7 +255,7 @@ class _Scale(NamedTuple):
         return paths
 
     def draw_band(self, curve: ChartLine) -> str:
-        """Return the SVG area of a curve's confidence intervals, with gaps at long intervals without points."""
+        """Return the SVG area of a curve's confidence intervals, with gaps where points are missing."""
         paths = ""
         for run in _split_curve(curve.points):
             upper = [(self.place_time((p.begin + p.end) / 2), self.place_value(p.high)) for p in run]
@@ -463,7 +463,7 @@ def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
 
 
 def _choose_anchor(place: float) -> str:
-    """Return the SVG text anchor of a label at a place from 0 to 1, so that labels at the edges stay inside."""
+    """Return the SVG text anchor of a label at a place from 0 to 1, which keeps labels at the edges inside."""
     return "start" if place < 0.08 else "end" if place > 0.92 else "middle"
 
 

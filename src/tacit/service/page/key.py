@@ -108,7 +108,7 @@ def estimate_positions(
 def _estimate_poisson(name: str, clicks: float, examinations: float) -> RateEstimate:
     """Return an arm's clicks per examination, at most 1, with a 95 % interval.
 
-    0 in [0, 1] without examinations.
+    Without examinations, the rate is 0 and the interval [0, 1].
     """
     if not examinations:
         return RateEstimate(name, 0.0, 0.0, 0.0, 1.0)

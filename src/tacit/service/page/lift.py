@@ -75,7 +75,7 @@ class PeriodTable(NamedTuple):
 def list_periods(report: LiftReport) -> PeriodTable:
     """Return table rows for the periods of a report and their parts, the last first.
 
-    None for a single row.
+    There are no rows if there would be only one. ``more`` counts rows beyond ``MOST_ROWS``.
     """
     rows = []
     for place, chapter in reversed(list(enumerate(report.chapters))):
@@ -96,7 +96,7 @@ def list_periods(report: LiftReport) -> PeriodTable:
 def _format_period_lift(chapter: ChapterLift) -> tuple[str, str]:
     """Return a period's signed lift and its interval as texts.
 
-    "too early" and empty if there is no estimate.
+    The texts are "too early" and empty if there is no estimate.
     """
     bounds, no_lift, format_amount, _ = _choose_bounds(chapter)
     if bounds is None:
@@ -161,7 +161,7 @@ def _choose_bounds(
 def _place_end(end: float | None, no_lift: float, widest: float, default: float) -> float:
     """Return the coordinate of an end of an interval on a scale with no lift at 50.
 
-    ``default`` if it is None.
+    If the end is None, the coordinate is ``default``.
     """
     return default if end is None else 50.0 + 50.0 * (end - no_lift) / widest
 

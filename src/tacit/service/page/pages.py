@@ -146,7 +146,7 @@ class Pages:
     async def overview(self, reaches: Callable[[str], bool] = lambda name: True) -> str:
         """Return the overview page in HTML, with the placements whose names pass ``reaches``.
 
-        It may be cached.
+        The page may be a cached one.
         """
         names = frozenset(filter(reaches, self._engine.placements))
         return await self._cache.get_page(names, lambda: self._render_overview(names))

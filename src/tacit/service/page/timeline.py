@@ -144,7 +144,7 @@ class TimeBin(NamedTuple):
 def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -> list[TimeBin]:
     """Return rewards and impressions in a range of time, in at most ``most`` intervals.
 
-    The result is empty ones are left out.
+    Intervals without impressions are left out.
     """
     rows: list[tuple[int, int, Floats, Floats]]
     if time_range.whole and (series.results.seq or series.width < WIDTHS[0]):
@@ -342,7 +342,7 @@ class AnswerCounts:
     def count(self, placement: str | None, status: int, seconds: float) -> None:
         """Count an answer by its status and duration under the current minute.
 
-        Drop counts older than an hour. Nothing is counted without a placement, or for one that does not
+        Counts older than an hour are dropped. Nothing is counted without a placement, or for one that does not
         exist.
         """
         minutes = None if placement is None else self._counts.get(placement)
@@ -375,7 +375,7 @@ class AnswerCounts:
 def _find_quantile(counts: list[int], share: float) -> float:
     """Return a quantile of a histogram over ``BOUNDS``, rounded up to a bound.
 
-    Infinity beyond the last one.
+    The result is infinite beyond the last bound.
     """
     rank, total = share * sum(counts), 0
     for bound, count in zip((*BOUNDS, math.inf), counts, strict=True):
