@@ -80,7 +80,9 @@ def make_body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
 
 @cache
 def read_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """Return the fields of a structure of the wire, with their checks.
+    """Return the fields of a structure of the wire with the checks of their values.
+
+    Cached for each structure.
 
     Examples
     --------
@@ -96,7 +98,10 @@ def read_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 
 def make_check(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
-    """Return the check of values of a type; ``schema`` has the constraints of its annotation.
+    """Return a function that checks the values of a field of some type.
+
+    It takes the field's name, for errors, and a value. It returns the value in JSON's types, or raises
+    ``InvalidValue``. ``schema`` has the constraints of the type's annotation.
 
     Examples
     --------
@@ -152,7 +157,9 @@ def _make_text_check(note: str | None) -> Check:
 
 
 def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
-    """Return the check of a number within the bounds of its type or schema."""
+    """Return a function that checks a number against the bounds of its type or schema and converts it to
+    float.
+    """
     above, high = schema.get("exclusiveMinimum", kind.gt), schema.get("exclusiveMaximum", LARGEST)
     low = next((bound for bound in (above, kind.ge) if bound is not None), -LARGEST)
     most = schema.get("maximum", high) if kind.le is None else kind.le
@@ -169,6 +176,9 @@ def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Ch
 
 
 def _make_list_check(check: Check) -> Check:
+    """Return a function that checks each item of a list, or of another iterable but texts, and returns a
+    list.
+    """
     def check_list(field: str, items: Any) -> list[Any]:
         if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
             raise InvalidValue(field, items, "give a list")
@@ -178,6 +188,7 @@ def _make_list_check(check: Check) -> Check:
 
 
 def _make_mapping_check(check: Check) -> Check:
+    """Return a function that checks the names and values of a mapping and returns a dict."""
     def check_mapping(field: str, mapping: Any) -> dict[str, Any]:
         if not isinstance(mapping, Mapping):
             raise InvalidValue(field, mapping, "give a value for each by name: {name: value}")
@@ -201,13 +212,17 @@ FORMS: dict[type[inspect.Type], tuple[type, str]] = {
 
 
 def _make_union_check(kinds: Sequence[inspect.Type]) -> Check:
-    """Return the check of a value of one of several types."""
+    """Return a function that checks a value by the first of several types that it has.
+
+    A NumPy number becomes Python's, and NaN becomes None if that is allowed.
+    """
     if len(ordered := [kind for kind in kinds if not isinstance(kind, inspect.NoneType)]) == 1:
         return make_check(ordered[0])
     ordered = sorted(kinds, key=lambda kind: list(FORMS).index(type(kind)))
     forms = [(*FORMS[type(kind)], make_check(kind)) for kind in ordered]
 
     def check_value(field: str, value: Any) -> Any:
+        """Return the checked value; raise ``InvalidValue`` if it has none of the types."""
         value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, float) and math.isnan(value) and type(None) in {form for form, *_ in forms}:
             # As in the library, NaN means a missing value.

@@ -52,7 +52,7 @@ class ControlCalls:
 
     @call
     def unpin(self, placement: str) -> Call[wire.Pinned | None]:
-        """Remove the pin of a placement, so that the policy decides again; without a pin, change nothing.
+        """Remove the pin of a placement, so that the policy decides again; without a pin, nothing changes.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class ControlCalls:
 
     @call
     def end_holdout(self, placement: str) -> Call[wire.Holdout | None]:
-        """End the holdout of a placement.
+        """End the holdout of a placement, so that the policy decides all requests.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class ControlCalls:
         vectors: npt.ArrayLike,
         segments: str | Sequence[str | None] | None = None,
     ) -> Call[ItemsNow]:
-        """Put items into the catalogue of a placement; existing items get these vectors.
+        """Put items into the catalogue of a placement, in place of existing ones with the same ids.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class ControlCalls:
 
     @call
     def remove_items(self, placement: str, ids: Sequence[str]) -> Call[ItemsNow]:
-        """Remove items from the catalogue of a placement: all of them, or none.
+        """Remove items from the catalogue of a placement: all of these ids, or none.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class ControlCalls:
 
     @call
     def items(self, placement: str) -> Call[ItemsNow]:
-        """Return the number of items in the catalogue of a placement.
+        """Return the size, version and segments of a placement's catalogue.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class ControlCalls:
 
     @call
     def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[wire.Rebuilt]:
-        """Change the policy of a placement to another one, which first learns from the log.
+        """Replace the policy of a placement by another one, which first learns from the log.
 
         The service keeps deciding in the meantime. A rebuild takes as long as a start without a
         snapshot: give the client such a ``timeout``, and no retries. It continues if the client leaves.

@@ -43,7 +43,7 @@ class DecisionCalls:
         segment: str | None = None,
         unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Decided]:
-        """Choose an arm to show for one impression.
+        """Choose an arm to show for one impression; the service logs the decision.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class DecisionCalls:
         segment: str | None = None,
         unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Listed]:
-        """Choose the arms to show as a list.
+        """Choose the arms to show as a list, best first; the service logs the decision.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class DecisionCalls:
         user: str | None = None,
         segments: Mapping[str, str] | None = None,
     ) -> Call[Dueled]:
-        """Choose two rankers for a duel and interleave their lists.
+        """Choose two rankers for a duel and interleave their lists; the service logs the decision.
 
         Parameters
         ----------
@@ -305,6 +305,8 @@ class DecisionCalls:
     ) -> Call[Earned]:
         """Return the lift of learning over a control, with confidence intervals.
 
+        Warns if ``shown`` is above 1, as it is probably a ratio or a percentage.
+
         Parameters
         ----------
         placement : str
@@ -343,7 +345,8 @@ class DecisionCalls:
 
     @call
     def list_replicas(self, placement: str) -> Call[LentParts]:
-        """Return the versions of the learner's replicas: one, or one for each shard.
+        """Return for each shard, or the single server, the last log row that the learner for replicas
+        includes.
 
         Parameters
         ----------

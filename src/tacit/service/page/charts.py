@@ -463,7 +463,7 @@ def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
 
 
 def _choose_anchor(place: float) -> str:
-    """Return the SVG text anchor of a label at a place from 0 to 1, which keeps labels at the edges inside."""
+    """Return the SVG text anchor of a label at a place from 0 to 1, so that labels at edges stay inside."""
     return "start" if place < 0.08 else "end" if place > 0.92 else "middle"
 
 

@@ -342,8 +342,8 @@ class AnswerCounts:
     def count(self, placement: str | None, status: int, seconds: float) -> None:
         """Count an answer by its status and duration under the current minute.
 
-        Counts older than an hour are dropped. Nothing is counted without a placement, or for one that does not
-        exist.
+        Counts older than an hour are dropped. Nothing is counted without a placement, or for one that does
+        not exist.
         """
         minutes = None if placement is None else self._counts.get(placement)
         if minutes is None:
