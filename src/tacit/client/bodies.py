@@ -82,7 +82,7 @@ def make_body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
 def read_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the fields of a structure of the wire with the checks of their values.
 
-    Cached for each structure.
+    The result is cached.
 
     Examples
     --------
@@ -157,9 +157,7 @@ def _make_text_check(note: str | None) -> Check:
 
 
 def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
-    """Return a function that checks a number against the bounds of its type or schema and converts it to
-    float.
-    """
+    """Return a function that converts a number to float and checks the bounds of its type or schema."""
     above, high = schema.get("exclusiveMinimum", kind.gt), schema.get("exclusiveMaximum", LARGEST)
     low = next((bound for bound in (above, kind.ge) if bound is not None), -LARGEST)
     most = schema.get("maximum", high) if kind.le is None else kind.le
@@ -176,9 +174,7 @@ def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Ch
 
 
 def _make_list_check(check: Check) -> Check:
-    """Return a function that checks each item of a list, or of another iterable but texts, and returns a
-    list.
-    """
+    """Return a function that checks each item of an iterable other than a text and returns a list."""
     def check_list(field: str, items: Any) -> list[Any]:
         if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
             raise InvalidValue(field, items, "give a list")

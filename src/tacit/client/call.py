@@ -343,7 +343,7 @@ def make_batch_call(
     def read(reply: bytes) -> list[Any]:
         """Return the answers in a reply.
 
-        Raise ``ValidationError`` if their number is not that of the messages.
+        Raises ``ValidationError`` if their number is not that of the messages.
         """
         answers: list[Any] = getattr(decode(reply, type=verb.answer), field)
         if len(answers) != len(bodies):
@@ -397,10 +397,10 @@ def read_answer(call: Call[A], replies: list[Reply], url: str) -> A:
 
 
 def _raise_error(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:
-    """Raise the error for a reply that refuses the request: of a class by its status, with field, value and
-    remedy.
+    """Raise the error for a reply that refuses the request, of a class by its status.
 
-    If the body is not from the service, the error's kind is ``foreign``.
+    It has the field, its value in the call, and the remedy. If the body is not from the service, the error's
+    kind is ``foreign``.
     """
     try:
         problem = decode(content, type=_Problem)

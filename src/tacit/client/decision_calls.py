@@ -345,8 +345,7 @@ class DecisionCalls:
 
     @call
     def list_replicas(self, placement: str) -> Call[LentParts]:
-        """Return for each shard, or the single server, the last log row that the learner for replicas
-        includes.
+        """Return the last log row in the learner for replicas, for each shard or the single server.
 
         Parameters
         ----------

@@ -242,8 +242,8 @@ class Local:
     ) -> Decided | None:
         """Decide with the local replica and append the decision to the spool.
 
-        The result is None if the service must be asked. That is so without a replica, or if it is too old. A
-        request with an earlier id gets its earlier decision.
+        The result is None if the service must be asked, since there is no replica or it is too old. A
+        request with an earlier id gets the earlier decision.
         """
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
@@ -274,10 +274,9 @@ class Local:
         metrics: Mapping[str, float] | None = None,
         feedback_id: str | None = None,
     ) -> None:
-        """Store the reward and the metrics of a decision, which the replica or the service made, in the
-        folder.
+        """Store the reward and the metrics of a decision in the folder; they are delivered later.
 
-        They are delivered to the service later.
+        The decision may be the replica's or the service's.
 
         Parameters
         ----------
@@ -384,8 +383,9 @@ class Local:
             del self._decisions[next(iter(self._decisions))]
 
     def _new_id(self, partition: int) -> str:
-        """Return a new decision id, in the partition if there are several shards, else one of a batch made
-        ahead.
+        """Return a new decision id, of the partition if there are several shards.
+
+        For a single server, ids are taken from a batch, which is made when it is empty.
         """
         if len(self._shards) > 1:
             return create_partition_id(time.time_ns() // 1000, partition, next(self._places))
@@ -413,7 +413,7 @@ class Local:
     def _deliver(self) -> list[ServiceError]:
         """Deliver the spooled records of all shards.
 
-        Return the errors of the shards for which that failed.
+        Return the errors of the shards for which this failed.
         """
         calls = (partial(shard.deliver, self._client, self._lock) for shard in self._shards)
         return _collect_errors(calls)
@@ -480,8 +480,7 @@ class Local:
         self._shards = []
 
     def _change_layout(self, layout: ShardLayout) -> None:
-        """Deliver all records, delete the learners, and open replicas for another layout of shards, which is
-        stored.
+        """Deliver all records, store another layout of shards, and open new replicas without learners.
 
         Nothing happens if the layout is the current one.
 

@@ -199,7 +199,7 @@ def _encode_literal(value: Any) -> str:
 def _find_inner_type(kind: Any, name: str) -> Any:
     """Return the type of a structure's field, or of the values of a mapping or the items of a list.
 
-    Else Any.
+    The result is ``Any`` for other types or if there is no such field.
     """
     for alternative in _list_alternatives(kind):
         if field := next((field for field in _list_fields(alternative) if field.encode_name == name), None):

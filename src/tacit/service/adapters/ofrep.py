@@ -129,7 +129,7 @@ async def _evaluate_flag(engine: Service, call: RouteCall) -> EvaluationAnswer:
 def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
     """Return the decision request, of type ``kind``, with the fields of an evaluation context.
 
-    Others are ignored.
+    Other fields are ignored.
 
     Attributes that the placement's context declares become the request's ``context``.
     """
