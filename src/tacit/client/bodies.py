@@ -40,7 +40,7 @@ class Field(NamedTuple):
 
 
 def make_body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
-    """Return the JSON body of a message.
+    """Return the JSON body of a message as a dict, with its fields checked.
 
     Fields of None are left out, except that a missing id is replaced by a new one, so that the body
     can be sent again safely.
@@ -134,7 +134,7 @@ def make_check(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> C
 
 
 def _make_text_check(note: str | None) -> Check:
-    """Return the check of a text of at most 512 bytes.
+    """Return a function that checks a text of at most 512 bytes.
 
     With ``note``, which says in errors what to give, a date or datetime is allowed and converted to text.
     """
@@ -163,7 +163,7 @@ def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Ch
     most = schema.get("maximum", high) if kind.le is None else kind.le
 
     def check(field: str, value: Any) -> float:
-        """Return the number if it is within the bounds; else raise InvalidValue."""
+        """Return the number as float if it is within the bounds; else raise InvalidValue."""
         try:
             return checks.number(field, value, low, most, open_low=above is not None)
         except InvalidValue as error:
@@ -176,6 +176,7 @@ def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Ch
 def _make_list_check(check: Check) -> Check:
     """Return a function that checks each item of an iterable other than a text and returns a list."""
     def check_list(field: str, items: Any) -> list[Any]:
+        """Return a list of the checked items; raise InvalidValue if there is none."""
         if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
             raise InvalidValue(field, items, "give a list")
         return [check(f"{field}[{i}]", value) for i, value in enumerate(items)]
@@ -186,6 +187,7 @@ def _make_list_check(check: Check) -> Check:
 def _make_mapping_check(check: Check) -> Check:
     """Return a function that checks the names and values of a mapping and returns a dict."""
     def check_mapping(field: str, mapping: Any) -> dict[str, Any]:
+        """Return a dict of the checked values; raise InvalidValue if the value is no mapping."""
         if not isinstance(mapping, Mapping):
             raise InvalidValue(field, mapping, "give a value for each by name: {name: value}")
         return {checks.name(field, name): check(f"{field}.{name}", value) for name, value in mapping.items()}

@@ -106,7 +106,7 @@ class Unavailable(ServiceError):
 
 
 def get_error_class(status: int) -> type[ServiceError]:
-    """Return the class of errors for a status.
+    """Return the class of errors for an HTTP status.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def make_call(
     read: Callable[[bytes], A],
     method: str | None = None,
 ) -> Call[A]:
-    """Return a call to a placement, by default a GET if there is no content, else a POST.
+    """Return a call to a placement, not yet sent: by default a GET if there is no content, else a POST.
 
     Raises
     ------

@@ -101,6 +101,7 @@ def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable
     """
 
     def decorate(client: C) -> C:
+        """Add a method for each public call to the client's class and return the class."""
         for name, make in (vars(DecisionCalls) | vars(FeedbackCalls) | vars(ControlCalls)).items():
             if name.startswith("_"):
                 continue
@@ -313,7 +314,7 @@ def _make_headers(key: str | None) -> dict[str, str]:
 
 
 def _check_url(url: str) -> str:
-    """Return the address of a service without a trailing slash.
+    """Return the address of a service, checked and without a trailing slash.
 
     Raises
     ------

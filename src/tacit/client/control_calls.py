@@ -231,7 +231,7 @@ class ControlCalls:
 
     @call
     def rollback(self, placement: str, to: str | None = None) -> Call[wire.Rebuilt]:
-        """Restore a saved state of a placement's policy.
+        """Restore a saved state of a placement's policy, which then decides; the present state is saved.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class ControlCalls:
 
     @call
     def states(self, placement: str) -> Call[list[wire.StateKept]]:
-        """Return the saved states that a placement can restore, the latest first.
+        """Return name, time and policy of each saved state that a placement can restore, the latest first.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class ControlCalls:
 
     @call
     def history(self, placement: str, limit: int = 100) -> Call[list[wire.Change]]:
-        """Return the changes of a placement, the last change first.
+        """Return the logged changes of a placement, such as of its mode or arms, the last change first.
 
         Parameters
         ----------

@@ -240,7 +240,7 @@ class DecisionCalls:
     def standings(
         self, placement: str, key: str | None = None, *, confidence: float = 0.95
     ) -> Call[Standings]:
-        """Return the standings of rankers in the duels of a key.
+        """Return the standings of rankers in the duels of one key.
 
         Parameters
         ----------

@@ -466,7 +466,10 @@ class Local:
             return ShardLayout(1 + max(folders, default=0))
 
     def _open_replicas(self, layout: ShardLayout) -> None:
-        """Open a replica for each shard: the first in the folder itself, the others in its subfolders."""
+        """Set the layout and open a replica for each shard, with its spool.
+
+        The first is in the folder itself, the others in its subfolders.
+        """
         numbers = range(layout.shards) if layout.shards > 1 else (None,)
         folders = (self._folder / str(number) if number else self._folder for number in numbers)
         self._layout = layout

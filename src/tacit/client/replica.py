@@ -153,7 +153,7 @@ class Spool:
         return [*whole, last] if last else whole
 
     def drop(self, file: Path) -> None:
-        """Delete a file."""
+        """Delete a closed file, whose lines are delivered."""
         file.unlink()
 
     def set_aside(self, lines: Iterable[bytes]) -> None:
@@ -164,13 +164,14 @@ class Spool:
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Close all files and release the folder for other processes."""
+        """Flush and close all files and release the folder for other processes."""
         self.sync()
         os.close(self._file)
         os.close(self._lock)
 
 
 def _parse_number(file: Path) -> int:
+    """Return the number in the name of a closed file."""
     return int(file.stem)
 
 
@@ -253,6 +254,7 @@ class ShardReplica:
 
     @property
     def _learner_path(self) -> Path:
+        """Path of the stored copy of the learner."""
         return self.spool.folder / LEARNER
 
     # The copy of the learner -----------------------------------------------------------------
@@ -298,7 +300,7 @@ class ShardReplica:
             logger.warning("%s: it is left out", error)
 
     def forget(self) -> None:
-        """Delete the copy of the learner, also on the disk."""
+        """Delete the copy of the learner, also on the disk; spooled records stay."""
         self.state = None
         self._learner_path.unlink(missing_ok=True)
 

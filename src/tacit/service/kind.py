@@ -94,7 +94,7 @@ class Kind:
 
     @property
     def showing(self) -> ActionKind:
-        """Properties of the actions that policies show."""
+        """Properties of the actions that policies of this kind show."""
         return get_action_kind(self.shows)
 
 

@@ -239,7 +239,7 @@ def _describe_missing(kind: Any) -> str:
 
 
 def explain_invalid_json(error: Exception, content: bytes) -> str:
-    """Return why and at which byte a text is not JSON.
+    """Return a text that says why, and if possible at which byte, a body is not JSON.
 
     Examples
     --------
@@ -273,7 +273,10 @@ def _list_fields(kind: Any) -> tuple[Any, ...]:
 
 
 def suggest_fields(name: str, kind: Any) -> str:
-    """Return the end of the message for an unknown field: the field probably meant, and all fields."""
+    """Return the end of the message for an unknown field: the field probably meant, and the fields there are.
+
+    The text is empty if the type has no fields.
+    """
     names = [
         field.encode_name for alternative in _list_alternatives(kind) for field in _list_fields(alternative)
     ]

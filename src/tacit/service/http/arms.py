@@ -42,6 +42,7 @@ def _read_one_by_one(form: Form, placement: Any, requests: Sequence[Any]) -> Seq
 
 
 def _write_one_by_one(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
+    """Return the answer to each request from its row of the log, by the form's ``write``."""
     return [form.write(placement, row, durability) for row in rows]
 
 
@@ -109,10 +110,12 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
+        """Return the arms: their number or names."""
         return self.arms
 
     @property
     def learned(self) -> str | None:
+        """Return the name of the metric that is learned; None for the reward itself."""
         return self.reward
 
     @property
@@ -181,7 +184,10 @@ _get_answer_columns = attrgetter(*ANSWER_COLUMNS)
 
 
 def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
-    """Return the answer to a decision request from its row of the log."""
+    """Return the answer to a decision request from its row of the log.
+
+    It has the counterfactual and the signals if there are any.
+    """
     counterfactual = None if row.would is None else wire.Would(row.would, row.would_propensity)
     signals = None if placement.signals is None else placement.signals.get_signals(row)
     return wire.Decided(*_get_answer_columns(row), durability, counterfactual, signals)

@@ -87,10 +87,12 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
+        """Return the names of the rankers."""
         return self.rankers
 
     @property
     def setting(self) -> dict[str, Any]:
+        """Return the settings on which the recommended policy depends: that it shows duels."""
         return {"shows": "duel"}
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:

@@ -203,7 +203,7 @@ def _decode_plain(body: bytes) -> Any:
 
 
 def decode_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
-    """Decode the query string of an address as a structure.
+    """Convert the query string of an address to a structure of type ``kind``, with texts read as numbers.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def make_headers(answer: Answer) -> list[Header]:
 
 
 def encode_lines(headers: Iterable[Header]) -> bytes:
-    """Encode headers as lines of HTTP.
+    """Return headers, pairs of name and value, as lines of HTTP.
 
     Examples
     --------

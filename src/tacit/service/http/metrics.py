@@ -120,7 +120,7 @@ class _Histogram:
         self._sum += value
 
     def add_samples(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Add the buckets and the sum to a metric family, under values of its labels."""
+        """Add the cumulative buckets and the sum to a metric family, under these values of its labels."""
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._sum)
 

@@ -105,7 +105,7 @@ class UsualRequests(typing.Protocol):
 
     @property
     def heads(self) -> Mapping[bytes, AdmittedHead]:
-        """Return the admitted requests by the bytes of their heads."""
+        """Return the admitted heads of requests by their bytes."""
 
     def begin_again(self, admitted_head: AdmittedHead, body: bytes, connection: Protocol) -> None:
         """Begin to answer on the connection a request with this body, whose head was admitted before."""
@@ -427,7 +427,10 @@ class Protocol(HttpToolsProtocol):
         return self.answering or bool(self.pipeline) or self.flow.write_paused or self.transport.is_closing()
 
     def _find_exceeded_limit(self) -> str | None:
-        """Return the limit that a head, or the trailers after a body, exceeds so far, or None."""
+        """Return the name of the limit that a head, or the trailers after a body, exceeds so far.
+
+        The result is None if none.
+        """
         limits, headers = self.shared.limits, self.headers
         if len(self.url) > limits.url_limit:
             return URL_LIMIT

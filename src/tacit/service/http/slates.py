@@ -52,6 +52,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
+        """Return the arms: their number or names; None for items described by features."""
         return self.arms
 
     @property

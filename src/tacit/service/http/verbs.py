@@ -94,6 +94,10 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
     """
 
     def decide(engine: Service, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
+        """Validate a request.
+
+        Return the engine's request, and a function that makes the answer from its rows.
+        """
         name, placement = call.placement, engine.placement(call.placement)
         if placement.kind.path != path:
             check_path(placement, path)
@@ -107,6 +111,10 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         return Decide(name, [form.read(placement, call.request)]), answer
 
     async def decide_many(engine: Service, call: RouteCall) -> Any:
+        """Validate requests, decide them in one commit, and return the answers.
+
+        An error names the request.
+        """
         placement = engine.placement(call.placement)
         check_path(placement, path)
         form: Form = placement.kind.form
@@ -179,9 +187,11 @@ def make_feedback_handlers(
     """
 
     def record(engine: Service, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
+        """Return the engine's request for one piece of feedback, and a function that makes the answer."""
         name, feedback = call.placement, read(call.request)
 
         def answer(outcomes: Sequence[str | TacitError]) -> wire.Recorded:
+            """Return the answer with a possible warning; raise the outcome if it is an error."""
             if isinstance(outcomes[0], TacitError):
                 raise outcomes[0]
             warning = _find_warning(engine.placement(name), call.request, outcomes[0])
@@ -191,6 +201,7 @@ def make_feedback_handlers(
         return Record(name, [feedback]), answer
 
     async def record_many(engine: Service, call: RouteCall) -> wire.ManyFeedback[wire.Recorded]:
+        """Record many pieces of feedback and return the outcome of each; an invalid value refuses all."""
         requests = call.request.feedback
         if read_many is not None:
             feedback = read_many(requests)
@@ -297,6 +308,7 @@ def _compute_learning_delay(placement: Placement, id: str) -> float | None:
 
 
 def _read_reward(request: wire.Feedback) -> FeedbackRequest:
+    """Convert a reward with its metrics to a request to the engine."""
     metrics = encode_metrics(request.metrics)
     return FeedbackRequest(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
 

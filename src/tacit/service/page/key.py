@@ -217,13 +217,13 @@ class KeyView:
 
     @property
     def arms(self) -> list[RateEstimate]:
-        """Estimates of arms since the last restart; empty if there are none."""
+        """Estimates of at most ``MOST_ARMS`` arms since the last restart; empty if the policy has none."""
         ever = dict(zip(map(str, self._placement.arms), nan_to_none(self._facts.plays), strict=False))
         return [arm._replace(ever=ever.get(arm.name)) for arm in self._estimates[0]]
 
     @property
     def counted(self) -> bool:
-        """True if the number of impressions that were ever learned is known for an arm."""
+        """True if for any arm the number of impressions that were ever learned is known."""
         return any(arm.ever is not None for arm in self.arms)
 
     @property
@@ -238,7 +238,7 @@ class KeyView:
 
     @property
     def explained(self) -> bool:
-        """True if the context that announced a restart is known."""
+        """True if for any restart the context that announced it is known."""
         return any(restart.context for restart in self.restarts)
 
     @cached_property

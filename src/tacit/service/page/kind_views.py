@@ -101,7 +101,10 @@ class DuelView(View):
 
     @classmethod
     def get_verdict(cls, placement: Any) -> str:
-        """Return the verdict of the report, which stands in place of a lift."""
+        """Return the verdict on the duels of the key with the most duels.
+
+        Pages show it in place of a lift.
+        """
         verdict: str = placement.report()[1].verdict
         return verdict
 
@@ -120,7 +123,7 @@ class DuelView(View):
 
     @cached_property
     def standings(self) -> list[Standing]:
-        """All rankers, the best mean first."""
+        """Rows of all rankers in the standings, the best mean first."""
         return [self._standing(i) for i in self._order]
 
     def _standing(self, i: int) -> Standing:
@@ -312,12 +315,12 @@ class SlateView(View):
 
     @property
     def clicked(self) -> float | None:
-        """Share of these lists with a click; None without lists."""
+        """Share of lists with a click; None without lists."""
         return float(self.tally[FIRST_COUNTS].sum()) / self.lists if self.lists else None
 
     @cached_property
     def clicks(self) -> list[RateEstimate]:
-        """Share of lists that were clicked at each position."""
+        """Estimated share of lists that were clicked at each position, with intervals."""
         return [
             estimate_share(f"position {i + 1}", float(click_count), float(show_count))
             for i, (show_count, click_count) in enumerate(
@@ -327,7 +330,7 @@ class SlateView(View):
 
     @cached_property
     def examination(self) -> list[RateEstimate]:
-        """Share of lists that users read as far as each position.
+        """Estimated share of lists that users read as far as each position; empty if it is not known.
 
         In a cascade model these are the lists without a click above; if the policy models
         examination, they are its estimates for the busiest key.

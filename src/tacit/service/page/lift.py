@@ -30,7 +30,7 @@ ALARM = "The holdout does not have its share: see the lift."
 
 
 def list_alarms(report: LiftReport) -> list[str]:
-    """Return a sentence for each sample ratio mismatch in the traffic of a lift."""
+    """Return a sentence for each alarm about a sample ratio mismatch in a lift report."""
     return [ALARMS.get(mismatch.what, ALARM) for mismatch in report.srm if mismatch.alarm]
 
 

@@ -62,7 +62,7 @@ def list_problems(
 
 
 def _check_requests(placement: Placement, now: int) -> str:
-    """Return a warning if requests for decisions have stopped; empty otherwise."""
+    """Return a warning if there were decisions in the last day but none in the last hour; empty otherwise."""
     hour = timeline.count_decisions(placement.series, now - HOUR)
     day = timeline.count_decisions(placement.series, now - DAY)
     if hour or day < FEW:
@@ -312,7 +312,7 @@ def describe_mode(placement: Placement, now: int) -> str:
 
 
 def choose_reuse_seconds(placements: int) -> int:
-    """Return the seconds for which rows are reused, for a number of placements."""
+    """Return for how many seconds rows are reused with this number of placements; 0 if they are few."""
     return REUSE_SECONDS if placements > MANY else 0
 
 

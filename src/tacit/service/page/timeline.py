@@ -51,7 +51,7 @@ class Range(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name of the range in sentences."""
+        """Name of the range in sentences, such as "last hour"."""
         return NAMES.get(self.name, "the time chosen")
 
     @property
@@ -361,7 +361,7 @@ class AnswerCounts:
             counts[REFUSED if status < 500 else FAILED] += 1
 
     def read_statistics(self, placement: str) -> AnswerStatistics | None:
-        """Return the statistics of the last hour's answers of a placement; None if there were none."""
+        """Return counts and durations of a placement's answers of the last hour; None if there were none."""
         minute = int(time.monotonic() // 60)
         minutes = self._counts.get(placement, {})
         recent = [counts for when, counts in minutes.items() if when > minute - MINUTES]

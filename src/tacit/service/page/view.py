@@ -113,7 +113,7 @@ class Controls:
 
 
 def _read_refusal(check: Callable[..., Any], *arguments: Any) -> str | None:
-    """Return the allowed values if a check raises ``InvalidValue``; None if it passes."""
+    """Call a check; return the values that its error says are allowed, or None if it passes."""
     try:
         check(*arguments)
     except InvalidValue as error:
@@ -274,7 +274,10 @@ class View:
 
     @classmethod
     def get_verdict(cls, placement: Placement) -> str:
-        """Return the sentence that stands in place of a lift if there is none."""
+        """Return a sentence that says why the lift is not known.
+
+        It stands in place of a lift if there is none.
+        """
         return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 
     @cached_property
@@ -374,7 +377,7 @@ class View:
 
     @property
     def curves(self) -> list[ChartLine]:
-        """Curves of rewards per impression, and of those of uniform exploration if they can be estimated."""
+        """Curve of rewards per impression over time and, if it can be estimated, of uniform exploration's."""
         time_bins = timeline.merge_time_bins(self._time_bins)
         learned = timeline.make_rate_points(time_bins, self.arms_per_reward, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]
@@ -439,7 +442,7 @@ class View:
 
     @cached_property
     def shares(self) -> list[Share]:
-        """The arms with the most impressions in the range, and all others together."""
+        """Share of impressions in the range of each of the most shown arms, and of all others together."""
         total = max(float(self._arm_impressions.sum()), 1.0)
         return [
             Share(name, style, float(self._arm_impressions[arm_indices].sum()) / total)
@@ -472,7 +475,7 @@ class View:
 
     @property
     def styles(self) -> dict[str, str]:
-        """The style of each arm with a curve of its own."""
+        """CSS class of each curve of the chart of shares, by name."""
         return {name: style for name, style, _ in self._stack}
 
     @property
