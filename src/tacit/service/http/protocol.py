@@ -429,7 +429,7 @@ class Protocol(HttpToolsProtocol):
     def _find_exceeded_limit(self) -> str | None:
         """Return the name of the limit that a head, or the trailers after a body, exceeds so far.
 
-        The result is None if none.
+        The result is None if no limit is exceeded.
         """
         limits, headers = self.shared.limits, self.headers
         if len(self.url) > limits.url_limit:
