@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    """Return ``Local``, imported at its first use; raise ``AttributeError`` for any other name."""
     # Imported when it is first used, since it imports the learners, which the other clients do not need.
     if name == "Local":
         from tacit.client.local import Local

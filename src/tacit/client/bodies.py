@@ -40,7 +40,7 @@ class Field(NamedTuple):
 
 
 def make_body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
-    """Return the JSON body of a message.
+    """Return the JSON body of a message as a dict, with its fields checked.
 
     Fields of None are left out, except that a missing id is replaced by a new one, so that the body
     can be sent again safely.
@@ -80,7 +80,9 @@ def make_body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
 
 @cache
 def read_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """Return the fields of a structure of the wire, with their checks.
+    """Return the fields of a structure of the wire with the checks of their values.
+
+    The result is cached.
 
     Examples
     --------
@@ -96,7 +98,10 @@ def read_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 
 def make_check(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
-    """Return the check of values of a type; ``schema`` has the constraints of its annotation.
+    """Return a function that checks the values of a field of some type.
+
+    It takes the field's name, for errors, and a value. It returns the value in JSON's types, or raises
+    ``InvalidValue``. ``schema`` has the constraints of the type's annotation.
 
     Examples
     --------
@@ -129,7 +134,7 @@ def make_check(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> C
 
 
 def _make_text_check(note: str | None) -> Check:
-    """Return the check of a text of at most 512 bytes.
+    """Return a function that checks a text of at most 512 bytes.
 
     With ``note``, which says in errors what to give, a date or datetime is allowed and converted to text.
     """
@@ -152,13 +157,13 @@ def _make_text_check(note: str | None) -> Check:
 
 
 def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Check:
-    """Return the check of a number within the bounds of its type or schema."""
+    """Return a function that converts a number to float and checks the bounds of its type or schema."""
     above, high = schema.get("exclusiveMinimum", kind.gt), schema.get("exclusiveMaximum", LARGEST)
     low = next((bound for bound in (above, kind.ge) if bound is not None), -LARGEST)
     most = schema.get("maximum", high) if kind.le is None else kind.le
 
     def check(field: str, value: Any) -> float:
-        """Return the number if it is within the bounds; else raise InvalidValue."""
+        """Return the number as float if it is within the bounds; else raise InvalidValue."""
         try:
             return checks.number(field, value, low, most, open_low=above is not None)
         except InvalidValue as error:
@@ -169,7 +174,9 @@ def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Ch
 
 
 def _make_list_check(check: Check) -> Check:
+    """Return a function that checks each item of an iterable other than a text and returns a list."""
     def check_list(field: str, items: Any) -> list[Any]:
+        """Return a list of the checked items; raise InvalidValue if there is none."""
         if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
             raise InvalidValue(field, items, "give a list")
         return [check(f"{field}[{i}]", value) for i, value in enumerate(items)]
@@ -178,7 +185,9 @@ def _make_list_check(check: Check) -> Check:
 
 
 def _make_mapping_check(check: Check) -> Check:
+    """Return a function that checks the names and values of a mapping and returns a dict."""
     def check_mapping(field: str, mapping: Any) -> dict[str, Any]:
+        """Return a dict of the checked values; raise InvalidValue if the value is no mapping."""
         if not isinstance(mapping, Mapping):
             raise InvalidValue(field, mapping, "give a value for each by name: {name: value}")
         return {checks.name(field, name): check(f"{field}.{name}", value) for name, value in mapping.items()}
@@ -201,13 +210,17 @@ FORMS: dict[type[inspect.Type], tuple[type, str]] = {
 
 
 def _make_union_check(kinds: Sequence[inspect.Type]) -> Check:
-    """Return the check of a value of one of several types."""
+    """Return a function that checks a value by the first of several types that it has.
+
+    A NumPy number becomes Python's, and NaN becomes None if that is allowed.
+    """
     if len(ordered := [kind for kind in kinds if not isinstance(kind, inspect.NoneType)]) == 1:
         return make_check(ordered[0])
     ordered = sorted(kinds, key=lambda kind: list(FORMS).index(type(kind)))
     forms = [(*FORMS[type(kind)], make_check(kind)) for kind in ordered]
 
     def check_value(field: str, value: Any) -> Any:
+        """Return the checked value; raise ``InvalidValue`` if it has none of the types."""
         value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, float) and math.isnan(value) and type(None) in {form for form, *_ in forms}:
             # As in the library, NaN means a missing value.

@@ -106,7 +106,7 @@ class Unavailable(ServiceError):
 
 
 def get_error_class(status: int) -> type[ServiceError]:
-    """Return the class of errors for a status.
+    """Return the class of errors for an HTTP status.
 
     Examples
     --------
@@ -154,7 +154,10 @@ class Reply(NamedTuple):
 
 
 def compute_pause(reply: Reply, tries: int, retries: int, now: float, rng: np.random.Generator) -> float:
-    """Return the pause before the next try; infinity if there is none.
+    """Return the seconds to wait before the next try; infinity if there should be none.
+
+    There is no further try if the reply is final, if all retries are used, or if the service asks for a pause
+    of more than ``LONGEST_RETRY_AFTER`` seconds.
 
     The pause is uniform between 0 and a bound that doubles with each try, so that clients that failed
     together do not retry together; the pause that the service asks for is added.
@@ -245,7 +248,10 @@ class Call(NamedTuple, Generic[A]):
         return f"/v1/placements/{self.placement}/{self.action}"
 
     def get_value(self, field: str) -> Any:
-        """Return the call's value of a field such as ``decisions[1].arms``; None if it has none."""
+        """Return the value that the call's body has for a field such as ``decisions[1].arms``.
+
+        The result is None if it has none.
+        """
         if field == "placement":
             return self.placement
         value = {} if self.body is None else decode(self.body)
@@ -273,7 +279,7 @@ def make_call(
     read: Callable[[bytes], A],
     method: str | None = None,
 ) -> Call[A]:
-    """Return a call to a placement, by default a GET if there is no content, else a POST.
+    """Return a call to a placement, not yet sent: by default a GET if there is no content, else a POST.
 
     Raises
     ------
@@ -289,7 +295,7 @@ def make_call(
 
 
 def make_verb_call(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
-    """Return the call of a verb of a placement, with a message.
+    """Return the call of a placement's verb, with the message as its body or, for a GET, as its query.
 
     Raises
     ------
@@ -306,14 +312,14 @@ def make_verb_call(verb: Verb[A], placement: str, message: msgspec.Struct) -> Ca
 
 
 def select_field(name: str, call: Call[Any]) -> Call[Any]:
-    """Return a call that returns only one field of its answer."""
+    """Return a call with the same request that reads only one field of its answer."""
     return call._replace(read=lambda reply: getattr(call.read(reply), name))
 
 
 def make_batch_call(
     verb: Verb[Any], placement: str, kind: type[M], messages: Iterable[M | msgspec.Raw]
 ) -> Call[list[Any]]:
-    """Return the call of a verb for many messages of a type, with the answers in their order.
+    """Return the call of a verb for many messages of type ``kind``; it reads the answers in their order.
 
     Messages that are already encoded are not checked.
 
@@ -335,6 +341,10 @@ def make_batch_call(
         bodies.append(make_body(message, f"{field}[{i}]."))
 
     def read(reply: bytes) -> list[Any]:
+        """Return the answers in a reply.
+
+        Raises ``ValidationError`` if their number is not that of the messages.
+        """
         answers: list[Any] = getattr(decode(reply, type=verb.answer), field)
         if len(answers) != len(bodies):
             raise msgspec.ValidationError(f"{len(answers)} answers to {len(bodies)} questions")
@@ -350,7 +360,9 @@ class _Problem(msgspec.Struct):
 
 
 def read_answer(call: Call[A], replies: list[Reply], url: str) -> A:
-    """Return the answer to a call, or raise the error of the last reply.
+    """Return the answer to a call from the reply to its last try, or raise the error of that reply.
+
+    Warnings of the service in the answer are issued as ``AssumptionWarning``.
 
     Raises
     ------
@@ -385,7 +397,11 @@ def read_answer(call: Call[A], replies: list[Reply], url: str) -> A:
 
 
 def _raise_error(call: Call[Any], status: int, content: bytes, url: str) -> NoReturn:
-    """Raise the error for a reply that refuses the request."""
+    """Raise the error for a reply that refuses the request, of a class by its status.
+
+    It has the field, its value in the call, and the remedy. If the body is not from the service, the error's
+    kind is ``foreign``.
+    """
     try:
         problem = decode(content, type=_Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -433,5 +449,5 @@ class Method(Protocol[P, A_co]):
 
 
 def call(make: Callable[Concatenate[Any, P], Call[A]]) -> Method[P, A]:
-    """Return the function itself, with the type of the clients' method for type checkers."""
+    """Return ``make`` unchanged, with the type of the clients' method for type checkers."""
     return cast("Method[P, A]", make)

@@ -74,7 +74,11 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
         return f"{type(self).__name__}({self._url!r})"
 
     def _iterate_pauses(self, call: Call[Any], replies: list[Reply]) -> Iterator[float]:
-        """Yield the seconds before each try, whose reply is then appended to ``replies``."""
+        """Yield the seconds to wait before each try of a call, until no further try is due; log each retry.
+
+        The consumer appends the reply of each try to ``replies``. Raises ``InvalidValue`` if the client is
+        closed.
+        """
         if self._http.is_closed:
             raise InvalidValue("client", "closed", "make another: its connections are gone")
         seconds = 0.0
@@ -90,9 +94,14 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
 
 
 def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
-    """Return a class decorator that gives a client a method for each call, made by ``method_of``."""
+    """Return a class decorator that adds a method to a client for each call.
+
+    ``method_of`` makes the method from the function that returns the call. The method has the function's
+    name, documentation and parameters, and the type of the answer.
+    """
 
     def decorate(client: C) -> C:
+        """Add a method for each public call to the client's class and return the class."""
         for name, make in (vars(DecisionCalls) | vars(FeedbackCalls) | vars(ControlCalls)).items():
             if name.startswith("_"):
                 continue
@@ -108,6 +117,7 @@ def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable
 
 
 def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
+    """Return a method that makes a call, sends it, and returns its answer."""
     def method(self: Client, *args: Any, **options: Any) -> A:
         return self._send(make(self, *args, **options))
 
@@ -115,6 +125,7 @@ def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
 
 
 def _make_async_method(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[Any, Any, A]]:
+    """Return a coroutine method that makes a call, sends it, and returns its answer."""
     async def method(self: AsyncClient, *args: Any, **options: Any) -> A:
         return await self._send(make(self, *args, **options))
 
@@ -193,9 +204,11 @@ class Client(_Connection[httpx.Client], Blocking):
         return self
 
     def __exit__(self, *raised: object) -> None:
+        """Close all connections."""
         self.close()
 
     def _send(self, call: Call[A]) -> A:
+        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
         replies: list[Reply] = []
         for seconds in self._iterate_pauses(call, replies):
             time.sleep(seconds)
@@ -245,6 +258,7 @@ class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
         await self._http.aclose()
 
     def __enter__(self) -> Never:
+        """Raise a ``TypeError`` that says to use ``async with``."""
         raise TypeError("an AsyncClient is opened by async with, in place of with")
 
     def __exit__(self, *raised: object) -> None: ...
@@ -253,9 +267,11 @@ class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
         return self
 
     async def __aexit__(self, *raised: object) -> None:
+        """Close all connections."""
         await self.close()
 
     async def _send(self, call: Call[A]) -> A:
+        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
         replies: list[Reply] = []
         for seconds in self._iterate_pauses(call, replies):
             await asyncio.sleep(seconds)
@@ -268,14 +284,20 @@ class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
 
 
 def _make_reply(response: httpx.Response) -> Reply:
+    """Return status, body and Retry-After header of an HTTP response."""
     return Reply(response.status_code, response.content, response.headers.get("retry-after", ""))
 
 
 def _make_failure(error: httpx.RequestError) -> Reply:
+    """Return the reply for a try that got no response, with the error as text."""
     return Reply(None, failure=f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 def _make_headers(key: str | None) -> dict[str, str]:
+    """Return the headers of all requests, with the key as a bearer token if there is one.
+
+    Raises ``InvalidValue`` without the key in its text if the key is malformed.
+    """
     headers = {"content-type": "application/json", "user-agent": f"tacit/{__version__}"}
     if key is None:
         return headers
@@ -292,7 +314,7 @@ def _make_headers(key: str | None) -> dict[str, str]:
 
 
 def _check_url(url: str) -> str:
-    """Return the address of a service without a trailing slash.
+    """Return the address of a service, checked and without a trailing slash.
 
     Raises
     ------

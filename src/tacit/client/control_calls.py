@@ -52,7 +52,7 @@ class ControlCalls:
 
     @call
     def unpin(self, placement: str) -> Call[wire.Pinned | None]:
-        """Remove the pin of a placement, so that the policy decides again; without a pin, change nothing.
+        """Remove the pin of a placement, so that the policy decides again; without a pin, nothing changes.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class ControlCalls:
 
     @call
     def end_holdout(self, placement: str) -> Call[wire.Holdout | None]:
-        """End the holdout of a placement.
+        """End the holdout of a placement, so that the policy decides all requests.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class ControlCalls:
         vectors: npt.ArrayLike,
         segments: str | Sequence[str | None] | None = None,
     ) -> Call[ItemsNow]:
-        """Put items into the catalogue of a placement; existing items get these vectors.
+        """Put items into the catalogue of a placement, in place of existing ones with the same ids.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class ControlCalls:
 
     @call
     def remove_items(self, placement: str, ids: Sequence[str]) -> Call[ItemsNow]:
-        """Remove items from the catalogue of a placement: all of them, or none.
+        """Remove items from the catalogue of a placement: all of these ids, or none.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class ControlCalls:
 
     @call
     def items(self, placement: str) -> Call[ItemsNow]:
-        """Return the number of items in the catalogue of a placement.
+        """Return the size, version and segments of a placement's catalogue.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class ControlCalls:
 
     @call
     def rebuild(self, placement: str, policy: str | Mapping[str, Any]) -> Call[wire.Rebuilt]:
-        """Change the policy of a placement to another one, which first learns from the log.
+        """Replace the policy of a placement by another one, which first learns from the log.
 
         The service keeps deciding in the meantime. A rebuild takes as long as a start without a
         snapshot: give the client such a ``timeout``, and no retries. It continues if the client leaves.
@@ -231,7 +231,7 @@ class ControlCalls:
 
     @call
     def rollback(self, placement: str, to: str | None = None) -> Call[wire.Rebuilt]:
-        """Restore a saved state of a placement's policy.
+        """Restore a saved state of a placement's policy, which then decides; the present state is saved.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class ControlCalls:
 
     @call
     def states(self, placement: str) -> Call[list[wire.StateKept]]:
-        """Return the saved states that a placement can restore, the latest first.
+        """Return name, time and policy of each saved state that a placement can restore, the latest first.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class ControlCalls:
 
     @call
     def history(self, placement: str, limit: int = 100) -> Call[list[wire.Change]]:
-        """Return the changes of a placement, the last change first.
+        """Return the logged changes of a placement, such as of its mode or arms, the last change first.
 
         Parameters
         ----------

@@ -43,7 +43,7 @@ class DecisionCalls:
         segment: str | None = None,
         unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Decided]:
-        """Choose an arm to show for one impression.
+        """Choose an arm to show for one impression; the service logs the decision.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class DecisionCalls:
         segment: str | None = None,
         unknown: Literal["refuse", "skip"] | None = None,
     ) -> Call[Listed]:
-        """Choose the arms to show as a list.
+        """Choose the arms to show as a list, best first; the service logs the decision.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class DecisionCalls:
         user: str | None = None,
         segments: Mapping[str, str] | None = None,
     ) -> Call[Dueled]:
-        """Choose two rankers for a duel and interleave their lists.
+        """Choose two rankers for a duel and interleave their lists; the service logs the decision.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class DecisionCalls:
     def standings(
         self, placement: str, key: str | None = None, *, confidence: float = 0.95
     ) -> Call[Standings]:
-        """Return the standings of rankers in the duels of a key.
+        """Return the standings of rankers in the duels of one key.
 
         Parameters
         ----------
@@ -305,6 +305,8 @@ class DecisionCalls:
     ) -> Call[Earned]:
         """Return the lift of learning over a control, with confidence intervals.
 
+        Warns if ``shown`` is above 1, as it is probably a ratio or a percentage.
+
         Parameters
         ----------
         placement : str
@@ -343,7 +345,7 @@ class DecisionCalls:
 
     @call
     def list_replicas(self, placement: str) -> Call[LentParts]:
-        """Return the versions of the learner's replicas: one, or one for each shard.
+        """Return the last log row in the learner for replicas, for each shard or the single server.
 
         Parameters
         ----------

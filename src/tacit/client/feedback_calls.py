@@ -98,7 +98,7 @@ class FeedbackCalls:
         metrics: Mapping[str, float] | None = None,
         action: str | None = None,
     ) -> Call[Recorded]:
-        """Record the clicks in a list.
+        """Record the clicks, or other actions, in the list that a decision showed.
 
         Parameters
         ----------
@@ -128,7 +128,9 @@ class FeedbackCalls:
 
     @call
     def clicks_many(self, placement: str, clicks: Iterable[Clicks]) -> Call[list[Recorded]]:
-        """Record the clicks in 1 to 1000 lists in one commit, as :meth:`feedback_many`.
+        """Record the clicks in 1 to 1000 lists in one commit.
+
+        Clicks that cannot be recorded do not stop the others; their outcome is the kind of the problem.
 
         Parameters
         ----------
@@ -173,7 +175,7 @@ class FeedbackCalls:
     def record_examination(
         self, placement: str, decision_id: str, *, feedback_id: str | None = None
     ) -> Call[Recorded]:
-        """Record that the user examined the arm that a decision showed.
+        """Record that the user examined the arm that a decision showed, whether or not it was clicked.
 
         Parameters
         ----------
@@ -238,7 +240,9 @@ class FeedbackCalls:
 
     @call
     def log_feed_offsets(self, placement: str, feed: str, offsets: Mapping[str, int]) -> Call[Status]:
-        """Log the offsets of a feed of events, after the feedback of the events before them.
+        """Log how far a feed's events are recorded: the offset at which each partition resumes.
+
+        Call this after the feedback of the events before these offsets.
 
         Parameters
         ----------
@@ -281,7 +285,7 @@ class FeedbackCalls:
 
     @call
     def mode(self, placement: str, mode: Mode) -> Call[str]:
-        """Change the mode of a placement, and return it.
+        """Change the mode of a placement and return the new mode.
 
         The change has no id: a retry also overrides a mode that another client set in the meantime.
 

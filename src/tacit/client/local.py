@@ -194,6 +194,8 @@ class Local:
     ) -> Decided:
         """Choose an arm to show, with the local replica or else by the service.
 
+        A decision of the replica is stored in the folder and delivered to the service later.
+
         Parameters
         ----------
         key : str
@@ -238,7 +240,11 @@ class Local:
         context: Context | None = None,
         decision_id: str | None = None,
     ) -> Decided | None:
-        """Decide from the local replica and spool the decision; None if the service must be asked."""
+        """Decide with the local replica and append the decision to the spool.
+
+        The result is None if the service must be asked, since there is no replica or it is too old. A
+        request with an earlier id gets the earlier decision.
+        """
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
         with self._lock:
@@ -268,7 +274,9 @@ class Local:
         metrics: Mapping[str, float] | None = None,
         feedback_id: str | None = None,
     ) -> None:
-        """Record the reward of a decision, of the replica or the service, and its metrics.
+        """Store the reward and the metrics of a decision in the folder; they are delivered later.
+
+        The decision may be the replica's or the service's.
 
         Parameters
         ----------
@@ -292,13 +300,13 @@ class Local:
             self._find_owner(decision_id).spool.append(encode((FEEDBACK, message)))
 
     def read_replicas(self) -> list[ReplicaState]:
-        """Return the state of the replica of each shard, or of the single server."""
+        """Return row, age and undelivered bytes of the replica of each shard, or of the single server."""
         now = time.monotonic()
         with self._lock:
             return [_read_state(shard, now) for shard in self._shards]
 
     def flush(self) -> None:
-        """Deliver all records, and pull the learners.
+        """Deliver all spooled records to the service, and pull current learners.
 
         Raises
         ------
@@ -311,7 +319,10 @@ class Local:
             raise failures[0]
 
     def close(self) -> None:
-        """Deliver all records and close; if the service does not answer, they stay for the next ``Local``."""
+        """Stop the thread, deliver all records, and close files and connections.
+
+        If the service does not answer, a warning is logged and the records stay for the next ``Local``.
+        """
         self._stopping.set()
         self._thread.join()
         with self._exchanging:
@@ -323,7 +334,7 @@ class Local:
         atexit.unregister(self._warn_undelivered)
 
     def _warn_undelivered(self) -> None:
-        """Warn at the end of the process if there are undelivered records."""
+        """Log a warning at the end of the process if there are undelivered records."""
         # Without the lock, so that an exchange cannot delay the exit.
         if waiting := sum(shard.spool.waiting for shard in self._shards):
             what = "%d bytes of decisions and feedback wait in %s for the next Local of this folder; "
@@ -333,10 +344,15 @@ class Local:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        """Deliver all records and close."""
         self.close()
 
     def _find_replica(self, key: str) -> tuple[ShardReplica, int]:
-        """Return the replica that decides for a key, and the partition of the decision."""
+        """Return the replica that decides for a key, and the partition of the decision's id.
+
+        If any shard may decide for any key, calls take the partitions in turn. Raises ``TacitError`` if
+        closed.
+        """
         shards = self._shards
         if len(shards) == 1:
             return shards[0], 0
@@ -348,11 +364,12 @@ class Local:
         return shards[find_shard(partition, len(shards))], partition
 
     def _check_open(self) -> None:
+        """Raise ``TacitError`` if the object is closed."""
         if not self._shards:
             raise TacitError("local: it is closed; make another one")
 
     def _find_owner(self, id: str) -> ShardReplica:
-        """Return the replica of the shard that logs a decision and its feedback."""
+        """Return the replica of the shard that logs a decision and its feedback, by the decision's id."""
         shards = self._shards
         if len(shards) == 1:
             return shards[0]
@@ -360,11 +377,16 @@ class Local:
         return shards[find_shard(find_id_partition(self._placement, id), len(shards))]
 
     def _remember(self, request: DecisionInput, answer: Decided) -> None:
+        """Store a request and its decision by id; forget the oldest beyond ``MOST_REMEMBERED``."""
         self._decisions[answer.decision_id] = request, answer
         if len(self._decisions) > MOST_REMEMBERED:
             del self._decisions[next(iter(self._decisions))]
 
     def _new_id(self, partition: int) -> str:
+        """Return a new decision id, of the partition if there are several shards.
+
+        For a single server, ids are taken from a batch, which is made when it is empty.
+        """
         if len(self._shards) > 1:
             return create_partition_id(time.time_ns() // 1000, partition, next(self._places))
         if not self._ids:
@@ -374,6 +396,7 @@ class Local:
     # Exchange with the service ---------------------------------------------------------------
 
     def _exchange_periodically(self) -> None:
+        """Exchange with the service every ``every`` seconds until the object is closed; errors are logged."""
         while not self._stopping.wait(self._every):
             try:
                 self._exchange()
@@ -381,18 +404,26 @@ class Local:
                 logger.exception("the exchange with the service failed; it is tried again")
 
     def _exchange(self) -> None:
+        """Deliver records and pull learners once; log a warning if that fails."""
         try:
             self.flush()
         except (ServiceError, OSError) as error:
             logger.warning("%s: what waits is kept, and delivered later", error)
 
     def _deliver(self) -> list[ServiceError]:
-        """Deliver the records of all shards; return the errors of those that failed."""
+        """Deliver the spooled records of all shards.
+
+        Return the errors of the shards for which this failed.
+        """
         calls = (partial(shard.deliver, self._client, self._lock) for shard in self._shards)
         return _collect_errors(calls)
 
     def _pull(self) -> list[ServiceError]:
-        """Pull the learners of all shards; return the errors of those that failed."""
+        """Pull the learners of all shards, and change the layout to the service's; return errors of shards.
+
+        If the service refuses client-side decisions, all replicas are dropped with a logged warning, so that
+        it decides. The first success writes the placement's name to the folder.
+        """
         try:
             parts = self._client.list_replicas(self._placement)
         except InvalidRequest as error:
@@ -416,6 +447,10 @@ class Local:
         return path.read_text() if path.exists() else ""
 
     def _read_layout(self) -> ShardLayout:
+        """Return the stored layout of shards; a single server if there is none.
+
+        If the file is damaged, a warning is logged and the number of shards is taken from the subfolders.
+        """
         path = self._folder / LAYOUT
         if not path.exists():
             return ShardLayout()
@@ -431,7 +466,10 @@ class Local:
             return ShardLayout(1 + max(folders, default=0))
 
     def _open_replicas(self, layout: ShardLayout) -> None:
-        """Open a replica for each shard: the first in the folder itself, the others in its subfolders."""
+        """Set the layout and open a replica for each shard, with its spool.
+
+        The first is in the folder itself, the others in its subfolders.
+        """
         numbers = range(layout.shards) if layout.shards > 1 else (None,)
         folders = (self._folder / str(number) if number else self._folder for number in numbers)
         self._layout = layout
@@ -439,12 +477,15 @@ class Local:
             self._shards.append(ShardReplica(number, self._placement, folder, self._rng))
 
     def _close_replicas(self) -> None:
+        """Close the spools of all replicas and remove the replicas."""
         for shard in self._shards:
             shard.spool.close()
         self._shards = []
 
     def _change_layout(self, layout: ShardLayout) -> None:
-        """Change to the service's current layout of shards.
+        """Deliver all records, store another layout of shards, and open new replicas without learners.
+
+        Nothing happens if the layout is the current one.
 
         Raises
         ------
@@ -464,7 +505,7 @@ class Local:
 
 
 def _collect_errors(calls: Iterable[Callable[[], None]]) -> list[ServiceError]:
-    """Call all functions and return the errors that they raised."""
+    """Call all functions and return the errors of type ``ServiceError`` that they raised."""
     failures = []
     for call in calls:
         try:
@@ -490,6 +531,7 @@ def _repeat_decision(earlier: tuple[DecisionInput, Decided], request: DecisionIn
 
 
 def _read_state(shard: ShardReplica, now: float) -> ReplicaState:
+    """Return a replica's row, its age at the time ``now`` and the size of its undelivered records."""
     state = shard.state
     return ReplicaState(
         state and state.row, now - state.request_time if state else math.inf, shard.spool.waiting

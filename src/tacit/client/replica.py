@@ -91,6 +91,7 @@ class Spool:
         self.sync()
 
     def _open(self) -> None:
+        """Open the file to which lines are appended, and set whether it is empty."""
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
         self._file = os.open(self.folder / OPEN, flags, 0o600)
         self.empty = os.fstat(self._file).st_size == 0
@@ -111,7 +112,10 @@ class Spool:
         self.empty = False
 
     def close_file(self) -> None:
-        """Move the open file to the end of the queue; it is durable after :meth:`sync`."""
+        """Move the open file to the end of the queue and open a new one, unless it is empty.
+
+        The moved file is durable after :meth:`sync`.
+        """
         if self.empty:
             return
         before, last = self._file, max(map(_parse_number, self.files()), default=0)
@@ -120,7 +124,10 @@ class Spool:
         self._open()
 
     def sync(self) -> None:
-        """Write closed files to the disk; this is slow, so it needs no lock against :meth:`append`."""
+        """Flush moved files to the disk and close them.
+
+        This is slow, but needs no lock against :meth:`append`.
+        """
         while self._closed:
             file = self._closed.pop()
             os.fsync(file)
@@ -146,29 +153,30 @@ class Spool:
         return [*whole, last] if last else whole
 
     def drop(self, file: Path) -> None:
-        """Delete a file."""
+        """Delete a closed file, whose lines are delivered."""
         file.unlink()
 
     def set_aside(self, lines: Iterable[bytes]) -> None:
-        """Append lines that can never be delivered to a separate file."""
+        """Append lines that can never be delivered to the file ``SET_ASIDE``, durably."""
         with open(self.folder / SET_ASIDE, "ab") as file:
             file.writelines(line + b"\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Close all files and release the folder for other processes."""
+        """Flush and close all files and release the folder for other processes."""
         self.sync()
         os.close(self._file)
         os.close(self._lock)
 
 
 def _parse_number(file: Path) -> int:
+    """Return the number in the name of a closed file."""
     return int(file.stem)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file by new content, atomically and durably."""
+    """Replace a file by new content, atomically and durably, through a temporary file beside it."""
     fresh = path.with_suffix(".new")
     with open(fresh, "wb") as file:
         file.write(content)
@@ -246,12 +254,15 @@ class ShardReplica:
 
     @property
     def _learner_path(self) -> Path:
+        """Path of the stored copy of the learner."""
         return self.spool.folder / LEARNER
 
     # The copy of the learner -----------------------------------------------------------------
 
     def pull(self, client: Client, row: int | None) -> None:
-        """Replace the copy of the learner by the shard's current one, unless it is up to date.
+        """Replace the copy of the learner, also on the disk, by the shard's current one.
+
+        If the shard's log has no new row, only the copy's age is reset.
 
         Parameters
         ----------
@@ -276,7 +287,10 @@ class ShardReplica:
         replace_file(self._learner_path, content)
 
     def recover(self) -> None:
-        """Load the copy of the learner that an earlier process stored, if any."""
+        """Load the copy of the learner that an earlier process stored, with its age.
+
+        Nothing happens if there is none; one that cannot be read is left out with a logged warning.
+        """
         if not self._learner_path.exists():
             return
         age = max(0.0, time.time() - self._learner_path.stat().st_mtime)
@@ -286,11 +300,15 @@ class ShardReplica:
             logger.warning("%s: it is left out", error)
 
     def forget(self) -> None:
-        """Delete the copy of the learner, also on the disk."""
+        """Delete the copy of the learner, also on the disk; spooled records stay."""
         self.state = None
         self._learner_path.unlink(missing_ok=True)
 
     def _load_learner(self, content: bytes, request_time: float, row: int | None) -> None:
+        """Set the copy of the learner from a file's content, with new random draws, and compile it.
+
+        Raises ``TacitError`` if the content is not a learner.
+        """
         learner = from_bytes(content, f"what {self._placement} has learned", restore_learner)
         # All replicas get the same generator with the learner, but must draw differently.
         (child_rng,) = self._rng.spawn(1)
@@ -301,7 +319,7 @@ class ShardReplica:
     # Delivery ----------------------------------------------------------------------------------
 
     def deliver(self, client: Client, lock: threading.RLock) -> None:
-        """Deliver the records of the spool, oldest first.
+        """Deliver the records of the spool to the service, oldest first, and delete each delivered file.
 
         Parameters
         ----------
@@ -324,7 +342,7 @@ class ShardReplica:
             self.spool.drop(file)
 
     def _read_records(self, file: Path) -> list[Record]:
-        """Return the records of a file of the spool; move damaged lines to a separate file."""
+        """Return the records of a spool file; move damaged lines to another file, with a logged warning."""
         records: list[Record] = []
         valid, damaged = list[bytes](), list[bytes]()
         for line in self.spool.lines(file):
@@ -343,7 +361,7 @@ class ShardReplica:
         return records
 
     def _deliver_records(self, client: Client, records: Sequence[Record]) -> None:
-        """Deliver decisions, then feedback; move records that the service refuses to a separate file."""
+        """Send decisions, then feedback; store refused records in a separate file, with a logged warning."""
         decisions = [message for kind, message in records if kind == DECISION]
         feedback = [message for kind, message in records if kind == FEEDBACK]
         refusals: list[Any] = []
@@ -369,7 +387,11 @@ class ShardReplica:
             self.spool.set_aside(map(encode, refusals))
 
     def _send_messages(self, call: Callable[[str, Any], list[Any]], messages: Sequence[Any]) -> list[Any]:
-        """Send messages and return their outcomes; if a batch is refused, send them one by one."""
+        """Send messages by a client's method and return the outcome of each.
+
+        If a batch is refused, they are sent one by one; a refused message's outcome has the error as its
+        detail.
+        """
         try:
             return call(self._placement, messages)
         except (InvalidRequest, Conflict) as error:
@@ -379,7 +401,7 @@ class ShardReplica:
 
 
 def _read_record(line: bytes, file: Path) -> Record:
-    """Return the kind of a line of a file, and its encoded message.
+    """Return the kind of record in a line and its encoded message; ``file`` names the file in errors.
 
     Raises
     ------

@@ -94,7 +94,7 @@ class Kind:
 
     @property
     def showing(self) -> ActionKind:
-        """Properties of the actions that policies show."""
+        """Properties of the actions that policies of this kind show."""
         return get_action_kind(self.shows)
 
 
@@ -111,7 +111,7 @@ Modules are imported when their kind is first used.
 
 
 def get_kind(name: str) -> Kind:
-    """Return the record of a kind.
+    """Return the record of the kind of placements with this name; the first call imports its module.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def get_kind(name: str) -> Kind:
 
 
 def check_path(placement: Any, path: str) -> None:
-    """Check that a placement takes decision requests at a path.
+    """Check that a placement takes decision requests at a path, such as ``slate``; return nothing.
 
     Raises
     ------

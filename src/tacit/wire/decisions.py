@@ -180,6 +180,7 @@ class Fielded(msgspec.Struct, frozen=True):
     """Base of answers whose fields are attributes; indexing raises an error that says so."""
 
     def __getitem__(self, name: object) -> Never:
+        """Raise a ``TypeError`` that says to use the attribute."""
         raise TypeError(f"{type(self).__name__} has fields; give .{name} in place of [{name!r}]")
 
 

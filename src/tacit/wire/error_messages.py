@@ -143,7 +143,7 @@ def _split_path(error: msgspec.ValidationError) -> tuple[str, str]:
 
 
 def _follow_path(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
-    """Return the path with the key in place of msgspec's ``...``, the value there, and its type."""
+    """Return the path with the invalid key in place of msgspec's ``...``, the value there, and its type."""
     full_path = ""
     for name, index in _STEP.findall(path):
         kind = _find_inner_type(kind, name)
@@ -159,6 +159,7 @@ def _follow_path(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
 
 
 def _is_valid(value: Any, kind: Any) -> bool:
+    """True if msgspec can convert the value to the type."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -167,7 +168,10 @@ def _is_valid(value: Any, kind: Any) -> bool:
 
 
 def _suggest_wrapped(value: Any, kind: Any) -> str:
-    """Return an example that wraps the value in the table or list that is expected, if it fits there."""
+    """Return a text with an example that wraps the value in the table or list that is expected.
+
+    The text is empty if the value does not fit there.
+    """
     for member in _list_alternatives(kind):
         first, names = next(iter(_list_fields(member)), None), get_origin(member) in (dict, Mapping)
         if first is not None and _is_valid(value, first.type):
@@ -188,11 +192,15 @@ def _suggest_wrapped(value: Any, kind: Any) -> str:
 
 
 def _encode_literal(value: Any) -> str:
+    """Return a value as JSON text."""
     return msgspec.json.encode(value).decode()
 
 
 def _find_inner_type(kind: Any, name: str) -> Any:
-    """Return the type of a field, of the values of a mapping, or of the items of a list."""
+    """Return the type of a structure's field, or of the values of a mapping or the items of a list.
+
+    The result is ``Any`` for other types or if there is no such field.
+    """
     for alternative in _list_alternatives(kind):
         if field := next((field for field in _list_fields(alternative) if field.encode_name == name), None):
             return field.type
@@ -231,7 +239,7 @@ def _describe_missing(kind: Any) -> str:
 
 
 def explain_invalid_json(error: Exception, content: bytes) -> str:
-    """Return why and at which byte a text is not JSON.
+    """Return a text that says why, and if possible at which byte, a body is not JSON.
 
     Examples
     --------
@@ -252,10 +260,12 @@ def explain_invalid_json(error: Exception, content: bytes) -> str:
 
 
 def _list_choices(kind: Any) -> tuple[Any, ...]:
+    """Return the values of a ``Literal`` type; none for other types."""
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def _list_fields(kind: Any) -> tuple[Any, ...]:
+    """Return msgspec's fields of a structure, also a generic one; none for other types."""
     struct = get_origin(kind) or kind
     if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
         return msgspec.structs.fields(kind)
@@ -263,7 +273,10 @@ def _list_fields(kind: Any) -> tuple[Any, ...]:
 
 
 def suggest_fields(name: str, kind: Any) -> str:
-    """Return the end of the message for an unknown field: the field probably meant, and all fields."""
+    """Return the end of the message for an unknown field: the field probably meant, and the fields there are.
+
+    The text is empty if the type has no fields.
+    """
     names = [
         field.encode_name for alternative in _list_alternatives(kind) for field in _list_fields(alternative)
     ]
@@ -281,6 +294,7 @@ def suggest_fields(name: str, kind: Any) -> str:
 
 
 def _describe_expected(expected: re.Match[str], unit: str = "") -> str:
+    """Return the types and ranges that msgspec expects, in words; ``unit`` is appended to them."""
     names, ranges = expected["types"].split(" | "), expected["range"]
     types = " or ".join(NAMES.get(name, f"`{name}`") for name in names if name != "null")
     if "length" not in ranges:

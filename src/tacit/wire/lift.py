@@ -546,7 +546,7 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
         ]
 
     def summary(self) -> str:
-        """Return the verdict and a table with the arm that each segment is shown most."""
+        """Return the verdict and, if there are results, a table of the arm that each segment sees most."""
         rows, segments = [], set()
         for row in self.records():
             if (who := (row["field"], row["who"])) not in segments:

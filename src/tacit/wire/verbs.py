@@ -51,7 +51,10 @@ class Verb(NamedTuple, Generic[A]):
 
 
 def make_schemas(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return the JSON schemas of types, and of structures by name, with descriptions from docstrings."""
+    """Return the JSON schemas of types, and the schemas of their structures by name.
+
+    Descriptions are from docstrings: the first paragraph of a structure's, and the paragraph of each field.
+    """
     reference = "#/components/schemas/{name}"
     references, schemas = msgspec.json.schema_components(kinds, ref_template=reference)
     for schema in schemas.values():
@@ -68,7 +71,10 @@ def make_schemas(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
 def make_batch_verb(
     verb: Verb[Any], summary: str, batch_type: Any, problems: tuple[int, ...] = ()
 ) -> Verb[Any]:
-    """Return the verb for many requests of a verb in one body, with the answers in one body."""
+    """Return the verb for many requests of a verb in one body, at the path with ``/batch`` at its end.
+
+    ``batch_type`` is the generic structure of both bodies.
+    """
     kinds = batch_type[verb.request], batch_type[verb.answer]
     path = f"{verb.path}/batch"
     return Verb(f"{verb.name}Many", summary, "POST", path, *kinds, verb.scope, problems)

@@ -95,7 +95,10 @@ BOOLEANS = {"true": True, "false": False}
 
 
 async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answer:
-    """Decide for one impression and return the evaluation of the flag, or a failure."""
+    """Decide for one impression, log the decision, and return the evaluation of the flag.
+
+    If the decision is refused, a failure of the protocol is returned.
+    """
     try:
         return await _evaluate_flag(engine, call)
     except (TacitError, msgspec.ValidationError) as error:
@@ -103,6 +106,10 @@ async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answe
 
 
 async def _evaluate_flag(engine: Service, call: RouteCall) -> EvaluationAnswer:
+    """Decide for the placement that the flag names, log the decision, and return the evaluation.
+
+    Raises ``InvalidValue`` for placements that compare rankers.
+    """
     placement = engine.placement(call.id)
     form = placement.kind.form
     if placement.kind.showing.compared:
@@ -120,7 +127,9 @@ async def _evaluate_flag(engine: Service, call: RouteCall) -> EvaluationAnswer:
 
 
 def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
-    """Return the decision request of an evaluation context.
+    """Return the decision request, of type ``kind``, with the fields of an evaluation context.
+
+    Other fields are ignored.
 
     Attributes that the placement's context declares become the request's ``context``.
     """
@@ -134,6 +143,7 @@ def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement
 
 
 def _read_value(placement: Placement, answer: Any) -> Value:
+    """Return the flag's value: a list of arms, a truth value if the arms are true and false, else the arm."""
     if placement.kind.showing.listed:
         return list(answer.slate)
     if set(placement.offer.arms) == set(BOOLEANS):
@@ -143,13 +153,17 @@ def _read_value(placement: Placement, answer: Any) -> Value:
 
 
 def _format_value(value: Value) -> str:
+    """Format a flag's value as text: a list with commas, truth values as "true" and "false"."""
     if isinstance(value, list):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _answer_problem(problem: Problem, *headers: Header, flag: str = "") -> Answer:
-    """Return an answer with a problem as a failure of the protocol; invalid values have status 400."""
+    """Return the answer that reports a problem as a failure of the protocol.
+
+    The statuses 409 and 422 become 400, as the protocol says.
+    """
     kind = problem.type.rpartition(":")[2]
     code: Any = {
         "unknown-placement": "FLAG_NOT_FOUND",
@@ -162,6 +176,7 @@ def _answer_problem(problem: Problem, *headers: Header, flag: str = "") -> Answe
 
 
 def _answer_error(error: Error, route: Route) -> Answer:
+    """Return the answer that reports an error as a failure of the protocol; ``route`` is not used."""
     return _answer_problem(convert_error(error))
 
 

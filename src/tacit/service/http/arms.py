@@ -35,12 +35,14 @@ from tacit.wire.verbs import Verb
 
 
 def _read_one_by_one(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
+    """Validate each request with the form's ``read``; errors name the request's index."""
     return [
         check_item(f"decisions[{i}]", form.read, (placement, request)) for i, request in enumerate(requests)
     ]
 
 
 def _write_one_by_one(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
+    """Return the answer to each request from its row of the log, by the form's ``write``."""
     return [form.write(placement, row, durability) for row in rows]
 
 
@@ -108,14 +110,17 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
+        """Return the arms: their number or names."""
         return self.arms
 
     @property
     def learned(self) -> str | None:
+        """Return the name of the metric that is learned; None for the reward itself."""
         return self.reward
 
     @property
     def setting(self) -> dict[str, Any]:
+        """Return the settings on which the recommended policy depends: contexts and signals."""
         return {
             "context_dim": self.context_dim,
             "context": self.context,
@@ -124,6 +129,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
         }
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Return the policy, with the arms' minimum shares if given, the secondary policy and options."""
         policy, second, options = super().parts()
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)
@@ -131,6 +137,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
+        """Return how rewards are attributed to decisions, with times in microseconds."""
         return {
             "default": self.default_reward,
             "aggregation": self.aggregation,
@@ -140,7 +147,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def make_example(placement: Placement) -> dict[str, Any]:
-    """Return an example of a request, with a context if the policy reads one."""
+    """Return an example of a decision request, with a context if the policy reads one."""
     policy = placement.config.policy
     if policy.schema:
         return {"key": KEY, "context": {name: EXAMPLES.get(holds, holds[0]) for name, holds in policy.schema}}
@@ -148,7 +155,7 @@ def make_example(placement: Placement) -> dict[str, Any]:
 
 
 def read_impression(placement: Placement, request: wire.Impression) -> Impression:
-    """Validate a request and convert it to an impression."""
+    """Validate a decision request and convert it to an impression; raise an error if it is invalid."""
     if placement.reads_only_keys and request == wire.Impression(request.key):
         return placement.make_impression(request.key)
     *fields, segment, unknown = msgspec.structs.astuple(request)
@@ -159,7 +166,10 @@ def read_impression(placement: Placement, request: wire.Impression) -> Impressio
 def read_impressions(
     form: Form, placement: Placement, requests: Sequence[wire.Impression]
 ) -> Sequence[Impression]:
-    """Validate many requests and convert them to impressions; as one column if all have only a key."""
+    """Validate many decision requests and convert them to impressions.
+
+    The result is one column if all requests have only a key.
+    """
     keys = [request.key for request in requests]
     if list(map(wire.Impression, keys)) == requests:
         # If a key is invalid, reading one by one raises an error that names it.
@@ -174,7 +184,10 @@ _get_answer_columns = attrgetter(*ANSWER_COLUMNS)
 
 
 def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
-    """Return the answer to a decision request from its row of the log."""
+    """Return the answer to a decision request from its row of the log.
+
+    It has the counterfactual and the signals if there are any.
+    """
     counterfactual = None if row.would is None else wire.Would(row.would, row.would_propensity)
     signals = None if placement.signals is None else placement.signals.get_signals(row)
     return wire.Decided(*_get_answer_columns(row), durability, counterfactual, signals)
@@ -183,7 +196,10 @@ def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wir
 def write_answers(
     form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
 ) -> list[wire.Decided]:
-    """Return the answers to many requests; built from columns if rows have no counterfactuals or signals."""
+    """Return the answers to many decision requests, from their rows of the log.
+
+    They are built from columns if there are neither counterfactuals nor signals.
+    """
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
         return list(map(wire.Decided, *map(rows.column, ANSWER_COLUMNS), repeat(durability)))
     return [write_answer(placement, row, durability) for row in rows]
@@ -220,6 +236,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
+        """Return the settings on which the recommended policy depends: features of arms and contexts."""
         return {
             "relevance_dim": self.relevance_dim,
             "examination_dim": self.examination_dim,
@@ -229,7 +246,10 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def make_features_example(placement: Placement) -> dict[str, Any]:
-    """Return an example of a request with features of each arm, or of three arms if it brings its own."""
+    """Return an example of a decision request with features of each arm.
+
+    If the placement has no arms, the example brings three.
+    """
     request, count = make_example(placement), len(placement.arms) or 3
     dims = placement.config.policy.feature_dims
     for field, dim in zip(("relevance", "examination"), dims, strict=True):

@@ -87,22 +87,30 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
+        """Return the names of the rankers."""
         return self.rankers
 
     @property
     def setting(self) -> dict[str, Any]:
+        """Return the settings on which the recommended policy depends: that it shows duels."""
         return {"shows": "duel"}
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Return the policy, with the rankers' minimum shares if given, the secondary policy and options."""
         policy, second, options = super().parts()
         return MinimumDuelShares(policy, at_least=self.at_least) if self.at_least else policy, second, options
 
     @property
     def attribution(self) -> dict[str, Any]:
+        """Return how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
     @property
     def options(self) -> DuelOptions:
+        """Return the validated method of interleaving, rules for ties and clicks, weights and segments.
+
+        Raises an error if a segment's name is reserved, a weight is invalid, or scipy is needed and missing.
+        """
         method = METHODS[INTERLEAVING[self.interleaving]](length=self.length)
         if self.interleaving == "optimized":
             # Import the solver now, so that a missing one is an error at the start, not at a request.
@@ -117,7 +125,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def make_example(placement: Placement) -> dict[str, Any]:
-    """Return an example of a request, with a list of each ranker."""
+    """Return an example of a decision request, with a ranked list of example items for each ranker."""
     turns = [i % len(ITEMS) for i in range(len(placement.arms))]
     rankings = {
         str(name): [*ITEMS[turn:], *ITEMS[:turn]] for turn, name in zip(turns, placement.arms, strict=True)
@@ -126,6 +134,7 @@ def make_example(placement: Placement) -> dict[str, Any]:
 
 
 def _make_schema(options: DuelOptions) -> Any:
+    """Return the Arrow schema of exported duels, with a column for each segment."""
     import pyarrow as pa
 
     columns = dict.fromkeys((*COLUMNS, *options.segments), pa.string())
@@ -133,7 +142,10 @@ def _make_schema(options: DuelOptions) -> Any:
 
 
 def read_search(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
-    """Validate a request and convert it to an impression."""
+    """Validate a decision request of a search and convert it to an impression.
+
+    Raises an error if it is invalid.
+    """
     optional_fields = None, request.context, request.decision_id, request.deferred
     decision_request = DecisionRequest(
         request.key, *optional_fields, session=request.session, user=request.user
@@ -143,7 +155,7 @@ def read_search(placement: DuelPlacement, request: wire_lists.Search) -> Impress
 
 
 def write_answer(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
-    """Return the answer to a decision request from its row of the log."""
+    """Return the answer to a search from its row of the log: two rankers and the interleaved list, if any."""
     decision = json.loads(row.shown or "")
     fields: dict[str, Any] = {}
     if "interleaved" in decision:
@@ -162,7 +174,10 @@ def write_answer(placement: DuelPlacement, row: DecisionRow, durability: Any) ->
 def make_duel_rows(
     row: DecisionRow, feedback: float | list[int], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
-    """Convert a decision to a row of a log of duels; no row if it showed the list of only one ranker."""
+    """Convert a decision and its feedback to one row of a log of duels.
+
+    The result is empty for a decision of the control group.
+    """
     if row.control:
         return []
     record = export_duel(row, feedback)

@@ -63,7 +63,10 @@ class Endpoint:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose address is one of this path."""
+        """Call the handler of a request's route and send its answer; errors of the request become problems.
+
+        A large answer to a reading request is refused if too many are in transmission.
+        """
         answer, api = await self._answer_request(scope, receive), self._path.api
         # A request that changed something always gets its answer; its size is bounded by the request's.
         if answer.size <= messages.LARGE or scope["method"] not in messages.SAFE_METHODS:
@@ -77,6 +80,10 @@ class Endpoint:
                 await messages.send_answer(send, answer)
 
     async def _answer_request(self, scope: Scope, receive: Receive) -> Answer:
+        """Read the body, call the route's handler and return its answer, or one that refuses the request.
+
+        Unknown paths, wrong methods, too large bodies and ``TacitError`` of the handler are refused.
+        """
         routes, refusals = self._path.routes, self._path.api.refusals
         if not routes:
             return refusals.answer_problem(
@@ -110,7 +117,11 @@ class Endpoint:
     def read_request(
         self, route: Route, route_match: RouteMatch, body: bytes, caller: Caller
     ) -> tuple[Decide | Record, Callable[[Any], Any]]:
-        """Return the engine's request and the function from its result to an answer; raise on errors."""
+        """Decode the body of a split route.
+
+        Return the engine's request, and a function that converts its result to an answer. Raises an error if
+        the caller may not use the placement or the body is invalid.
+        """
         assert route.split_handler is not None
         if caller.placements is not None:
             caller.check(self._find_placement(route, route_match, b""))
@@ -124,7 +135,7 @@ class Endpoint:
         )
 
     def refusal(self, route: Route, error: Error) -> Answer:
-        """Return the answer to a request that raised an error."""
+        """Return the answer for an error of a request, with a Retry-After header if the service is busy."""
         refusals = self._path.api.refusals
         if isinstance(error, Busy | Overloaded):
             return refusals.answer_problem(messages.convert_error(error), LATER)
@@ -162,7 +173,10 @@ class Endpoint:
 
 
 def make_answer(result: Any) -> Answer:
-    """Return the result of a handler as an answer, encoded as JSON unless it is one or bytes."""
+    """Return a handler's result as an answer: one as it is, bytes as a file, anything else encoded as JSON.
+
+    None becomes an empty body.
+    """
     if isinstance(result, Answer):
         return result
     if isinstance(result, bytes):
@@ -194,16 +208,20 @@ class Live:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """End every stream, so that the service can stop or visitors must send their key again."""
+        """End all open streams, so that the service can stop or visitors must send their key again."""
         self._closed.set()
         self._closed = asyncio.Event()
 
     async def stream(self, request: Request) -> StreamingResponse:
-        """Return the stream of events for a request."""
+        """Return a streaming response for a page's request, with an event whenever the log has grown."""
         events = self._events(request.scope[CALLER], self._closed)
         return StreamingResponse(events, headers=self._headers, media_type=MEDIA)
 
     async def _events(self, caller: Caller, closed: asyncio.Event) -> AsyncIterator[str]:
+        """Yield an event when the row count has changed, until ``closed`` is set.
+
+        An event is also sent after ``PATIENCE`` seconds without one.
+        """
         last_count, quiet_seconds = -1, 0.0
         while not closed.is_set():
             count = self._count_rows(caller)
@@ -217,7 +235,10 @@ class Live:
                 continue
 
     def _count_rows(self, caller: Caller) -> int:
-        """Return a count that grows with the log: of all rows, or of placements that the caller may see."""
+        """Return the number of logged rows.
+
+        For a key of some placements, only their decisions and feedback are counted.
+        """
         if caller.placements is None:
             return self._engine.health().events
         reached = (p for name, p in self._engine.placements.items() if caller.reaches(name))

@@ -57,7 +57,10 @@ class Feeds:
         self._reports: dict[str | None, dict[str, _StoredReport]] = {}
 
     def report(self, name: str, report: FeedReport, caller: Caller = ANYBODY) -> None:
-        """Store the report of a feed."""
+        """Store a feed's report, in place of its last one, and the time.
+
+        Beyond ``MOST`` feeds of the caller's key, the one that reported least recently is dropped.
+        """
         reports = self._reports.setdefault(caller.name, {})
         reports.pop(name, None)
         reports[name] = _StoredReport(report, self._clock())
@@ -65,7 +68,10 @@ class Feeds:
             del reports[next(iter(reports))]
 
     def list_feeds(self, caller: Caller = ANYBODY) -> list[FeedNow]:
-        """Return the feeds that a caller may see: all for a key of all placements, else the caller's own."""
+        """Return the latest reports of feeds, sorted by name, with their ages and lags in seconds.
+
+        A key of all placements gets all feeds; any other key gets only its own.
+        """
         now = self._clock()
         feeds = [
             FeedNow(
@@ -106,7 +112,10 @@ class _PushedFeed(EventCounts):
         self._rate, self._since = 0.0, time.monotonic()
 
     def count_events(self, summary: EventsTaken, last: float | None) -> FeedReport:
-        """Add the counts of one body to the feed's totals and return the feed's progress report."""
+        """Add the counts of one body to the feed's totals, update its event rate, and return its report.
+
+        ``last`` is the time of the body's last event, or None.
+        """
         now = time.monotonic()
         decay, self._since = math.exp((self._since - now) / PERIOD), now
         self._rate = self._rate * decay + summary.read / PERIOD
@@ -135,7 +144,10 @@ class Hooks:
     async def record_body(
         self, name: str, body: bytes, headers: Mapping[bytes, bytes], caller: Caller
     ) -> EventsTaken | Answer:
-        """Record the events of a body and return their counts by outcome, or a refusal.
+        """Map and record the events of a body, store the feed's report, and return the counts by outcome.
+
+        The result is an answer that refuses the body if its signature or key is wrong or the feed is unknown.
+        Events are recorded in groups of ``AT_ONCE``, between which decisions are served.
 
         Raises
         ------
@@ -182,7 +194,10 @@ def _is_authentic(
 
 
 def _parse_events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
-    """Return the events of a body: a list's items, one object, or a CloudEvent of headers and body."""
+    """Return the events of a decoded body: a list's items, one object, or a CloudEvent of headers and body.
+
+    Raises ``InvalidValue`` if the body is neither a list nor an object.
+    """
     if BINARY in headers:
         attributes = {
             name.removeprefix(ATTRIBUTE).decode("latin-1"): unquote(value.decode("latin-1"))
@@ -209,11 +224,11 @@ class _EventBatch(EventCounts):
         self._first: dict[str, str] = {}
 
     def summarize(self, read: int) -> EventsTaken:
-        """Return the counts of outcomes, for a body of ``read`` events."""
+        """Return the counts by outcome for a body of ``read`` events, with the first message of each kind."""
         return EventsTaken(read, self.left_out, dict(self.sent), dict(self.rejected), self._first)
 
     async def record_events(self, events: Sequence[Any]) -> None:
-        """Map and record some events: decisions first, then the feedback for them."""
+        """Map events, record decisions first and then their feedback, and count the outcome of each."""
         groups: dict[tuple[bool, str, type], list[MappedEvent]] = {}
         for piece in self._map_events(events):
             kind = type(piece.message)
@@ -243,7 +258,11 @@ class _EventBatch(EventCounts):
                 yield mapped
 
     def _map_event(self, event: Any) -> MappedEvent | None:
-        """Return an event mapped to a message; None if the map leaves the event out."""
+        """Return an event mapped to a message; None, with the reason stored, if the map leaves the event out.
+
+        Raises ``BadEvent`` if it is not an object, cannot be mapped, or its placement is not reached by the
+        key.
+        """
         if not isinstance(event, dict):
             raise BadEvent("not-an-object", "it is JSON, but no object; send objects")
         mapped = self._mapper.read(event)
@@ -255,13 +274,15 @@ class _EventBatch(EventCounts):
         return mapped
 
     def _reject(self, error: BadEvent) -> None:
+        """Count a rejected event by its reason, and store the message of the reason's first one."""
         self.rejected[error.reason] += 1
         self._first.setdefault(error.reason, error.detail)
 
     async def _record_messages(self, placement: str, messages: Sequence[Any]) -> list[Outcome]:
-        """Record messages of one type and return the outcome of each; invalid messages do not stop others.
+        """Record messages of one type for a placement and return the outcome of each.
 
-        If a batch is refused, its halves are recorded separately, down to single messages.
+        The outcome of an invalid message is a ``BadEvent``. If a batch is refused, its halves are recorded
+        separately, down to single messages.
         """
         handler, many = MANY[type(messages[0])]
         try:

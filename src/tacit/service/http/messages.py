@@ -97,7 +97,9 @@ def is_cross_origin(method: str, headers: Headers, allowed: Collection[bytes] = 
 
 
 def make_cors_headers(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the CORS headers that let a page of an allowed origin read the answer, if it is one.
+    """Return the CORS headers by which a page of an allowed origin may read the answer.
+
+    The result is empty for other origins.
 
     Examples
     --------
@@ -145,9 +147,11 @@ _raw_data_headers = [(name.encode(), value.encode()) for name, value in DATA_HEA
 
 
 async def read_body(receive: Receive, limit: int) -> bytes | None:
-    """Return the body of a request; None if it is over the limit, or incomplete as the client has left.
+    """Receive the body of a request.
 
-    The bytes are counted as they come, whatever length the request claims.
+    The result is None if the body exceeds ``limit`` bytes, or if the client left before its end. The bytes
+    are counted as they arrive, whatever length the request claims. A body over the limit is read on and
+    discarded, up to ``DRAINED_LIMITS`` limits.
     """
     message = await receive()
     body: bytes = message.get("body", b"")
@@ -163,7 +167,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
 
 
 def decode_body(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:
-    """Decode a body of a type ``kind`` with ``decode``, and turn its errors into messages for clients.
+    """Decode a body with ``decode`` as a ``kind``, and convert errors to messages for clients.
 
     Raises
     ------
@@ -199,7 +203,7 @@ def _decode_plain(body: bytes) -> Any:
 
 
 def decode_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
-    """Decode the query string of an address as a structure.
+    """Convert the query string of an address to a structure of type ``kind``, with texts read as numbers.
 
     Raises
     ------
@@ -219,7 +223,10 @@ def decode_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
 
 
 def make_headers(answer: Answer) -> list[Header]:
-    """Return the headers of an answer."""
+    """Return all headers of an answer: its content's type and length, the usual ones, and its own.
+
+    An answer of status 204 has no headers of content.
+    """
     content_headers = [(b"content-type", answer.media.encode()), (b"content-length", b"%d" % answer.size)]
     # An answer without content must not have headers that describe it (RFC 9110, section 8.6).
     return [
@@ -228,7 +235,7 @@ def make_headers(answer: Answer) -> list[Header]:
 
 
 def encode_lines(headers: Iterable[Header]) -> bytes:
-    """Encode headers as lines of HTTP.
+    """Return headers, pairs of name and value, as lines of HTTP.
 
     Examples
     --------
@@ -242,7 +249,7 @@ _DATA_LINES = encode_lines(_raw_data_headers)
 
 
 def encode_headers(answer: Answer) -> bytes:
-    """Encode the headers of an answer as lines of HTTP."""
+    """Return all headers of an answer as encoded lines of HTTP."""
     if answer.headers or answer.status == NO_CONTENT:
         return encode_lines(make_headers(answer))
     fields = answer.media.encode(), len(answer.body), _DATA_LINES
@@ -250,12 +257,15 @@ def encode_headers(answer: Answer) -> bytes:
 
 
 def make_file_answer(parts: Sequence[bytes | memoryview]) -> Answer:
-    """Return an answer with a file, which is given as parts."""
+    """Return an answer of status 200 and binary media type with these parts as its content, in order."""
     return Answer(200, BYTES, b"", (), parts)
 
 
 async def send_answer(send: Send, answer: Answer) -> None:
-    """Send an answer over ASGI; a large one piece by piece, so that not all of it is buffered."""
+    """Send an answer over ASGI.
+
+    A body larger than ``PIECE`` bytes is sent piece by piece, so that not all of it is buffered.
+    """
     await send({"type": "http.response.start", "status": answer.status, "headers": make_headers(answer)})
     if answer.size > PIECE:
         for part in (answer.body, *answer.parts):
@@ -335,7 +345,7 @@ COMMON_ACTIONS = ("decide", "slate", "duel", "feedback", "clicks")
 
 
 def describe_unknown_path(path: str) -> str:
-    """Return the message for a path that does not exist, with a suggestion if there is one."""
+    """Return the error message for a path that does not exist, with a suggestion of a similar path if any."""
     whole = path.rstrip("/")
     tail, action = ["", *whole.split("/placements/")[1:]][-1], whole.rpartition("/")[2]
     if action in COMMON_ACTIONS and "/" not in tail:
@@ -346,19 +356,25 @@ def describe_unknown_path(path: str) -> str:
 
 
 def describe_refusal_headers(status: int) -> dict[str, Any]:
-    """Return the description of a refusal's headers for the OpenAPI document."""
+    """Return the OpenAPI description of the header that a refusal of this status has.
+
+    The result is empty if it has none.
+    """
     if status not in HEADERS:
         return {}
     return {"headers": {HEADERS[status]: {"required": True, "schema": {"type": "string"}}}}
 
 
 def describe_status(status: int) -> str:
-    """Return the titles of all problems of a status."""
+    """Return the titles of all problems with an HTTP status, joined by "; or: "."""
     return "; or: ".join(title for value, title in PROBLEMS.values() if value == status)
 
 
 def convert_error(error: Error) -> Problem:
-    """Convert an error to a problem, with the field that the error names."""
+    """Convert an error to a problem.
+
+    Its kind follows from the error's type, its field is the one that the error names.
+    """
     if isinstance(error, msgspec.ValidationError):
         field, what = locate_error(error)
         return make_problem("invalid-value", field, f"{field}: {what}")
@@ -373,6 +389,7 @@ def convert_error(error: Error) -> Problem:
 
 
 def _find_problem_kind(error: TacitError, field: str) -> str:
+    """Return the kind of problem, a name in ``PROBLEMS``, for an error's type; "invalid-value" by default."""
     match error:
         case errors.UnknownDecision():
             return "unknown-decision"
@@ -394,11 +411,12 @@ def _find_problem_kind(error: TacitError, field: str) -> str:
 
 
 def answer_problem(problem: Problem, *headers: Header) -> Answer:
-    """Return an answer with a problem as its body."""
+    """Return an answer with a problem as its JSON body, the problem's status, and these further headers."""
     return Answer(problem.status, MEDIA, msgspec.json.encode(problem), headers)
 
 
 def _answer_error(error: Error, route: Route) -> Answer:
+    """Return the answer for an error of a route; that of a batch says that nothing of the batch counts."""
     problem = convert_error(error)
     if route.path.endswith("/batch") and problem.status in (409, 422):
         problem = msgspec.structs.replace(problem, detail=f"{problem.detail} (nothing of the batch counts)")

@@ -75,7 +75,10 @@ class Metrics:
         engine.commits.on_commit = commits.count_commit
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
-        """Return the metrics that a caller may see in Prometheus' text format, rendered in a thread."""
+        """Return the metrics that a caller may see in Prometheus' text format, rendered in a thread.
+
+        Outdated lifts are computed again first.
+        """
         async with self._lock:
             self._lifts.copy_stale()
             return await asyncio.to_thread(generate_latest, _VisibleMetrics(self._registry, caller))
@@ -88,7 +91,10 @@ class _VisibleMetrics:
         self._registry, self._caller = registry, caller
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics."""
+        """Yield the metric families, with the samples that the caller may see.
+
+        Families without any are left out.
+        """
         if self._caller.placements is None:
             yield from self._registry.collect()
             return
@@ -109,12 +115,12 @@ class _Histogram:
         self._bounds, self._counts, self._sum = bounds, [0.0] * (len(bounds) + 1), 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value."""
+        """Add a value to the count of its bucket and to the sum."""
         self._counts[bisect_left(self._bounds, value)] += 1.0
         self._sum += value
 
     def add_samples(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Add the buckets and the sum to a metric family, under values of its labels."""
+        """Add the cumulative buckets and the sum to a metric family, under these values of its labels."""
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._sum)
 
@@ -124,13 +130,14 @@ class _RequestCollector(Collector):
         self._times: dict[tuple[str, int], _Histogram] = {}
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
-        """Count a request and its time."""
+        """Add a request's duration in seconds to the histogram of its path and status."""
         times = self._times.get((path, status))
         if times is None:
             times = self._times[path, status] = _Histogram(SECONDS)
         times.observe(seconds)
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the histogram of request times by path and status."""
         family = HistogramMetricFamily(
             "tacit_request_seconds", "Time from a request to its answer.", labels=("path", "status")
         )
@@ -144,11 +151,12 @@ class _CommitCollector(Collector):
         self._seconds, self._rows = _Histogram(SECONDS), _Histogram(ROWS)
 
     def count_commit(self, rows: int, seconds: float) -> None:
-        """Count a commit, its rows and its time."""
+        """Add a commit to the histograms of durations in seconds and of rows."""
         self._seconds.observe(seconds)
         self._rows.observe(rows)
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the histograms of durations and of rows of commits."""
         for name, what, counts in (
             ("tacit_commit_seconds", "Time of a commit.", self._seconds),
             ("tacit_commit_rows", "Rows of a commit.", self._rows),
@@ -163,6 +171,7 @@ class _ConnectionCollector(Collector):
         self._connections = connections
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the number of open connections, and the counts of ended ones by reason."""
         yield GaugeMetricFamily("tacit_connections", "Open connections.", self._connections.live)
         yield _make_family(
             COUNTER, "tacit_connections_ended",
@@ -176,6 +185,7 @@ class _FeedCollector(Collector):
         self._feeds = feeds
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the metrics of all feeds by name and key."""
         feeds = [([feed.name, feed.key or ""], feed) for feed in self._feeds.list_feeds()]
         return _collect_table(OF_FEED, ["feed", "key"], feeds)
 
@@ -185,6 +195,10 @@ class _EngineCollector(Collector):
         self._engine = engine
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the metrics of the engine, its placements and, if it has any, its shards.
+
+        Metrics of the learning state are left out with shards, as it is in their processes.
+        """
         health = self._engine.health()
         for name, help, value in (
             ("tacit_ready", "Whether commits work and it is not stopping.", health.ready),
@@ -232,7 +246,7 @@ class _EngineCollector(Collector):
 def _collect_shards(
     engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]
 ) -> Iterator[Metric]:
-    """Yield the health of shards, and the age of the learning that they have of each other."""
+    """Yield the health of each shard, and by placement the age of what shards learned from each other."""
     yield from _collect_table(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
     yield _make_family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
@@ -241,13 +255,14 @@ def _collect_shards(
 
 
 def _label_by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+    """Return pairs of a list with the object's name, as the value of its label, and the object."""
     return [([name], thing) for name, thing in things.items()]
 
 
 def _collect_table(
     table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]
 ) -> Iterator[Metric]:
-    """Yield the metrics of a table, with the values read from labelled objects."""
+    """Yield a metric family for each row of a table, with a sample or samples of each labelled object."""
     for kind, name, help, extra_label, read in table:
         if extra_label:
             samples = [
@@ -261,7 +276,7 @@ def _collect_table(
 
 
 def _make_family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
-    """Return a metric family of samples; samples of None are left out."""
+    """Return a metric family of a kind with some samples; samples whose value is None are left out."""
     family: Metric = kind(name, help, labels=labels)
     for label_values, value in samples:
         if value is not None:
@@ -270,22 +285,28 @@ def _make_family(kind: Any, name: str, help: str, labels: Sequence[str], samples
 
 
 def _read_uniform_reward(placement: Placement) -> float | None:
+    """Return the estimated mean reward of uniform exploration; None if it cannot be estimated."""
     estimate = uniform_estimate(placement.series.table[:, :ARMS].sum(axis=0))
     return None if estimate is None else estimate.value
 
 
 def _count_undeclared(placement: Placement) -> list[tuple[str, int]]:
+    """Return the number of undeclared values by context field; empty if the placement has no encoder."""
     encoder = placement.encoder
     return [] if encoder is None else [(field, encoder.undeclared_counts[field]) for field in encoder.listed]
 
 
 def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float | None]) -> float | None:
-    """Read a number of the order of learning at the log's time; None if the placement has no such order."""
+    """Return what ``read`` returns for the learning order and the log's time.
+
+    The result is None if there is no learning order.
+    """
     order, now = placement.windows.order, placement.windows.time
     return None if order is None else read(order, now)
 
 
 def _convert_to_seconds(microseconds: int | None) -> float | None:
+    """Return microseconds as seconds; None stays None."""
     return None if microseconds is None else microseconds / 1e6
 
 
@@ -377,7 +398,11 @@ class LiftMetrics(Collector):
         self._stale: dict[str, Placement] = {}
 
     def copy_stale(self) -> None:
-        """Copy the placements whose reports are outdated, in the thread that decides."""
+        """Copy the placements whose lift reports are the most outdated, for ``collect`` in another thread.
+
+        At most ``AT_ONCE`` are copied. Cached reports of placements that are gone are dropped. Call this in
+        the thread that decides.
+        """
         placements = self._engine.placements
         names = sorted(name for name, placement in placements.items() if placement.holdout is not None)[:MOST]
         now = self._now()
@@ -386,10 +411,11 @@ class LiftMetrics(Collector):
         self._stale = {name: placements[name].read_copy() for name in stale[:AT_ONCE]}
 
     def collect(self) -> Iterable[Metric]:
-        """Compute the outdated lifts and yield all metrics."""
+        """Compute the lifts of the copied placements and yield the metrics of all cached lifts."""
         return _collect_table(OF_LIFT, ["placement"], _label_by_name(self._reports()))
 
     def _reports(self) -> dict[str, LiftReport]:
+        """Compute and cache the reports of the copied placements, and return all cached reports by name."""
         now = self._now()
         for name, placement in self._stale.items():
             self._cached[name] = _CachedReport(now, make_lift_report(placement, self._engine.clock()))
@@ -397,12 +423,16 @@ class LiftMetrics(Collector):
         return {name: self._cached[name].report for name in sorted(self._cached)}
 
     def _read_time(self, name: str) -> float:
+        """Return when the cached report of a placement was computed; minus infinity if there is none."""
         entry = self._cached.get(name)
         return float("-inf") if entry is None else entry.time
 
 
 def _label_ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
-    """Return the estimate and the ends of an interval with their names; unknown ends are None."""
+    """Return pairs of name and value: estimate, low and high of an interval.
+
+    The result is empty if there is no interval.
+    """
     return [] if bounds is None else [(end, getattr(bounds, end)) for end in ("estimate", "low", "high")]
 
 

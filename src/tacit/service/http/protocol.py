@@ -105,16 +105,19 @@ class UsualRequests(typing.Protocol):
 
     @property
     def heads(self) -> Mapping[bytes, AdmittedHead]:
-        """Return the admitted requests by the bytes of their heads."""
+        """Return the admitted heads of requests by their bytes."""
 
     def begin_again(self, admitted_head: AdmittedHead, body: bytes, connection: Protocol) -> None:
-        """Begin to answer a request whose head was admitted before."""
+        """Begin to answer on the connection a request with this body, whose head was admitted before."""
 
     def find(self, address: bytes) -> RouteMatch | None:
         """Return the route and placement of an address; None if the request is not usual."""
 
     def size(self, headers: Headers) -> int | None:
-        """Return the size of the body that follows some headers; None if the request is not usual."""
+        """Return the body's size in bytes that a request's headers declare.
+
+        The result is None if the request is not usual.
+        """
 
     def begin(
         self,
@@ -125,7 +128,7 @@ class UsualRequests(typing.Protocol):
         body: bytes,
         connection: Protocol,
     ) -> None:
-        """Begin to answer a request."""
+        """Check a parsed request and begin to answer it on the connection; ``head`` is its unparsed head."""
 
 
 class Connections:
@@ -160,7 +163,11 @@ class Connections:
         self.configure(server)
 
     def configure(self, server: ServerConfig) -> None:
-        """Set the limits, also for connections that are already open."""
+        """Set the limits, also for connections that are already open.
+
+        A warning is logged if the process may open too few file descriptors for the configured number of
+        connections, which is then lowered.
+        """
         self.limits = server
         self.most_body = DRAINED_LIMITS * max(server.body_limit, server.batch_limit)
         spare = _read_descriptor_limit() - RESERVED_DESCRIPTORS
@@ -176,12 +183,18 @@ class Connections:
             )
 
     def encode_date_headers(self, headers: list[Header]) -> bytes:
-        """Encode and cache the default headers, which uvicorn renews each second for their date."""
+        """Encode uvicorn's default headers as lines and cache both.
+
+        uvicorn renews them each second for the date.
+        """
         self.date_headers, self.date = headers, encode_lines(headers)
         return self.date
 
     async def watch(self, open: Iterable[Any]) -> None:
-        """Check all open connections once a second, until cancelled."""
+        """Check all open connections for timeouts once a second and advance ``clock``, until cancelled.
+
+        Errors of a connection's check are logged.
+        """
         loop = asyncio.get_running_loop()
         before = loop.time()
         while True:
@@ -217,13 +230,17 @@ class PendingAnswer:
         self.keep_alive = True
 
     def fail(self, error: BaseException) -> None:
-        """Log an error, answer with status 500 as uvicorn does, and close the connection."""
+        """Log an error, send an answer with status 500 as uvicorn does, and close the connection."""
         self._connection.logger.error("Exception in ASGI application\n", exc_info=error)
         self.keep_alive = False
         self.send(500, encode_lines(FAILED), b"Internal Server Error")
 
     def send(self, status: int, headers: bytes, body: bytes) -> None:
-        """Write the answer to the connection: status, encoded header lines and body."""
+        """Write status, encoded header lines and body to the connection, and mark the answer as complete.
+
+        The connection is closed unless it is kept alive; then the next queued request starts. Nothing happens
+        if the client has disconnected.
+        """
         if self.disconnected:
             return
         connection, self.response_complete = self._connection, True
@@ -245,7 +262,7 @@ class ReadControl(FlowControl):
     has_unparsed = False
 
     def resume_reading(self) -> None:
-        """Resume reading unless there are unparsed bytes."""
+        """Resume reading from the transport unless there are unparsed bytes."""
         if not self.has_unparsed:
             super().resume_reading()
 
@@ -285,7 +302,7 @@ class Protocol(HttpToolsProtocol):
     """The current or the last answer; with pipelined requests, not that of the latest one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Register the connection, or refuse it if there are too many."""
+        """Count a new connection as live; over the limit, refuse it with an answer, or close it at once."""
         super().connection_made(transport)
         self.flow = ReadControl(transport)
         shared = self.shared
@@ -299,7 +316,7 @@ class Protocol(HttpToolsProtocol):
                 transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Unregister the connection and mark its current answer, of which uvicorn is not aware, as ended."""
+        """Mark the current answer as disconnected, drop unparsed bytes, and uncount the connection."""
         if self.current_answer is not None:
             self.current_answer.disconnected = True
             self.current_answer.message_event.set()
@@ -310,14 +327,18 @@ class Protocol(HttpToolsProtocol):
             self.shared.live -= 1
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes, within the limits."""
+        """Parse received bytes and begin the requests in them.
+
+        A complete request with the same head as an earlier one skips the parser. Bytes are appended to the
+        unparsed ones if there are any.
+        """
         if self._unparsed:
             self._keep_unparsed(self._unparsed + data)
         elif not (self._phase == _BETWEEN and len(data) <= SLICE and self._begin_repeated(data)):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Parse bytes until enough requests are queued, and store the remainder unparsed."""
+        """Feed bytes to the parser until enough requests are queued; keep the remainder unparsed."""
         start, queue = 0, self.pipeline
         while start < len(data):
             waiting = sum(len(cycle.body) for cycle, _ in queue)
@@ -329,7 +350,10 @@ class Protocol(HttpToolsProtocol):
             start = stop
 
     def _keep_unparsed(self, data: bytes) -> None:
-        """Store bytes for later and pause reading; refuse them if all connections store too many."""
+        """Replace the stored unparsed bytes and pause reading if there are any.
+
+        If all connections together store too many, the bytes are dropped and the connection is refused.
+        """
         shared = self.shared
         shared.unparsed += len(data) - len(self._unparsed)
         self._unparsed, self.flow.has_unparsed = data, bool(data)
@@ -340,6 +364,12 @@ class Protocol(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _feed(self, data: bytes) -> None:
+        """Feed bytes to the parser.
+
+        The connection is refused if they are malformed or exceed a limit of the head. On a refused
+        connection bytes are only counted, and too many close it. A head that offers an upgrade is parsed
+        again without it.
+        """
         if self._phase == _ENDING:
             self._unfinished += len(data)
             if self._unfinished > LINGER_BYTES:
@@ -372,7 +402,11 @@ class Protocol(HttpToolsProtocol):
         return start + encode_lines(field for field in self.headers if field[0] != b"upgrade") + b"\r\n"
 
     def _begin_repeated(self, data: bytes) -> bool:
-        """Begin a complete request whose head was admitted before; False if ``data`` is not one."""
+        """Begin to answer ``data`` if it is one complete request with an admitted head.
+
+        Return True if it was begun. It is False, with nothing begun, for other data, while another request
+        is being answered, or while the client does not read.
+        """
         usual, before = self.shared.usual, self.cycle
         if usual is None or (before is not None and not before.response_complete) or self.pipeline:
             return False
@@ -393,7 +427,10 @@ class Protocol(HttpToolsProtocol):
         return self.answering or bool(self.pipeline) or self.flow.write_paused or self.transport.is_closing()
 
     def _find_exceeded_limit(self) -> str | None:
-        """Return the limit that a head, or the trailers after a body, exceeds so far, or None."""
+        """Return the name of the limit that a head, or the trailers after a body, exceeds so far.
+
+        The result is None if no limit is exceeded.
+        """
         limits, headers = self.shared.limits, self.headers
         if len(self.url) > limits.url_limit:
             return URL_LIMIT
@@ -409,13 +446,20 @@ class Protocol(HttpToolsProtocol):
     # Callbacks of the parser, in the order of a request --------------------------------------
 
     def on_message_begin(self) -> None:
-        """Reset the state for a new request; uvicorn is told when the head is complete."""
+        """Reset the state for a new request and record its start time.
+
+        uvicorn gets the request only when its head is complete.
+        """
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self._phase, self._since = _IN_HEAD, self.shared.clock
         self._has_request = True
 
     def on_headers_complete(self) -> None:
-        """Check the limits of a head, and pass a request that is not usual to uvicorn."""
+        """Check the limits of a head, and pass a request that is not usual to uvicorn.
+
+        Raises ``ValueError``, which stops the parser, if a limit is exceeded. If the head offers an upgrade,
+        it is only marked to be parsed again without it.
+        """
         self._exceeded = self._find_exceeded_limit()
         if self._exceeded is not None:
             raise ValueError(self._exceeded)
@@ -431,7 +475,10 @@ class Protocol(HttpToolsProtocol):
         self.headers = []
 
     def _find_usual_match(self) -> RouteMatch | None:
-        """Return the route and placement of a usual request that came in one piece and alone; else None."""
+        """Return the route and placement of a usual request that came in one piece and alone; else None.
+
+        The request's headers are stored for ``UsualRequests.begin``.
+        """
         usual, parser = self.shared.usual, self.parser
         if usual is None or not self._starts_request or self._is_busy:
             return None
@@ -447,7 +494,10 @@ class Protocol(HttpToolsProtocol):
         return route_match
 
     def _pass_to_uvicorn(self) -> None:
-        """Pass a complete head to uvicorn, which starts the request."""
+        """Pass a complete head to uvicorn, which starts or queues the request.
+
+        It becomes the current answer if none is queued before it.
+        """
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.headers.extend(headers)
@@ -457,7 +507,10 @@ class Protocol(HttpToolsProtocol):
             self.current_answer = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Collect a piece of a usual request's body, or pass it to uvicorn within the limit."""
+        """Store a piece of a usual request's body, or pass a piece of another body to uvicorn.
+
+        Raises ``ValueError``, which stops the parser, if that body exceeds the limit.
+        """
         self._unfinished = 0
         if self._usual_match is not None:
             self._body += body
@@ -469,7 +522,10 @@ class Protocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Finish parsing a request, and begin to answer it if it is usual."""
+        """Reset the state after a request.
+
+        A usual request begins to be answered; uvicorn gets the end of any other.
+        """
         if self._declines_upgrade:
             return
         route_match, usual = self._usual_match, self.shared.usual
@@ -483,7 +539,7 @@ class Protocol(HttpToolsProtocol):
             usual.begin(route_match, self.url, self._usual_headers, head, body, self)
 
     def on_response_complete(self) -> None:
-        """Start the next queued request and parse stored bytes, or resume reading."""
+        """Start the next queued request, or resume reading; if none is queued, parse the unparsed bytes."""
         self._since = self.shared.clock
         if self.pipeline or self.transport.is_closing():
             if self.pipeline:
@@ -501,7 +557,7 @@ class Protocol(HttpToolsProtocol):
     # Limits ----------------------------------------------------------------------------------
 
     def resume_writing(self) -> None:
-        """Clear the time since which writing is blocked: the client has read most of the buffer."""
+        """Resume writing, since the client has read most of the buffer, and clear the time of blocking."""
         super().resume_writing()
         self._blocked = None
 
@@ -511,7 +567,11 @@ class Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, reason: str) -> None:
-        """Answer with the reason, unless an answer has begun, and close the connection."""
+        """Count a refusal by its reason, write the answer that explains it, and end the connection.
+
+        Earlier requests are answered first. If the refused request's own answer has begun, or others are
+        queued before it, the connection is closed without an explanation.
+        """
         self.shared.ended[reason] += 1
         in_body, answering = self._phase == _IN_BODY, self.answering
         self._phase, self._since = _ENDING, self.shared.clock
@@ -535,7 +595,11 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def check(self) -> None:
-        """End the connection if a timeout has passed."""
+        """End the connection if a timeout has passed, and count the reason.
+
+        Record since when writing is blocked. A timeout of a head or body is explained in an answer; an idle
+        connection or one whose client does not read is closed without one.
+        """
         shared, limits, transport = self.shared, self.shared.limits, self.transport
         if not transport.get_write_buffer_size():
             self._blocked = None
@@ -565,7 +629,10 @@ class Protocol(HttpToolsProtocol):
 
 
 def _find_piece_end(data: bytes, start: int, heads: int) -> int:
-    """Return the end of a piece of at most ``SLICE`` bytes that completes at most ``heads`` heads."""
+    """Return the end index in ``data`` of the next piece to parse, which begins at ``start``.
+
+    A piece has at most ``SLICE`` bytes and completes at most ``heads`` heads.
+    """
     stop = min(start + SLICE, len(data))
     for _ in range(heads):
         end = data.find(END, start, stop)
@@ -576,7 +643,10 @@ def _find_piece_end(data: bytes, start: int, heads: int) -> int:
 
 
 def raise_descriptor_limit(connections: int) -> None:
-    """Raise this process's soft limit of file descriptors for so many connections, up to the hard limit."""
+    """Raise this process's soft limit of file descriptors for so many connections, up to the hard limit.
+
+    Nothing changes if the limit is high enough, or if the system has none or refuses.
+    """
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

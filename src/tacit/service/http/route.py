@@ -157,7 +157,7 @@ class Route(NamedTuple):
 
 
 def join_handler(split_handler: SplitHandler) -> Handler:
-    """Return a handler that awaits the engine between the two halves of a split handler."""
+    """Return a handler that makes the engine's request, awaits its result, and converts it to an answer."""
 
     async def handler(service: Any, call: RouteCall) -> Any:
         request, answer = split_handler(service, call)
@@ -167,12 +167,15 @@ def join_handler(split_handler: SplitHandler) -> Handler:
 
 
 def make_split_route(verb: Verb[Any], split_handler: SplitHandler) -> Route:
-    """Return the route of a verb whose requests the engine serves in groups."""
+    """Return the route of a verb with a split handler, whose requests the engine serves in groups."""
     return make_route(verb, join_handler(split_handler))._replace(split_handler=split_handler)
 
 
 def make_route(verb: Verb[Any], handler: Handler) -> Route:
-    """Return the route of a verb of a placement."""
+    """Return the route of a placement's verb, with limit, scope and statuses of refusal as the verb says.
+
+    If the verb's method takes no body, its request type describes the query.
+    """
     common = verb.path, verb.name, verb.summary, handler
     if verb.method in BODIED:
         limit: Limit = "batch_limit" if verb.path.endswith(MANY) else "body_limit"
@@ -188,7 +191,7 @@ def make_route(verb: Verb[Any], handler: Handler) -> Route:
 
 
 def _list_parameters(query_type: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a structure as query parameters in the form of the OpenAPI document."""
+    """Yield the fields of a structure as OpenAPI descriptions of query parameters."""
     _, schemas = make_schemas([query_type])
     for name, field in schemas[query_type.__name__]["properties"].items():
         # Optional parameters are left out of an address, never null: only their first type applies.
@@ -230,13 +233,16 @@ class Path:
             self.label = api.label + path.replace("{id}", "*")
 
     def scope(self, method: str) -> str | None:
-        """Return the scope that a key must have; None if no key is needed."""
+        """Return the scope that a key must have for a method; None if no key is needed.
+
+        A method that the path does not have needs the scope of its first route.
+        """
         routes = self.routes
         route = routes.get(method) or next(iter(routes.values()), None)
         return READ if route is None else route.scope
 
     def accepts_signature(self, method: str) -> bool:
-        """True if senders may sign bodies in place of sending a key."""
+        """True if senders may sign bodies of this method in place of sending a key."""
         return method in self.routes and self.routes[method].accepts_signature
 
 
@@ -336,7 +342,10 @@ class Api:
         ]
 
     def find(self, address: str) -> RouteMatch | None:
-        """Return the path, placement and id of an address; None if the address is not of this API."""
+        """Return the path, placement and id that an address matches; None if the address is not of this API.
+
+        An exclusive API returns its ``unknown`` path for an address below its prefix that matches no path.
+        """
         match = self._pattern.fullmatch(address)
         if match is None:
             return None

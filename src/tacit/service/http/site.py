@@ -60,11 +60,16 @@ class Site(NamedTuple):
 
 
 async def _list_placements(site: Site, call: RouteCall) -> wire.Placements:
+    """Return summaries of the placements that the caller reaches, computed in a thread, and of the shards.
+
+    Shards are left out for a key that reaches only some placements.
+    """
     engine = site.engine
     reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
     shards = [] if call.caller.placements is not None else engine.shards()
 
     def collect_summaries() -> wire.Placements:
+        """Return the summaries of placements and shards."""
         summaries = [
             _summarize_placement(placement, engine.sharing_seconds(name), engine.clock())
             for name, placement in reached.items()
@@ -76,6 +81,7 @@ async def _list_placements(site: Site, call: RouteCall) -> wire.Placements:
 
 
 def _summarize_shard(shard: ShardHealth) -> wire.ShardSummary:
+    """Return a shard's summary; its row count is None if its health is unknown."""
     events = None if shard.health is None else shard.health.events
     return wire.ShardSummary(*shard[:-1], events)
 
@@ -83,6 +89,10 @@ def _summarize_shard(shard: ShardHealth) -> wire.ShardSummary:
 def _summarize_placement(
     placement: Placement, shared_seconds: float | None, now: int
 ) -> wire.PlacementSummary:
+    """Return a placement's configuration, counts and the summaries of all its aspects at the time ``now``.
+
+    ``shared_seconds`` is copied: the age of the learning that shards have of each other, or None.
+    """
     aspects = (aspect.summary(placement, now) for aspect in placement.aspects.values())
     return wire.PlacementSummary(
         name=placement.name,
@@ -102,19 +112,26 @@ def _summarize_placement(
 
 
 async def _list_feeds(site: Site, call: RouteCall) -> wire.FeedsNow:
+    """Return the latest progress reports of the feeds that the caller may see."""
     return wire.FeedsNow(site.feeds.list_feeds(call.caller))
 
 
 async def _report_feed(site: Site, call: RouteCall) -> wire.Status:
+    """Store a feed's progress report in memory, under the caller's key.
+
+    Raises an error if the id is invalid.
+    """
     site.feeds.report(check_id("feed", call.id), call.request, call.caller)
     return wire.Status("ok")
 
 
 async def _push_events(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
+    """Record the events that a sender pushed for a feed; return their counts by outcome, or a refusal."""
     return await site.hooks.record_body(call.id, call.request, call.headers, call.caller)
 
 
 async def _read_feed_offsets(site: Site, call: RouteCall) -> wire.FedNow:
+    """Return the offsets at which a feed resumes, merged over all placements that the caller reaches."""
     feed = check_id("feed", call.id)
     aspects = [p.feed_offsets for name, p in site.engine.placements.items() if call.caller.reaches(name)]
     # Stores written by version 0.3 log offsets under the feed's name alone, without the key.
@@ -124,46 +141,59 @@ async def _read_feed_offsets(site: Site, call: RouteCall) -> wire.FedNow:
 
 
 async def _check_alive(site: Site, call: RouteCall) -> wire.Status:
+    """Return the status "ok" without any check."""
     return wire.Status("ok")
 
 
 async def _check_ready(site: Site, call: RouteCall) -> wire.Status:
+    """Return the status "ok"; raise ``NotDurable`` if commits fail or the service is stopping."""
     if not site.engine.health().ready:
         raise NotDurable("store: commits fail, or it is stopping")
     return wire.Status("ok")
 
 
 async def _send_document(site: Site, call: RouteCall) -> Answer:
+    """Return the OpenAPI document."""
     return Answer(200, JSON, site.document)
 
 
 async def _send_metrics(site: Site, call: RouteCall) -> Answer:
+    """Return the metrics that the caller may see, in Prometheus' text format."""
     return Answer(200, CONTENT_TYPE_LATEST, await site.metrics.text(call.caller))
 
 
 async def _send_overview(site: Site, call: RouteCall) -> Answer:
+    """Return the HTML page that lists the placements that the caller reaches."""
     return _make_page(await site.pages.overview(call.caller.reaches))
 
 
 async def _send_placement(site: Site, call: RouteCall) -> Answer:
+    """Return the HTML page of one placement, with the options of the query."""
     return _make_page(await site.pages.placement(call.id, dict(QueryParams(call.query))))
 
 
 async def _send_key(site: Site, call: RouteCall) -> Answer:
+    """Return the HTML page of one key of a placement, both given in the query."""
     query = QueryParams(call.query)
     return _make_page(await site.pages.key(query.get("placement", ""), query.get("key", "")))
 
 
 def _make_page(text: str) -> Answer:
+    """Return HTML text as an answer of status 200, with the security headers of pages."""
     return Answer(200, HTML, text.encode(), _page_headers)
 
 
 async def _forget_subject(kind: str, site: Site, call: RouteCall) -> wire.Forgotten:
+    """Blank the data of a user, session or client in all logged rows; return the counts of rows by placement.
+
+    What the policies learned stays.
+    """
     counts_by_name = await site.engine.forget(Subject(kind, check_id(kind, call.id)), call.key_name)
     return wire.Forgotten({name: wire.Blanked(*counts) for name, counts in counts_by_name.items()})
 
 
 def _make_get_route(path: str, handler: Any, operation: str = "", summary: str = "", **more: Any) -> Route:
+    """Return the route of a GET request; ``more`` are further fields of the route."""
     return Route("GET", path, operation, summary, handler, **more)
 
 

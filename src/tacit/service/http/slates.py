@@ -52,10 +52,12 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
+        """Return the arms: their number or names; None for items described by features."""
         return self.arms
 
     @property
     def setting(self) -> dict[str, Any]:
+        """Return the settings on which the recommended policy depends: positions, contexts, features."""
         # Policies for lists of named arms read no context, so signals do not count as one.
         numbers, items = self.context_dim, self.relevance_dim
         feature_settings = (
@@ -66,9 +68,14 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
+        """Return how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Return the policy, with the minimum shares of arms, the secondary policy and the options.
+
+        Raises ``InvalidValue`` if minimum shares are given for a policy that cannot guarantee them.
+        """
         policy, second, options = super().parts()
         if self.at_least:
             if not isinstance(policy, ListMix | SafeListMix):
@@ -78,6 +85,10 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
         return policy, second, options
 
     def fit_policy(self, policy: Policy) -> Policy:
+        """Return a policy for lists with the table's number of positions.
+
+        Any other policy is returned unchanged.
+        """
         super().fit_policy(policy)
         if not isinstance(policy, SlatePolicy):
             return policy
@@ -85,7 +96,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def write_answer(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
-    """Return the answer to a decision request from its row of the log."""
+    """Return the answer to a decision request for a list, from its row of the log."""
     slate, counterfactual = decode_list(row.shown).arms, None
     if row.would is not None:
         counterfactual = wire_lists.WouldSlate(json.loads(str(row.would)), row.would_propensity)
@@ -93,6 +104,7 @@ def write_answer(placement: SlatePlacement, row: DecisionRow, durability: Any) -
 
 
 def _get_schema(options: Any) -> Any:
+    """Return the Arrow schema of a click log; imported here since pyarrow is optional."""
     from tacit.logs.schema import SCHEMA
 
     return SCHEMA
@@ -101,7 +113,10 @@ def _get_schema(options: Any) -> Any:
 def make_list_rows(
     row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
-    """Convert a decision to rows of a click log, one for each arm of its list."""
+    """Convert a decision to rows of a click log, one for each position with an arm.
+
+    The reward is 1 at clicked positions and 0 at others.
+    """
     from tacit.logs.writer import conditional_propensity, propensity_at_position
 
     slate = decode_list(row.shown)

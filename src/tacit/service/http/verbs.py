@@ -89,10 +89,15 @@ RETRY_PERIOD = 60_000_000
 def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
     """Return handlers for one decision request at a path and for many, which are all decided or none.
 
-    The form of the placement's kind reads requests and writes answers.
+    The form of the placement's kind reads requests and writes answers. Answers to requests that are probably
+    mistakes carry a warning.
     """
 
     def decide(engine: Service, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
+        """Validate a request.
+
+        Return the engine's request, and a function that makes the answer from its rows.
+        """
         name, placement = call.placement, engine.placement(call.placement)
         if placement.kind.path != path:
             check_path(placement, path)
@@ -106,6 +111,10 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         return Decide(name, [form.read(placement, call.request)]), answer
 
     async def decide_many(engine: Service, call: RouteCall) -> Any:
+        """Validate requests, decide them in one commit, and return the answers.
+
+        An error names the request.
+        """
         placement = engine.placement(call.placement)
         check_path(placement, path)
         form: Form = placement.kind.form
@@ -140,7 +149,10 @@ def _add_warning(placement: Placement, start: int, request: Any, time: int, answ
 
 
 def _explain_reuse(placement: Placement, id: str, time: int) -> str | None:
-    """Explain why a reused decision id is suspicious; None if the request may be a retry."""
+    """Return a warning for a decision id that was decided at ``time`` before; None if this may be a retry.
+
+    It is no retry if the decision has feedback, or if its window ended more than a minute ago.
+    """
     windows = placement.windows
     entry = windows.find(id)
     if entry is not None and windows.count_feedback(entry):
@@ -168,12 +180,18 @@ def make_feedback_handlers(
     read: Callable[[Any], FeedbackRequest],
     read_many: Callable[[Sequence[Any]], Sequence[FeedbackRequest]] | None = None,
 ) -> tuple[SplitHandler, Handler]:
-    """Return handlers for one piece of feedback and for many, each of which is recorded or refused."""
+    """Return handlers for one piece of feedback and for many; ``read`` converts a request to the engine's.
+
+    The first raises the error of refused feedback; the second returns it as that piece's outcome. Answers to
+    feedback that is probably a mistake carry a warning.
+    """
 
     def record(engine: Service, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
+        """Return the engine's request for one piece of feedback, and a function that makes the answer."""
         name, feedback = call.placement, read(call.request)
 
         def answer(outcomes: Sequence[str | TacitError]) -> wire.Recorded:
+            """Return the answer with a possible warning; raise the outcome if it is an error."""
             if isinstance(outcomes[0], TacitError):
                 raise outcomes[0]
             warning = _find_warning(engine.placement(name), call.request, outcomes[0])
@@ -183,6 +201,7 @@ def make_feedback_handlers(
         return Record(name, [feedback]), answer
 
     async def record_many(engine: Service, call: RouteCall) -> wire.ManyFeedback[wire.Recorded]:
+        """Record many pieces of feedback and return the outcome of each; an invalid value refuses all."""
         requests = call.request.feedback
         if read_many is not None:
             feedback = read_many(requests)
@@ -203,7 +222,10 @@ def make_feedback_handlers(
 
 
 def _locate_error(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
-    """Return the error with its field prefixed by the place of the first request with the invalid value."""
+    """Return the error with its field prefixed by the index of the first request with the invalid value.
+
+    It is returned unchanged if there is only one request or none has the value.
+    """
     for place, request in enumerate(requests) if len(requests) > 1 else ():
         value: Any = msgspec.to_builtins(request)
         for name in error.field.split("."):
@@ -214,7 +236,10 @@ def _locate_error(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
 
 
 def _find_warning(placement: Placement, request: Any, outcome: str | TacitError) -> str | None:
-    """Return a warning if feedback is probably a mistake; None otherwise."""
+    """Return a warning if feedback is probably a mistake; None if it is not.
+
+    Warned of are feedback that is not learned, clicks that look like flags, and unusual amounts of metrics.
+    """
     if outcome in UNLEARNED and (explanation := _explain_unlearned(placement, request, str(outcome))):
         return explanation
     clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
@@ -264,6 +289,11 @@ def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str 
 def _make_answer(
     placement: Placement, id: str, outcome: str | TacitError, durability: Any, warning: str | None
 ) -> wire.Recorded:
+    """Return the answer to one piece of feedback, with its outcome.
+
+    If the outcome is pending, it has the seconds until the feedback is learned. An error's outcome is its
+    kind.
+    """
     if isinstance(outcome, TacitError):
         outcome = convert_error(outcome).type.rpartition(":")[2]
     delay = _compute_learning_delay(placement, id) if outcome == PENDING else None
@@ -271,18 +301,20 @@ def _make_answer(
 
 
 def _compute_learning_delay(placement: Placement, id: str) -> float | None:
-    """Return the most seconds until an open decision is learned; None if the decision is not open."""
+    """Return the seconds until the window of an open decision ends; None if the decision is not open."""
     windows = placement.windows
     entry = windows.find(id)
     return None if entry is None else max(0, windows.deadline(entry) - windows.time) / 1e6
 
 
 def _read_reward(request: wire.Feedback) -> FeedbackRequest:
+    """Convert a reward with its metrics to a request to the engine."""
     metrics = encode_metrics(request.metrics)
     return FeedbackRequest(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
 
 
 def _read_rewards(requests: Sequence[wire.Feedback]) -> Sequence[FeedbackRequest]:
+    """Convert rewards to requests to the engine as columns, with a column of metrics if any has metrics."""
     fields = ((request.decision_id, request.reward, request.feedback_id) for request in requests)
     decisions, values, ids = zip(*fields, strict=True)
     block = make_reward_requests(decisions, values, ids)
@@ -310,15 +342,24 @@ LOGGED = "logged"
 
 
 async def _send_learner(engine: Service, call: RouteCall) -> Answer:
+    """Return a placement's learner as a file for replicas in clients; the query may name a shard."""
     return make_file_answer(await engine.export_replica(call.placement, call.request.shard))
 
 
 async def _list_replicas(engine: Service, call: RouteCall) -> wire_control.LentParts:
+    """Return for each shard the last log row in its learner for replicas; None if a shard does not answer.
+
+    The answer also says whether any shard may decide for any key.
+    """
     spread = engine.placement(call.placement).config.spread
     return wire_control.LentParts(await engine.list_replica_rows(call.placement), spread)
 
 
 async def _log_local_decisions(engine: Service, call: RouteCall) -> ManyDecisions[TakenOver]:
+    """Validate and log decisions that a client made; return the outcome of each, also of refused ones.
+
+    Raises an error if the placement does not allow client-side decisions.
+    """
     placement = engine.placement(call.placement)
     check_client_side(placement)
     decisions: list[LocalDecision] = call.request.decisions
@@ -337,6 +378,7 @@ async def _log_local_decisions(engine: Service, call: RouteCall) -> ManyDecision
 
 
 def _read_local_decision(placement: Placement, decision: LocalDecision) -> Impression | TacitError:
+    """Validate a client's decision and convert it to an impression; return the error if it is invalid."""
     request = DecisionRequest(decision.key, decision.arms, decision.context, decision.decision_id)
     try:
         return check_client_decision(placement, request, ClientDecision(decision.arm, decision.propensity))
@@ -347,7 +389,10 @@ def _read_local_decision(placement: Placement, decision: LocalDecision) -> Impre
 async def _log_decisions(
     engine: Service, placement: str, impressions: Sequence[Impression]
 ) -> list[str | TacitError]:
-    """Log decisions in one batch or, if that is refused, one by one; return the outcome of each."""
+    """Log clients' decisions in one batch or, if that is refused, one by one; return the outcome of each.
+
+    An outcome is ``LOGGED``, ``DUPLICATE`` if the id was decided before, or an error.
+    """
     start = engine.clock()
     try:
         rows = await engine.decide_many(placement, impressions) if impressions else ()
@@ -360,6 +405,7 @@ async def _log_decisions(
 
 
 def _describe_outcome(result: str | TacitError) -> tuple[str, str]:
+    """Return an outcome's name and the detail of its error, which is empty if it is no error."""
     if isinstance(result, str):
         return result, ""
     problem = convert_error(result)
@@ -388,6 +434,7 @@ def _read_clicks(request: wire_lists.Clicks) -> FeedbackRequest:
 
 
 async def _get_standings(engine: Service, call: RouteCall) -> wire_lists.Standings:
+    """Return the standings of one key's duels, and the keys with the most duels; computed in threads."""
     query: wire_lists.StandingsOf = call.request
     placement: Any = engine.placement(call.placement)
     check_path(placement, "duel")
@@ -399,12 +446,17 @@ async def _get_standings(engine: Service, call: RouteCall) -> wire_lists.Standin
 
 
 def _list_busiest_keys(placement: Any) -> list[wire_lists.DuelsOfKey]:
+    """Return up to ``MOST_KEYS`` keys with their numbers of duels, most first.
+
+    Among keys of equal numbers the leading key comes first.
+    """
     tallies = list(placement.tallies.items())
     most = nsmallest(MOST_KEYS, tallies, lambda kt: (-kt[1].duels, kt[0] != placement.leading))
     return [wire_lists.DuelsOfKey(key, tally.duels) for key, tally in most]
 
 
 async def _get_verdict(engine: Service, call: RouteCall) -> wire_lists.Verdict:
+    """Return the verdict on a placement's rankers, at the query's confidence, with times as text."""
     query: wire_lists.VerdictOf = call.request
     verdict = await engine.verdict(call.placement, query.confidence, query.false_share)
     since = None if verdict.since is None else as_text(verdict.since)
@@ -419,6 +471,7 @@ _record_clicks, _record_clicks_batch = make_feedback_handlers(_read_clicks)
 
 
 async def _get_segment_report(engine: Service, call: RouteCall) -> ForWhom:
+    """Return which arms a placement shows to which segments, over its latest decisions, at most ``limit``."""
     return await engine.report_segments(call.placement, call.request.limit)
 
 
@@ -426,6 +479,7 @@ PLAN_FIELDS = "share", "rate", "daily"
 
 
 async def _get_lift(engine: Service, call: RouteCall) -> LiftReport:
+    """Return the lift over the control group, computed in a thread from a copy of the placement."""
     query: LiftOf = call.request
     placement = engine.placement(call.placement)
     plan_fields = {name: value for name in PLAN_FIELDS if (value := getattr(query, name)) is not None}
@@ -445,7 +499,10 @@ async def _get_lift(engine: Service, call: RouteCall) -> LiftReport:
 
 
 def _make_change_handler(verb: Verb[Any]) -> Handler:
-    """Return the handler of a change; a request without a body means the verb's defaults."""
+    """Return the handler of a change, which the engine makes in the name of the caller's key.
+
+    A request without a body means the verb's defaults.
+    """
 
     async def change(engine: Service, call: RouteCall) -> object:
         return await engine.ask(call.placement, call.request or verb.request(), call.key_name)
@@ -454,11 +511,13 @@ def _make_change_handler(verb: Verb[Any]) -> Handler:
 
 
 async def _log_feed_offsets(engine: Service, call: RouteCall) -> object:
+    """Log the offsets of a feed, under its name and the caller's key; return the engine's answer."""
     feed = make_feed_name(check_id("feed", call.request.feed), call.key_name)
     return await engine.ask(call.placement, msgspec.structs.replace(call.request, feed=feed), call.key_name)
 
 
 async def _get_history(engine: Service, call: RouteCall) -> wire_control.History:
+    """Return the latest changes of a placement, newest first, at most ``limit`` of the query."""
     changes = await engine.history(call.placement)
     return wire_control.History(
         [
@@ -469,24 +528,35 @@ async def _get_history(engine: Service, call: RouteCall) -> wire_control.History
 
 
 async def _get_items(engine: Service, call: RouteCall) -> wire.ItemsNow:
+    """Return size, version and segments of a placement's catalogue; raise ``InvalidValue`` if it has none."""
     return get_items_status(engine.placement(call.placement))
 
 
 async def _get_states(engine: Service, call: RouteCall) -> wire_control.States:
+    """Return the stored states of a placement, newest first."""
     states = await engine.states(call.placement)
     rows = [wire_control.StateKept(state.name, as_text(state.time), state.policy) for state in states]
     return wire_control.States(rows[::-1])
 
 
 async def _rebuild(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
+    """Replace a placement's policy by one that learned from its log.
+
+    Return the numbers of rows read and the name of the previous policy's saved state.
+    """
     return _describe_rebuild(await engine.rebuild(call.placement, call.request.policy, call.key_name))
 
 
 async def _rollback(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
+    """Restore an earlier learned state of a placement.
+
+    Return the numbers of rows read and the name of the previous policy's saved state.
+    """
     return _describe_rebuild(await engine.rollback(call.placement, call.request.to, call.key_name))
 
 
 def _describe_rebuild(replacement: Replacement) -> wire_control.Rebuilt:
+    """Return the answer that describes a finished rebuild: policy, rows, decisions and seconds."""
     version = replacement.policy_version
     return wire_control.Rebuilt(
         version.policy,

@@ -23,7 +23,7 @@ UNITS = (("d", 86_400, 2), ("h", 3600, 2), ("min", 60, 1), ("s", 1, 1))
 
 
 def chance(probability: float) -> str:
-    """Format a probability, never as 0 or 100 %.
+    """Format a probability in whole percent, never as 0 or 100 %.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def chance(probability: float) -> str:
 
 
 def format_age(microseconds: int) -> str:
-    """Format an age in words.
+    """Format an age in microseconds in words, in the one or two largest units.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def format_age(microseconds: int) -> str:
 
 
 def format_ages(microseconds: Sequence[int]) -> list[str]:
-    """Format ages, with enough units that different ages have different texts.
+    """Format ages in microseconds, with enough units that ages that differ by a second have different texts.
 
     Examples
     --------
@@ -62,6 +62,7 @@ def format_ages(microseconds: Sequence[int]) -> list[str]:
 
 
 def _format_age(microseconds: int, finer: int) -> str:
+    """Format an age in microseconds, with ``finer`` units more than usual."""
     seconds = microseconds // SECOND
     first = next((i for i, (_, length, _) in enumerate(UNITS) if seconds >= length), None)
     if first is None:
@@ -74,7 +75,7 @@ def _format_age(microseconds: int, finer: int) -> str:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes.
+    """Format a number of bytes in B, kB, MB or GB.
 
     Examples
     --------
@@ -88,7 +89,7 @@ def size(count: int) -> str:
 
 
 def seconds(time: float) -> str:
-    """Format a short time in seconds or milliseconds.
+    """Format a short duration, given in seconds, in seconds or milliseconds.
 
     Examples
     --------
@@ -173,7 +174,7 @@ class Span(NamedTuple):
     end: int
 
     def place(self, time: float) -> float:
-        """Return the position of a time in the span, from 0 to 1."""
+        """Return the position of a time in the span, from 0 to 1; times outside get the nearest end."""
         return min(max((time - self.begin) / max(self.end - self.begin, 1), 0.0), 1.0)
 
 
@@ -186,7 +187,7 @@ def draw_chart(
     open_since: int | None = None,
     unit: RewardScale = SHARES,
 ) -> Markup:
-    """Draw curves over time, each with the band of its confidence intervals.
+    """Return an SVG chart of curves over time, each with the band of its confidence intervals.
 
     Parameters
     ----------
@@ -233,13 +234,16 @@ class _Scale(NamedTuple):
     highest: float
 
     def place_value(self, value: float) -> float:
+        """Return the vertical coordinate of a value, from 0 at the top to ``UNIT``; limited to the scale."""
         share = (value - self.lowest) / (self.highest - self.lowest)
         return UNIT * (1.0 - min(max(share, 0.0), 1.0))
 
     def place_time(self, time: float) -> float:
+        """Return the horizontal coordinate of a time, from 0 to ``UNIT``."""
         return UNIT * self.span.place(time)
 
     def draw_line(self, curve: ChartLine) -> str:
+        """Return the SVG path of a curve's values, with gaps where points are missing."""
         paths = ""
         for run in _split_curve(curve.points):
             path = " L".join(
@@ -251,6 +255,7 @@ class _Scale(NamedTuple):
         return paths
 
     def draw_band(self, curve: ChartLine) -> str:
+        """Return the SVG area of a curve's confidence intervals, with gaps where points are missing."""
         paths = ""
         for run in _split_curve(curve.points):
             upper = [(self.place_time((p.begin + p.end) / 2), self.place_value(p.high)) for p in run]
@@ -265,7 +270,7 @@ class _Scale(NamedTuple):
 
 
 def draw_sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
-    """Draw one rate over time as a small chart without labels.
+    """Return a small SVG chart of one rate over time, without labels; empty without points.
 
     Parameters
     ----------
@@ -289,7 +294,7 @@ def draw_sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
 
 
 def choose_ticks(highest: float, lowest: float = 0.0) -> list[float]:
-    """Return round numbers from at most ``lowest`` to at least ``highest``.
+    """Return equidistant round numbers from at most ``lowest`` and 0 to at least ``highest``.
 
     Examples
     --------
@@ -308,7 +313,7 @@ def choose_ticks(highest: float, lowest: float = 0.0) -> list[float]:
 
 
 def percent(value: float) -> str:
-    """Format a share in percent.
+    """Format a share in percent with one decimal, or with two if it is below 1 %.
 
     Examples
     --------
@@ -319,7 +324,7 @@ def percent(value: float) -> str:
 
 
 def format_reward(amount: float, scale: RewardScale) -> str:
-    """Format a mean reward in its unit.
+    """Format a mean reward in its unit: in percent if the scale is one of shares, else as a number.
 
     Examples
     --------
@@ -341,7 +346,7 @@ def reward(share: float, scale: RewardScale) -> str:
 
 
 def interval(ends: Sequence[float], scale: RewardScale) -> str:
-    """Format an interval of mean rewards in their unit.
+    """Format the low and the high end of an interval of mean rewards in their unit.
 
     Examples
     --------
@@ -354,7 +359,9 @@ def interval(ends: Sequence[float], scale: RewardScale) -> str:
 
 
 def format_time(time: int, step: int = MINUTE) -> str:
-    """Format a time in UTC, with the precision of a step.
+    """Format a time in microseconds since 1970 in UTC.
+
+    ``step`` says whether seconds, minutes or days are shown.
 
     Examples
     --------
@@ -368,7 +375,7 @@ def format_time(time: int, step: int = MINUTE) -> str:
 
 
 def choose_time_ticks(span: Span) -> list[tuple[int, str]]:
-    """Return round times within a span, each with a distinct label in UTC.
+    """Return about ``MOST_TICKS`` round times within a span, each with a distinct label in UTC.
 
     Examples
     --------
@@ -385,6 +392,7 @@ def choose_time_ticks(span: Span) -> list[tuple[int, str]]:
 
 
 def _format_tick(time: int, step: int) -> str:
+    """Format a tick's time: the date at midnight or for steps of days, else the time of the day."""
     # Ticks at midnight have the date as their label, others the time of the day.
     if step >= DAY or time % DAY == 0:
         return format_time(time, max(step, DAY))
@@ -392,7 +400,7 @@ def _format_tick(time: int, step: int) -> str:
 
 
 def _split_curve(points: Sequence[Point]) -> list[list[Point]]:
-    """Split a curve at long intervals without points."""
+    """Split the points of a curve into runs, at gaps longer than ``GAP_FACTOR`` times an interval's width."""
     runs: list[list[Point]] = [list(points[:1])] if points else []
     for before, point in pairwise(points):
         width = max(before.end - before.begin, point.end - point.begin)
@@ -403,7 +411,7 @@ def _split_curve(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _draw_tooltips(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -> str:
-    """Draw an invisible column for each interval of time, whose tooltip has the values."""
+    """Return SVG with an invisible column for each interval of time, whose tooltip has the curves' values."""
     values: dict[tuple[int, int], list[str]] = {}
     for curve in curves:
         for p in curve.points:
@@ -425,6 +433,7 @@ def _draw_tooltips(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -
 
 
 def _draw_open_windows(span: Span, since: int | None) -> str:
+    """Return SVG that shades the time from which windows are open; empty if there is none in the span."""
     if since is None or since >= span.end:
         return ""
     x = UNIT * span.place(since)
@@ -432,11 +441,13 @@ def _draw_open_windows(span: Span, since: int | None) -> str:
 
 
 def _draw_remarks(remarks: Sequence[Remark], span: Span) -> str:
+    """Return SVG with a vertical line at the time of each remark."""
     places = (UNIT * span.place(remark.time) for remark in remarks)
     return "".join(f'<path class="remark" d="M{x:.1f} 0V{UNIT}"/>' for x in places)
 
 
 def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
+    """Return SVG with the numbers of remarks above the plot; close ones share a label such as 2–4."""
     clusters: list[tuple[float, int, int]] = []
     for number, remark in enumerate(remarks, 1):
         place = span.place(remark.time)
@@ -452,10 +463,15 @@ def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
 
 
 def _choose_anchor(place: float) -> str:
+    """Return the SVG text anchor of a label at a place from 0 to 1, so that labels at edges stay inside."""
     return "start" if place < 0.08 else "end" if place > 0.92 else "middle"
 
 
 def _label_times(span: Span) -> str:
+    """Return SVG with the labels of times below the plot.
+
+    A label at an edge that overlaps its neighbour is left out.
+    """
     labels = [(span.place(time), name) for time, name in choose_time_ticks(span)]
     # A label at an edge is not centred on its time, and may overlap the next one.
     if len(labels) > 1 and _choose_anchor(labels[0][0]) == "start" and _labels_overlap(*labels[:2]):
@@ -470,5 +486,6 @@ def _label_times(span: Span) -> str:
 
 
 def _labels_overlap(at_edge: tuple[float, str], inside: tuple[float, str]) -> bool:
+    """True if a label at an edge and its neighbour overlap; each is a pair of place and text."""
     gap = abs(inside[0] - at_edge[0])
     return gap < CHARACTER * (len(at_edge[1]) + len(inside[1]) / 2)

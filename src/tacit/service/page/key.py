@@ -48,7 +48,7 @@ class RateEstimate(NamedTuple):
 
 
 def estimate_arms(names: Sequence[str], beliefs: ArmBeliefs, most: int | None = None) -> list[RateEstimate]:
-    """Return estimates of arms, in the order of the arms.
+    """Return each arm's estimated rate, 95 % interval and probability to be the best, in order of the arms.
 
     Parameters
     ----------
@@ -106,6 +106,10 @@ def estimate_positions(
 
 
 def _estimate_poisson(name: str, clicks: float, examinations: float) -> RateEstimate:
+    """Return an arm's clicks per examination, at most 1, with a 95 % interval.
+
+    Without examinations, the rate is 0 and the interval [0, 1].
+    """
     if not examinations:
         return RateEstimate(name, 0.0, 0.0, 0.0, 1.0)
     margin = 1.96 * np.sqrt(clicks + 1.0) / examinations
@@ -116,7 +120,7 @@ def _estimate_poisson(name: str, clicks: float, examinations: float) -> RateEsti
 
 
 def estimate_share(name: str, count: float, trials: float) -> RateEstimate:
-    """Return the estimate of a share with the interval of its Beta posterior."""
+    """Return the estimate of the share count / trials, with the 95 % interval of its Beta posterior."""
     (estimate,) = estimate_arms([name], ArmBeliefs.from_counts(np.array([trials]), np.array([count])))
     return estimate._replace(best=None)
 
@@ -161,7 +165,10 @@ class RestartRow(NamedTuple):
 def make_busy_rows(
     facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[str] = ()
 ) -> list[BusyKey]:
-    """Return rows of keys with their leading arms on offer; without keys that lack estimates of arms."""
+    """Return a row for each key with the leading arm of those on offer.
+
+    Keys whose policy has no estimates of arms are left out.
+    """
     rows, indices = [], [i for i, arm in enumerate(arms) if arm not in retired]
     for fact in facts:
         if fact.believed is None:
@@ -195,6 +202,10 @@ class KeyView:
 
     @cached_property
     def _estimates(self) -> tuple[list[RateEstimate], list[RateEstimate]]:
+        """Estimates of arms, at most ``MOST_ARMS``, and of positions.
+
+        Either is empty if the policy has none.
+        """
         names = [str(arm) for arm in self._placement.arms]
         if self._facts.placed is not None:
             arms, positions = estimate_positions(names, *self._facts.placed)
@@ -206,18 +217,18 @@ class KeyView:
 
     @property
     def arms(self) -> list[RateEstimate]:
-        """Estimates of arms since the last restart; empty if there are none."""
+        """Estimates of at most ``MOST_ARMS`` arms since the last restart; empty if the policy has none."""
         ever = dict(zip(map(str, self._placement.arms), nan_to_none(self._facts.plays), strict=False))
         return [arm._replace(ever=ever.get(arm.name)) for arm in self._estimates[0]]
 
     @property
     def counted(self) -> bool:
-        """True if the number of impressions that were ever learned is known for an arm."""
+        """True if for any arm the number of impressions that were ever learned is known."""
         return any(arm.ever is not None for arm in self.arms)
 
     @property
     def left_out(self) -> int:
-        """Number of arms that are left out, which are less likely the best."""
+        """Number of arms that are left out of ``arms`` because there are too many."""
         return max(len(self._placement.arms) - len(self.arms), 0) if self.arms else 0
 
     @property
@@ -227,12 +238,12 @@ class KeyView:
 
     @property
     def explained(self) -> bool:
-        """True if the context that announced a restart is known."""
+        """True if for any restart the context that announced it is known."""
         return any(restart.context for restart in self.restarts)
 
     @cached_property
     def restarts(self) -> list[RestartRow]:
-        """The latest restarts, from the policy's own record or else from the placement's series."""
+        """The key's latest restarts, the last first, from the policy's record or the placement's series."""
         if self._facts.restarts is not None:
             return [_make_restart_row(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
         shifts = [shift for shift in self._placement.series.shifts if shift.key == self.name]
@@ -240,6 +251,7 @@ class KeyView:
 
 
 def _make_restart_row(restart: Any) -> RestartRow:
+    """Return a restart as texts: round, announcing context if any, and whether the announcement was right."""
     context = getattr(restart, "context", None)
     label = {None: "not known yet", True: "yes", False: "no, a false alarm"}
     return RestartRow(

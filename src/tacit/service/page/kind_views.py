@@ -101,7 +101,10 @@ class DuelView(View):
 
     @classmethod
     def get_verdict(cls, placement: Any) -> str:
-        """Return the verdict of the report, which stands in place of a lift."""
+        """Return the verdict on the duels of the key with the most duels.
+
+        Pages show it in place of a lift.
+        """
         verdict: str = placement.report()[1].verdict
         return verdict
 
@@ -112,6 +115,7 @@ class DuelView(View):
 
     @cached_property
     def _means(self) -> Floats:
+        """Mean estimated preference of each ranker over the others; pairs without duels count as one half."""
         estimates = np.where(np.isnan(self.report.estimates), 0.5, self.report.estimates)
         np.fill_diagonal(estimates, 0.0)
         means: Floats = estimates.sum(axis=1) / (len(estimates) - 1)
@@ -119,10 +123,11 @@ class DuelView(View):
 
     @cached_property
     def standings(self) -> list[Standing]:
-        """All rankers, the best mean first."""
+        """Rows of all rankers in the standings, the best mean first."""
         return [self._standing(i) for i in self._order]
 
     def _standing(self, i: int) -> Standing:
+        """Return ranker ``i``'s row of the standings, compared with the leader unless it is the leader."""
         report = self.report
         name, duels = report.names[i], int(report.plays[i].sum())
         state = "wins" if name == report.winner else "out" if name in report.out else "in the race"
@@ -138,7 +143,7 @@ class DuelView(View):
 
     @cached_property
     def matrix(self) -> list[tuple[str, list[Cell | None]]]:
-        """A row for each of the best rankers, with a cell for its duels with each of them."""
+        """Name and row of cells of each of the best rankers, with None in place of a cell against itself."""
         indices = self._order[:MOST_RANKERS]
         return [
             (self.report.names[i], [None if i == j else self._cell(i, j) for j in indices]) for i in indices
@@ -150,6 +155,7 @@ class DuelView(View):
         return max(len(self.report.names) - MOST_RANKERS, 0)
 
     def _cell(self, i: int, j: int) -> Cell:
+        """Return the cell of ranker ``i`` against ranker ``j``, with empty texts if they had no duel."""
         pair = self._pair(i, j)
         if not pair.plays:
             sentence = f"{pair.first} against {pair.second}: no duel yet"
@@ -244,7 +250,7 @@ class FeatureView(View):
 
     @cached_property
     def weights(self) -> list[Weight]:
-        """Posterior of each weight of the first key; empty if there is none."""
+        """Posterior mean and interval of each weight of the first key; empty if there is none."""
         if self._posterior is None:
             return []
         names, means, deviations = self._marginals()
@@ -258,7 +264,7 @@ class FeatureView(View):
         ]
 
     def _marginals(self) -> tuple[list[str], Any, Any]:
-        """Return the names, posterior means and standard deviations of weights."""
+        """Return the names, posterior means and standard deviations of the first ``MOST_WEIGHTS`` weights."""
         posterior = self._posterior
         if hasattr(posterior, "mean"):
             names = [f"{block} {i}" for block, d in zip(BLOCKS, self._dims, strict=True)
@@ -309,12 +315,12 @@ class SlateView(View):
 
     @property
     def clicked(self) -> float | None:
-        """Share of these lists with a click; None without lists."""
+        """Share of lists with a click; None without lists."""
         return float(self.tally[FIRST_COUNTS].sum()) / self.lists if self.lists else None
 
     @cached_property
     def clicks(self) -> list[RateEstimate]:
-        """Share of lists that were clicked at each position."""
+        """Estimated share of lists that were clicked at each position, with intervals."""
         return [
             estimate_share(f"position {i + 1}", float(click_count), float(show_count))
             for i, (show_count, click_count) in enumerate(
@@ -324,7 +330,7 @@ class SlateView(View):
 
     @cached_property
     def examination(self) -> list[RateEstimate]:
-        """Share of lists that users read as far as each position.
+        """Estimated share of lists that users read as far as each position; empty if it is not known.
 
         In a cascade model these are the lists without a click above; if the policy models
         examination, they are its estimates for the busiest key.

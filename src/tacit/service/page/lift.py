@@ -30,7 +30,7 @@ ALARM = "The holdout does not have its share: see the lift."
 
 
 def list_alarms(report: LiftReport) -> list[str]:
-    """Return a sentence for each sample ratio mismatch in the traffic of a lift."""
+    """Return a sentence for each alarm about a sample ratio mismatch in a lift report."""
     return [ALARMS.get(mismatch.what, ALARM) for mismatch in report.srm if mismatch.alarm]
 
 
@@ -73,7 +73,10 @@ class PeriodTable(NamedTuple):
 
 
 def list_periods(report: LiftReport) -> PeriodTable:
-    """Return rows for the periods of a report and their parts, the last first; none for a single row."""
+    """Return table rows for the periods of a report and their parts, the last first.
+
+    There are no rows if there would be only one. ``more`` counts rows beyond ``MOST_ROWS``.
+    """
     rows = []
     for place, chapter in reversed(list(enumerate(report.chapters))):
         change = report.chapters[place - 1].ended if place else None
@@ -91,6 +94,10 @@ def list_periods(report: LiftReport) -> PeriodTable:
 
 
 def _format_period_lift(chapter: ChapterLift) -> tuple[str, str]:
+    """Return a period's signed lift and its interval as texts.
+
+    The texts are "too early" and empty if there is no estimate.
+    """
     bounds, no_lift, format_amount, _ = _choose_bounds(chapter)
     if bounds is None:
         return "too early", ""
@@ -101,15 +108,17 @@ def _format_period_lift(chapter: ChapterLift) -> tuple[str, str]:
 
 
 def _count_decisions(groups: dict[str, Group]) -> int:
+    """Return the number of decisions of all groups."""
     return sum(group.decisions for group in groups.values())
 
 
 def _format_day(since: str | None) -> str:
+    """Format the date of a time in ISO 8601; empty for None."""
     return "" if since is None else f"{datetime.fromisoformat(since):%-d %b %Y}"
 
 
 def compute_lift(placement: Placement, now: int, time_range: Range | None = None) -> LiftReport | None:
-    """Return the lift in a range of time, or over all time if it is not stored by time.
+    """Return the lift report for a range of time, or over all time if sums are not stored by time.
 
     None for placements that show several arms and have no holdout.
     """
@@ -140,17 +149,25 @@ def scale_lift(report: LiftReport) -> ScaledLift | None:
 def _choose_bounds(
     report: LiftReport | ChapterLift, rewards: str = "reward"
 ) -> tuple[Bounds | None, float, Callable[[float], str], str]:
-    """Return the ratio or else the difference, its value for no lift, its formatter and its unit."""
+    """Return a report's ratio or else its difference, which may be None, with how to write it.
+
+    That is the value that means no lift, the function that formats a value, and the unit.
+    """
     if report.ratio is not None:
         return report.ratio, 1.0, percent, ""
     return report.difference, 0.0, _format_amount, f"{rewards} per decision, "
 
 
 def _place_end(end: float | None, no_lift: float, widest: float, default: float) -> float:
+    """Return the coordinate of an end of an interval on a scale with no lift at 50.
+
+    If the end is None, the coordinate is ``default``.
+    """
     return default if end is None else 50.0 + 50.0 * (end - no_lift) / widest
 
 
 def _format_signed(end: float | None, no_lift: float, format_amount: Callable[[float], str]) -> str:
+    """Format the distance of an end from no lift, with its sign; "?" if the end is None."""
     if end is None:
         return "?"
     text = format_amount(abs(end - no_lift))
@@ -158,11 +175,12 @@ def _format_signed(end: float | None, no_lift: float, format_amount: Callable[[f
 
 
 def _format_amount(amount: float) -> str:
+    """Format a reward per decision as its number alone."""
     return per_decision(amount).split()[0]
 
 
 def describe_control(report: LiftReport) -> str:
-    """Return the sentence for a lift that is estimated by propensities, without a holdout; else empty."""
+    """Return a note if a lift is estimated from propensities, without a holdout; empty if it is not."""
     is_estimated = report.method == "propensities" and report.groups["policy"].decisions
     return WITHOUT if is_estimated else ""
 
@@ -240,6 +258,10 @@ def _read_interval(difference: Any) -> Sequence[float]:
 
 
 def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
+    """Return a comparison as a row of the page, with coordinates that put ``widest`` at the edge.
+
+    If there is no difference yet, the texts are empty and the coordinates are in the middle.
+    """
     counts = name, comparison["searches"], comparison["won"], comparison["lost"]
     lift = comparison["lift"]
     if lift["difference"] is None:

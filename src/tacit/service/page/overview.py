@@ -37,7 +37,7 @@ SURE = math.log(1e4)
 def list_problems(
     placement: Placement, now: int, answered: timeline.AnswerStatistics | None = None
 ) -> list[str]:
-    """Return a sentence for each problem of a placement.
+    """Return a sentence for each problem of a placement; an empty list if there is none.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def list_problems(
 
 
 def _check_requests(placement: Placement, now: int) -> str:
-    """Return a warning if requests for decisions have stopped; empty otherwise."""
+    """Return a warning if there were decisions in the last day but none in the last hour; empty otherwise."""
     hour = timeline.count_decisions(placement.series, now - HOUR)
     day = timeline.count_decisions(placement.series, now - DAY)
     if hour or day < FEW:
@@ -101,7 +101,7 @@ def _check_context_values(placement: Placement, now: int) -> str:
 
 
 def _count_feedback(placement: Placement) -> int:
-    """Return the count of all feedback."""
+    """Return the count of all feedback of a placement, without windows that closed."""
     return sum(count for what, count in placement.outcomes.items() if what != CLOSED)
 
 
@@ -173,7 +173,7 @@ def describe_harm(guardrail: Guardrail, harm: Harm) -> str:
 
 
 def describe_guardrail(placement: Placement) -> list[str]:
-    """Return sentences for the guardrail's metric and the degradations found; none without a guardrail."""
+    """Return a sentence on the guardrail's metric and one for each degradation; none without a guardrail."""
     guardrail = placement.guardrail
     if guardrail is None:
         return []
@@ -277,7 +277,7 @@ class Row:
         )
 
     def _draw_sparkline(self, placement: Placement, now: int) -> None:
-        """Draw the sparkline, and set its labels."""
+        """Set the row's rate, sparkline and their labels, from rewards in the default range of time."""
         view = placement.kind.view
         time_range = timeline.parse_range(None, None, None, placement.series, now)
         time_bins = timeline.merge_time_bins(
@@ -306,13 +306,13 @@ def label_policy(policy: Policy) -> str:
 
 
 def describe_mode(placement: Placement, now: int) -> str:
-    """Return the mode of a placement and remarks of its aspects, in a few words."""
+    """Return a placement's mode in a word or two, followed by remarks of its aspects."""
     remarks = (aspect.remark(placement, now) for aspect in placement.aspects.values())
     return ", ".join([MODE_LABELS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 
 def choose_reuse_seconds(placements: int) -> int:
-    """Return the seconds for which rows are reused, for a number of placements."""
+    """Return for how many seconds rows are reused with this number of placements; 0 if they are few."""
     return REUSE_SECONDS if placements > MANY else 0
 
 
@@ -331,7 +331,10 @@ class OverviewRows:
         self._cached: dict[str, _CachedRow] = {}
 
     async def make_rows(self, placements: Mapping[str, Placement]) -> list[Row]:
-        """Return a row for each placement, those with problems first."""
+        """Return a row for each placement, those with problems first.
+
+        Rows are made in threads. If there are many placements, rows of the last ``REUSE_SECONDS`` are reused.
+        """
         now = self._clock()
         reuse_time = 1_000_000 * choose_reuse_seconds(len(placements))
         previous, self._cached = self._cached, {}

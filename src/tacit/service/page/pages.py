@@ -64,7 +64,10 @@ class PageCache:
         self._lock = asyncio.Lock()
 
     async def get_page(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
-        """Return the page at an address from the cache, from a task that renders it, or newly rendered."""
+        """Return the page at an address from the cache, or newly rendered by ``make``.
+
+        If a task already renders this page, its result is awaited. Expired pages are dropped from the cache.
+        """
         now = self._clock()
         self._cached = {
             cached_address: entry for cached_address, entry in self._cached.items() if now < entry[0]
@@ -78,6 +81,7 @@ class PageCache:
         return await asyncio.shield(task)
 
     async def _render_page(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
+        """Render a page, one at a time, and cache it if that took long; remove its task in any case."""
         try:
             async with self._lock:
                 start = self._effort()
@@ -128,22 +132,27 @@ class Pages:
         self._templates.globals |= {"version": tacit.__version__, "shares": SHARES}
 
     async def _load_template(self, name: str) -> jinja2.Template:
-        """Return a template; the first call compiles all templates in a thread."""
+        """Return a template by its name; the first call compiles all templates in a thread."""
         if not self._is_compiled:
             await run_in_threadpool(self._compile_templates)
         return self._templates.get_template(name)
 
     def _compile_templates(self) -> None:
+        """Compile all templates into the environment's cache."""
         for name in self._templates.list_templates():
             self._templates.get_template(name)
         self._is_compiled = True
 
     async def overview(self, reaches: Callable[[str], bool] = lambda name: True) -> str:
-        """Return the overview of the placements that the caller's key reaches."""
+        """Return the overview page in HTML, with the placements whose names pass ``reaches``.
+
+        The page may be a cached one.
+        """
         names = frozenset(filter(reaches, self._engine.placements))
         return await self._cache.get_page(names, lambda: self._render_overview(names))
 
     async def _render_overview(self, names: frozenset[str]) -> str:
+        """Render the overview page of these placements, in a thread."""
         template = await self._load_template("overview.html")
         rows = [row for row in await self._rows.make_rows(self._engine.placements) if row.name in names]
         placements = self._engine.placements.values()
@@ -171,7 +180,7 @@ class Pages:
         )
 
     async def placement(self, name: str, query: dict[str, str]) -> str:
-        """Return the page of a placement.
+        """Return the HTML page of a placement, which may be cached.
 
         Parameters
         ----------
@@ -195,6 +204,7 @@ class Pages:
         )
 
     async def _render_placement(self, name: str, query: dict[str, str]) -> str:
+        """Read a placement's data from the engine and render its page, in a thread."""
         template = await self._load_template("placement.html")
         placement = self._engine.placement(name)
         changes = await self._engine.history(name)
@@ -228,7 +238,7 @@ class Pages:
         )
 
     async def key(self, placement: str, key: str) -> str:
-        """Return the page of one key of a placement.
+        """Return the HTML page of one key of a placement, which may be cached.
 
         Raises
         ------
@@ -241,6 +251,7 @@ class Pages:
         return await self._cache.get_page((placement, "key", key), lambda: self._render_key(placement, key))
 
     async def _render_key(self, placement: str, key: str) -> str:
+        """Read a key's data from the engine and render its page, in a thread."""
         template = await self._load_template("key.html")
         facts = await self._engine.key(placement, key)
         view = KeyView(facts, self._engine.placement(placement).read_copy(), self._engine.clock())
@@ -258,7 +269,10 @@ def render_placement(
     whole: bool,
     **more: Any,
 ) -> str:
-    """Render the page of a copy of a placement, in any thread."""
+    """Render the HTML page of a copy of a placement, in any thread.
+
+    ``more`` are further template variables.
+    """
     view, now = placement.kind.view(placement, page_data), page_data.now
     return template.render(
         placement=view,

@@ -51,7 +51,7 @@ class Range(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name of the range in sentences."""
+        """Name of the range in sentences, such as "last hour"."""
         return NAMES.get(self.name, "the time chosen")
 
     @property
@@ -61,7 +61,7 @@ class Range(NamedTuple):
 
 
 def parse_range(name: str | None, begin: str | None, end: str | None, series: Series, now: int) -> Range:
-    """Return the range of time that the query of an address asks for.
+    """Return the range of time that the parameters ``range``, ``from`` and ``to`` of a page's address name.
 
     Parameters
     ----------
@@ -95,6 +95,10 @@ def parse_range(name: str | None, begin: str | None, end: str | None, series: Se
 
 
 def _parse_time(field: str, text: str | None, default: int) -> int:
+    """Return a time in ISO 8601, UTC by default, as microseconds since 1970; ``default`` if it is missing.
+
+    Raises ``InvalidValue`` that names the field if the text is no time.
+    """
     if not text:
         return default
     try:
@@ -123,22 +127,25 @@ class TimeBin(NamedTuple):
     impressions: Floats
 
     def merge(self, other: TimeBin) -> TimeBin:
-        """Return the sums of this interval and the next one together."""
+        """Return one bin with the sums of this one and ``other``, the next one in time."""
         return TimeBin(self.begin, other.end, self.sums + other.sums, self.impressions + other.impressions)
 
     @property
     def trials(self) -> float:
-        """Number of impressions."""
+        """Number of impressions of all arms."""
         return float(self.impressions.sum())
 
     @property
     def uniform(self) -> UniformEstimate | None:
-        """Estimated reward of uniform exploration."""
+        """Estimated mean reward of uniform exploration; None if it cannot be estimated."""
         return uniform_estimate(self.sums)
 
 
 def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -> list[TimeBin]:
-    """Return the sums in a range of time, in at most ``most`` intervals, without empty ones."""
+    """Return rewards and impressions in a range of time, in at most ``most`` intervals.
+
+    Intervals without impressions are left out.
+    """
     rows: list[tuple[int, int, Floats, Floats]]
     if time_range.whole and (series.results.seq or series.width < WIDTHS[0]):
         # These sums go back to the beginning, unlike results from a snapshot of an earlier version, and have
@@ -156,7 +163,10 @@ def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -
 
 
 def merge_time_bins(time_bins: Sequence[TimeBin], fewest: float = FEWEST) -> list[TimeBin]:
-    """Merge intervals until each has ``fewest`` impressions, or a twentieth of all if that is less."""
+    """Merge successive intervals until each has at least ``fewest`` impressions.
+
+    A twentieth of all impressions is enough if that is less.
+    """
     fewest = min(fewest, sum(time_bin.trials for time_bin in time_bins) / 20)
     merged: list[TimeBin] = []
     for time_bin in time_bins:
@@ -180,7 +190,9 @@ class Rate(NamedTuple):
 
 
 def compute_rate(total: float, trials: float, scale: RewardScale = SHARES) -> Rate:
-    """Return the mean of logged rewards with Wilson's interval (1927), in the unit of the scale.
+    """Return the mean of logged rewards with Wilson's 95 % interval (1927), in the unit of the scale.
+
+    ``total`` is the sum of logged rewards. Without trials, the mean is 0 and the interval the whole scale.
 
     The interval is that of clicks; rewards between the extremes vary less.
 
@@ -202,7 +214,10 @@ def compute_rate(total: float, trials: float, scale: RewardScale = SHARES) -> Ra
 def make_rate_points(
     time_bins: Sequence[TimeBin], arms_per_reward: int = 1, scale: RewardScale = SHARES
 ) -> list[Point]:
-    """Return rewards per impression over time, where an impression shows ``arms_per_reward`` arms."""
+    """Return the mean reward per impression of each interval as points, in the unit of the scale.
+
+    An impression shows ``arms_per_reward`` arms.
+    """
     return [
         Point(
             time_bin.begin,
@@ -214,7 +229,10 @@ def make_rate_points(
 
 
 def convert_estimate(estimate: UniformEstimate | None, scale: RewardScale) -> UniformEstimate | None:
-    """Convert an estimated reward of uniform exploration to the unit of rewards."""
+    """Convert an estimated reward of uniform exploration, a share of the range, to the unit of rewards.
+
+    None stays None.
+    """
     if estimate is None or not scale.of:
         return estimate
     return UniformEstimate(scale.amount(estimate.value), scale.span * estimate.margin)
@@ -232,7 +250,7 @@ def make_uniform_points(time_bins: Sequence[TimeBin], scale: RewardScale) -> lis
 
 
 def make_share_points(time_bins: Sequence[TimeBin], arm_indices: Sequence[int]) -> list[Point]:
-    """Return the share of impressions of some arms over time."""
+    """Return the share of impressions that show one of some arms, for each interval."""
     return [
         Point(
             time_bin.begin,
@@ -252,7 +270,7 @@ class ArmSums(NamedTuple):
 
 
 def sum_arms(series: Series, time_range: Range) -> ArmSums:
-    """Return impressions and rewards of every arm in a range of time."""
+    """Return impressions and rewards of every arm in a range, as far as results go back."""
     results = series.results
     begin = max(time_range.span.begin if not time_range.whole else 0, results.time)
     sums = results.sum_range(begin) if time_range.whole else results.sum_range(begin, time_range.span.end)
@@ -260,7 +278,7 @@ def sum_arms(series: Series, time_range: Range) -> ArmSums:
 
 
 def count_decisions(series: Series, begin: int) -> int:
-    """Return the number of decisions since a time, to the minute or quarter of an hour."""
+    """Return the number of decisions since a time, which is exact to the minute or quarter of an hour."""
     return int(series.results.sum_range(begin)[DECISIONS])
 
 
@@ -322,7 +340,11 @@ class AnswerCounts:
         self._counts: dict[str, dict[int, list[int]]] = {}
 
     def count(self, placement: str | None, status: int, seconds: float) -> None:
-        """Count the answer to a request."""
+        """Count an answer by its status and duration under the current minute.
+
+        Counts older than an hour are dropped. Nothing is counted without a placement, or for one that does
+        not exist.
+        """
         minutes = None if placement is None else self._counts.get(placement)
         if minutes is None:
             if placement is None or placement not in self._placements():
@@ -339,7 +361,7 @@ class AnswerCounts:
             counts[REFUSED if status < 500 else FAILED] += 1
 
     def read_statistics(self, placement: str) -> AnswerStatistics | None:
-        """Return the statistics of the last hour's answers of a placement; None if there were none."""
+        """Return counts and durations of a placement's answers of the last hour; None if there were none."""
         minute = int(time.monotonic() // 60)
         minutes = self._counts.get(placement, {})
         recent = [counts for when, counts in minutes.items() if when > minute - MINUTES]
@@ -351,7 +373,10 @@ class AnswerCounts:
 
 
 def _find_quantile(counts: list[int], share: float) -> float:
-    """Return a quantile of a histogram over ``BOUNDS``, rounded up to a bound."""
+    """Return a quantile of a histogram over ``BOUNDS``, rounded up to a bound.
+
+    The result is infinite beyond the last bound.
+    """
     rank, total = share * sum(counts), 0
     for bound, count in zip((*BOUNDS, math.inf), counts, strict=True):
         total += count
@@ -375,7 +400,7 @@ class HistoryRow(NamedTuple):
 
 
 def describe_change(change: LoggedChange) -> str:
-    """Describe a change in words.
+    """Describe a logged change in words.
 
     Examples
     --------
@@ -402,18 +427,19 @@ def describe_change(change: LoggedChange) -> str:
 
 
 def _format_value(value: Any) -> str:
+    """Format a value of a change: text as it is, before and after as "A to B", anything else as JSON."""
     if isinstance(value, dict) and set(value) == {"before", "after"}:
         return f"{_format_value(value['before'])} to {_format_value(value['after'])}"
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def make_remarks(changes: Sequence[LoggedChange]) -> list[Remark]:
-    """Convert changes to remarks of charts."""
+    """Return a remark of charts, time and text, for each change."""
     return [Remark(change.time, describe_change(change)) for change in changes]
 
 
 def make_history(changes: Sequence[LoggedChange]) -> list[HistoryRow]:
-    """Return rows for the latest changes, the last first."""
+    """Return rows for at most ``MOST_LINES`` latest changes, the last first."""
     return [
         HistoryRow(format_time(change.time), _format_author(change.who), describe_change(change))
         for change in changes[: -MOST_LINES - 1 : -1]
@@ -421,6 +447,7 @@ def make_history(changes: Sequence[LoggedChange]) -> list[HistoryRow]:
 
 
 def _format_author(author: str | None) -> str:
+    """Format the author of a change: a key, the configuration or the guardrail; a dash for None."""
     if author is None:
         return "\N{EN DASH}"
     return f"the {author}" if author in (CONFIGURATION, GUARDRAIL) else f"key {author}"

@@ -113,7 +113,7 @@ class Controls:
 
 
 def _read_refusal(check: Callable[..., Any], *arguments: Any) -> str | None:
-    """Return the allowed values if a check raises ``InvalidValue``; None if it passes."""
+    """Call a check; return the values that its error says are allowed, or None if it passes."""
     try:
         check(*arguments)
     except InvalidValue as error:
@@ -122,7 +122,7 @@ def _read_refusal(check: Callable[..., Any], *arguments: Any) -> str | None:
 
 
 def _list_controls(placement: Placement) -> list[tuple[Any, str]] | str:
-    """Return the possible controls of a holdout with labels, or the reason why none can be set here."""
+    """Return the possible controls of a holdout with labels, or a sentence why none can be set here."""
     kinds = placement.kind.controls
     if not kinds:
         return f"Placements of kind {placement.kind.name!r} have none."
@@ -274,12 +274,15 @@ class View:
 
     @classmethod
     def get_verdict(cls, placement: Placement) -> str:
-        """Return the sentence that stands in place of a lift if there is none."""
+        """Return a sentence that says why the lift is not known.
+
+        It stands in place of a lift if there is none.
+        """
         return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 
     @cached_property
     def _total_bin(self) -> timeline.TimeBin | None:
-        """Sums over all time; None if nothing was shown."""
+        """Rewards and impressions over all time; None if nothing was shown."""
         time_bins = timeline.read_time_bins(
             self._series, timeline.Range("all", self.asked.span._replace(end=self._now))
         )
@@ -292,7 +295,7 @@ class View:
 
     @property
     def ctr(self) -> timeline.Rate:
-        """Rewards per impression, over all time."""
+        """Mean reward per impression over all time, with its interval; 0 without impressions."""
         if self._total_bin is None:
             return timeline.compute_rate(0.0, 0.0)
         total = self._total_bin
@@ -304,7 +307,7 @@ class View:
 
     @property
     def metrics(self) -> list[Metric]:
-        """Means of the metrics that are watched, over the holdout and the policy together.
+        """Means per decision of the metrics that are watched, over the holdout and the policy together.
 
         The metric that is learned is left out, since it is the reward, which has a tile of its own.
         """
@@ -337,23 +340,27 @@ class View:
 
     @cached_property
     def busiest(self) -> list[BusyKey]:
-        """The keys with the most impressions, if the policy counts plays per arm."""
+        """The keys with the most impressions and their leading arms.
+
+        The result is empty if the policy has no estimates of arms.
+        """
         return make_busy_rows(self._busiest, self._arms, self.retired)
 
     # Over time -------------------------------------------------------------------------------
 
     @cached_property
     def _time_bins(self) -> list[timeline.TimeBin]:
+        """Rewards and impressions by interval of the page's range of time."""
         return timeline.read_time_bins(self._series, self.asked)
 
     @property
     def any(self) -> bool:
-        """True if there were impressions in the range."""
+        """True if there were impressions in the page's range of time."""
         return bool(self._time_bins)
 
     @cached_property
     def remarks(self) -> list[Remark]:
-        """The latest changes of the placement and restarts of keys within the range."""
+        """Changes of the placement and restarts of keys in the range by time: the latest ``MOST_REMARKS``."""
         begin, end = self.asked.span
         all_remarks = timeline.make_remarks(self._changes)
         all_remarks += [
@@ -365,12 +372,12 @@ class View:
 
     @property
     def remark_texts(self) -> list[tuple[str, str]]:
-        """Time and text of each remark."""
+        """Formatted time and text of each remark."""
         return [(format_time(time), text) for time, text in self.remarks]
 
     @property
     def curves(self) -> list[ChartLine]:
-        """Curves of rewards per impression, and of those of uniform exploration if they can be estimated."""
+        """Curve of rewards per impression over time and, if it can be estimated, of uniform exploration's."""
         time_bins = timeline.merge_time_bins(self._time_bins)
         learned = timeline.make_rate_points(time_bins, self.arms_per_reward, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]
@@ -385,7 +392,7 @@ class View:
 
     @property
     def ctr_chart(self) -> Markup:
-        """Chart of rewards per impression over time."""
+        """SVG chart of rewards per impression over time, with remarks and open windows."""
         uniform = "not known" if self.uniform is None else self.written(self.uniform.value)
         return draw_chart(
             self.curves,
@@ -401,7 +408,7 @@ class View:
 
     @cached_property
     def results(self) -> list[ArmResult]:
-        """Results of every arm in the range, most often shown first."""
+        """Impressions and rewards of every arm in the range, most often shown first."""
         impressions, earned, _ = timeline.sum_arms(self._series, self.asked)
         total = max(float(impressions.sum()), 1.0)
         order = np.argsort(-impressions[: len(self._arms)], kind="stable").tolist()
@@ -418,7 +425,10 @@ class View:
 
     @property
     def scale(self) -> float:
-        """Upper end of the scale of the arms' bars, above the intervals of arms that were shown often."""
+        """Upper end of the scale of the arms' bars, in the unit of rewards.
+
+        It is above the intervals of arms that were shown often, and at most the greatest reward.
+        """
         rates = [result.rate for result in self.results if result.shown]
         most = self.unit.amount(1.0)
         highs = [min(rate.high, 2 * rate.value + 0.01 * self.unit.span) for rate in rates]
@@ -432,7 +442,7 @@ class View:
 
     @cached_property
     def shares(self) -> list[Share]:
-        """The arms with the most impressions in the range, and all others together."""
+        """Share of impressions in the range of each of the most shown arms, and of all others together."""
         total = max(float(self._arm_impressions.sum()), 1.0)
         return [
             Share(name, style, float(self._arm_impressions[arm_indices].sum()) / total)
@@ -449,7 +459,10 @@ class View:
 
     @cached_property
     def _stack(self) -> list[tuple[str, str, list[int]]]:
-        """Name, style and arm indices of each curve of the chart of shares."""
+        """Name, style and arm indices of each curve of the chart of shares.
+
+        The most shown arms have a curve each, all others one together.
+        """
         most = np.argsort(-self._arm_impressions[: len(self._arms)], kind="stable")
         # In order of arm indices, so that an arm keeps its colour when the ranks of arms change.
         arm_indices = sorted(most[:MOST_ARMS].tolist())
@@ -462,12 +475,12 @@ class View:
 
     @property
     def styles(self) -> dict[str, str]:
-        """The style of each arm with a curve of its own."""
+        """CSS class of each curve of the chart of shares, by name."""
         return {name: style for name, style, _ in self._stack}
 
     @property
     def share_chart(self) -> Markup:
-        """Chart of each arm's share of the impressions over time."""
+        """SVG chart of each arm's share of the impressions over time, with remarks."""
         time_bins = timeline.merge_time_bins(self._time_bins, timeline.FEWEST_OF_ARMS)
         curves = [
             ChartLine(name, style, timeline.make_share_points(time_bins, arm_indices))
@@ -486,7 +499,7 @@ class View:
 
     @property
     def shifts(self) -> list[tuple[str, str, int, str]]:
-        """The latest intent shifts: age, key, new epoch and context of each."""
+        """The latest intent shifts, the last first: age, key, new epoch and context of each, formatted."""
         latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
         return [
             (format_age(self._now - time), key, epoch, self._format_context(context))
@@ -494,7 +507,7 @@ class View:
         ]
 
     def _format_context(self, context: str | None) -> str:
-        """Format a context, with the names of its numbers."""
+        """Format a context, a JSON list of numbers or None, with the names of its numbers."""
         numbers = json.loads(context or "[]")
         names = [*self._signals, *["client"] * len(numbers)]
         return ", ".join(f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False))
