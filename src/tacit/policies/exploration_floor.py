@@ -488,7 +488,7 @@ class MinimumShares(ExplorationFloor):
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Return an arm with the probability of its share, else as an exploration floor over the policy does."""
+        """Return an arm with the probability of its share, else the choice of an exploration floor."""
         arms, reached, draw = impression.arms, 0.0, rng.random()
         for arm in arms:
             reached += params.shares[arm]

@@ -324,16 +324,19 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays (in units of 1/OPEN_UNIT) of decisions not yet learned to an arm's open counts."""
+        """Add clicks and plays of decisions not yet learned to an arm's open counts.
+
+        They are integers in units of 1/OPEN_UNIT.
+        """
         state.open[lane, arm, 0] += hits
         state.open[lane, arm, 1] += plays
 
     @staticmethod
     def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
-        """Return an arm's two Beta parameters and its log-odds' deviation under hypothesis ``h`` or the memory.
+        """Return an arm's two Beta parameters and the deviation of its log-odds under a hypothesis.
 
-        Decisions that are not yet learned count. The deviation accounts for skew and shrinks with the rate of
-        changes.
+        ``h`` is a hypothesis or the memory. Decisions that are not yet learned count. The deviation accounts
+        for skew and shrinks with the rate of changes.
         """
         if h == MEMORY:
             a, b = memory_posterior(state, lane, arm)

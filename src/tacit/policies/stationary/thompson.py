@@ -126,7 +126,10 @@ class Thompson(PriorsPolicy):
 
     @staticmethod
     def count_open(params: Thompson, state: State, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays (in units of 1/OPEN_UNIT) of decisions not yet learned to an arm's open counts."""
+        """Add clicks and plays of decisions not yet learned to an arm's open counts.
+
+        They are integers in units of 1/OPEN_UNIT.
+        """
         state.open[lane, arm, 0] += hits
         state.open[lane, arm, 1] += plays
 
