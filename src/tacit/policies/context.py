@@ -399,7 +399,7 @@ class Encoder:
 
     Parameters
     ----------
-    schema : Declared
+    schema : Schema
 
     Attributes
     ----------

@@ -219,7 +219,7 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def believed(params: ClickMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
-        """Return the click probability of an arm on offer: the weighted mean of the components' predictions."""
+        """Return the click probability of an arm on offer: its weighted mean over components."""
         place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         mixture.read_features(state.inputs, lane, impression, place, params.split, x)
@@ -520,7 +520,7 @@ class HybridClickMixture(mixture.Mixture):
     def believed(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm on offer: the weighted mean of the components' predictions."""
+        """Return the click probability of an arm on offer: its weighted mean over components."""
         place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         fill_centre(state, lane, params.split)

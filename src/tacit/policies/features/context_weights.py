@@ -73,7 +73,7 @@ class MixtureTally(NamedTuple):
         Events, the sum of their rewards, and events since the recent hypothesis restarted.
     weights : array of float64, shape (models, 4)
         Weights of the hypotheses, of sum 1.
-    spread : Spread
+    spread : RewardSpread
         Variation of rewards, since the first that was neither 0 nor 1; arrays of shape (models,).
     announced : SignalWarnings
     """

@@ -369,7 +369,7 @@ class LaplaceECMixture(ExaminationModel):
     def believed(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm on offer: the weighted mean of the components' predictions."""
+        """Return the click probability of an arm on offer: its weighted mean over components."""
         place, total, chance = find_place(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])

@@ -307,7 +307,7 @@ class EXP3(ExponentialWeightsPolicy):
     arms : int or sequence of str
         Number of arms, or their names.
     gamma : float, default 0.1
-        Share of uniform exploration, in (0, 1]; :meth:`tuned` uses the published value.
+        Share of uniform exploration, in (0, 1]; :meth:`from_horizon` uses the published value.
 
     Raises
     ------
