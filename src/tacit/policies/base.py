@@ -310,12 +310,12 @@ class Policy(Part, abstract=True):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """All fields but ``arms`` by name."""
+        """Hyperparameters by field name: all fields but ``arms``."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "arms"}
 
     @property
     def label(self) -> str:
-        """The name, with the hyperparameters that differ from their defaults, but without the arms."""
+        """The class name, with the hyperparameters that differ from their defaults, but without the arms."""
         settings = [
             _format_setting(f.name, value)
             for f in fields(self)
@@ -449,7 +449,7 @@ class Policy(Part, abstract=True):
 
     @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:
-        """Return how often the lane has restarted; by default 0."""
+        """Return how often the policy has restarted the lane; by default 0."""
         return 0
 
     @staticmethod
@@ -533,7 +533,10 @@ class Policy(Part, abstract=True):
 
     @property
     def forgets(self) -> bool:
-        """Whether beliefs about arms may rest on less than all rewards that were learned."""
+        """Whether beliefs about arms may rest on fewer rewards than were learned.
+
+        That is so after restarts and discounts.
+        """
         return type(self).epoch is not Policy.epoch or hasattr(self, "beliefs")
 
     @property
@@ -552,7 +555,7 @@ class Policy(Part, abstract=True):
 
 
 def _defining_class(kind: type, method: str) -> type:
-    """Return the class in which a method of ``kind`` is defined."""
+    """Return the class in the method resolution order of ``kind`` that defines ``method``."""
     return next(base for base in kind.__mro__ if method in base.__dict__)
 
 

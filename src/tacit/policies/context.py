@@ -127,7 +127,7 @@ def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
 
 
 def _hashed_width(holds: str) -> int:
-    """Return the number of columns that a category is hashed to; 0 if the type is no category."""
+    """Return the number of columns that a type ``category`` or ``category(n)`` is hashed to; else 0."""
     if holds == CATEGORY:
         return HASHED
     match = _HASHED.fullmatch(holds)
@@ -321,7 +321,11 @@ def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
 
 
 def _find_missing_code(counts: Counter[Any]) -> Any:
-    """Return the number that codes a missing value, such as 999 or -1, or None if there is none."""
+    """Return the number that codes a missing value, such as 999 or -1; None if there is none.
+
+    ``counts`` has the number of rows by value. A code is the least or largest value, frequent, and far from
+    the others.
+    """
     for code in (min(counts), max(counts)):
         other_counts = {value: count for value, count in counts.items() if value != code}
         often = counts[code] >= counts.total() / MANY and len(other_counts) >= MOST_VALUES // 2
@@ -378,6 +382,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _is_flag(value: Any) -> bool:
+    """Return whether a value is a boolean."""
     return isinstance(value, bool | np.bool_)
 
 
@@ -388,6 +393,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
+    """Return whether a value is a string."""
     return isinstance(value, str)
 
 

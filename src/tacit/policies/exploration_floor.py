@@ -147,7 +147,7 @@ class Candidates(Wrapper):
 
     @staticmethod
     def observe(params: Candidates, state: State, lane: int, impression: Impression) -> None:
-        """Add the impression to the lane's history hash, and let the wrapped policy observe it."""
+        """Add an event to the lane's history hash, and let the wrapped policy observe the impression."""
         update_history(state.past, lane, 1)
         observe(params.policy, state.policy, lane, impression)
 
@@ -293,7 +293,7 @@ class ExplorationFloor(Wrapper):
 
     @cached_property
     def chooser(self) -> Policy:
-        """The policy, or its candidates if it does not know its propensities."""
+        """The wrapped policy, or :class:`Candidates` over it if it does not know its propensities."""
         if self.policy.knows_propensity or not self.draws:
             return self.policy
         return Candidates(self.policy, self.draws)
@@ -414,7 +414,7 @@ class MinimumShares(ExplorationFloor):
     epsilon : float, default 0
         Probability of a uniform choice among the decisions without a share, in [0, 1].
     draws : int, default 16
-        As in :class:`ExplorationFloor`.
+        Number of candidates for a policy that does not know its propensity, up to 10,000; 0 for none.
     at_least : dict of arm to float
         Shares in (0, 0.5] of arms by their names; together at most 0.5.
 
@@ -474,7 +474,10 @@ class MinimumShares(ExplorationFloor):
 
     @property
     def covers_all(self) -> bool:
-        """Whether each arm has a positive probability, whatever the policy chooses."""
+        """Whether each arm has a positive probability, whatever the policy chooses.
+
+        That is so if ε is above 0 or all arms have a share.
+        """
         return self.epsilon > 0.0 or len(self.at_least) == self.arm_count
 
     @property
@@ -538,7 +541,7 @@ class MinimumDuelShares(MinimumShares):
     epsilon : float, default 0
         Probability of two arms drawn uniformly, in [0, 1].
     draws : int, default 16
-        As in :class:`ExplorationFloor`.
+        Number of candidates for a policy that does not know its propensity, up to 10,000; 0 for none.
     at_least : dict of arm to float
         Shares in (0, 0.5] of arms by their names; together at most 0.5.
 

@@ -258,12 +258,15 @@ class Indexed(Policy, abstract=True):
 
     @staticmethod
     def confidence(params: Any, state: Any, lane: int) -> float:
-        """Return the term that the indices of all arms of a lane share; by default 0."""
+        """Return the term that the indices of all arms of a lane share, computed once a round.
+
+        By default 0.
+        """
         return 0.0
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
-        """Return the index by which ``arm`` is ranked."""
+        """Return the index by which ``arm`` is ranked in a lane; the arm of the highest index is played."""
         raise NotImplementedError
 
 

@@ -350,8 +350,12 @@ class HybridClickMixture(mixture.Mixture):
 
     Parameters
     ----------
-    relevance_dim, examination_dim, context_dim
-        As in :class:`ClickMixture`.
+    relevance_dim : int
+        Number of relevance features per arm; at least 1.
+    examination_dim : int, default 0
+        Number of examination features per arm; without any, all results count as seen.
+    context_dim : int, default 0
+        Length of the context, by whose numbers the relevance features are also multiplied.
 
     Raises
     ------

@@ -167,7 +167,10 @@ def choose_coupled(params: Any, state: Any, lane: int, impression: Impression, r
 
 @kernel
 def compute_coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
-    """Return the probability that :func:`choose_coupled` plays an arm."""
+    """Return the exact probability that :func:`choose_coupled` returns ``arm``.
+
+    It is that of the interval of z on which the arm's line is the highest, divided among equal lines.
+    """
     chosen_mean, chosen_deviation = line(params, state, lane, impression, find_place(impression.arms, arm))
     low, high, ties = 0.0, np.inf, 0.0
     for i in range(len(impression.arms)):
@@ -212,7 +215,7 @@ class Coupled(ClickModel, abstract=True):
 
     @param
     def coupled(self) -> bool:
-        """Whether one number is drawn for all arms."""
+        """Whether one number is drawn for all arms, instead of all parameters."""
         return bool(self.draw == "coupled")  # type: ignore[attr-defined]
 
     @property

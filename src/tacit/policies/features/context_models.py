@@ -92,7 +92,7 @@ def context_layout(dim: int) -> Design:
 
 @kernel
 def prior_variance(layout: Design, h: int, i: int) -> np.float32:
-    """Return the prior variance of parameter ``i`` under hypothesis ``h``."""
+    """Return the prior variance of parameter ``i`` under hypothesis ``h``, by its place in the layout."""
     row, at = i // layout.wide, i % layout.wide
     if i >= layout.dense:
         further = i - layout.dense - layout.residual * (1 + layout.crossed)
@@ -161,7 +161,7 @@ class Workspace(NamedTuple):
 
 @kernel
 def clear_row(row: Singles) -> None:
-    """Set a row to zeros."""
+    """Set all numbers of a row to zero."""
     for i in range(len(row)):
         row[i] = 0.0
 
@@ -300,7 +300,10 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, pri
 
 @kernel
 def adopt_recent(models: Models, model: int, arm: int, layout: Design) -> None:
-    """Copy the recent hypothesis's beliefs about an arm to all other hypotheses, as far as they fit."""
+    """Copy the recent hypothesis's beliefs about an arm to the other hypotheses, as far as they fit.
+
+    With the place in the order offered as a feature, the last hypothesis keeps its variances.
+    """
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
     narrow, k, dense = models.narrow[model, arm], 0, layout.dense
     if layout.order > 0:

@@ -124,7 +124,7 @@ def compute_base(tally: MixtureTally, model: int) -> Base:
 
 @kernel
 def weight_in_use(weights: Floats) -> tuple[float, float]:
-    """Return the least weight of a hypothesis in use in a choice, and the sum of the weights in use."""
+    """Return the least weight that a hypothesis needs to count in a choice, and the sum of such weights."""
     top, total = 0.0, 0.0
     for h in range(context_models.HYPOTHESES):
         top = max(top, weights[h])
@@ -210,7 +210,10 @@ def restart_recent(state: ContextState, model: int, layout: Design, adopted: boo
 
 @kernel
 def judge_warning(tally: MixtureTally, model: int, right: float) -> None:
-    """Count a pending warning, if there is one, as correct to the degree ``right``."""
+    """Count a pending warning as correct to the degree ``right`` (from 0 to 1), and clear it.
+
+    Else do nothing.
+    """
     announced = tally.announced
     if announced.waiting[model] > 0.0:
         announced.warnings[model] += 1.0

@@ -26,7 +26,7 @@ SAME_DIRECTION = 1e-6
 
 
 class IdentifiabilityWarning(AssumptionWarning):
-    """Clicks cannot determine the parameters of the policy."""
+    """Warning that features are such that clicks cannot determine the parameters of the policy."""
 
 
 def identifiability(
@@ -99,13 +99,13 @@ def _rank(block: Floats) -> int:
 
 
 def _scale_columns(block: Floats) -> Floats:
-    """Return the columns scaled to length 1; columns of zeros stay."""
+    """Return a block with its columns scaled to length 1; columns of zeros stay."""
     lengths = np.linalg.norm(block, axis=0)
     return block / np.where(lengths > 0.0, lengths, 1.0)
 
 
 def _spans(block: Floats, column: Floats) -> bool:
-    """Return whether a column is a combination of a block's columns."""
+    """Return whether a column is, but for rounding, a linear combination of a block's columns."""
     columns = _scale_columns(block)
     residual = column - columns @ np.linalg.lstsq(columns, column, rcond=None)[0]
     return bool(np.linalg.norm(residual) <= SAME_DIRECTION * np.linalg.norm(column))

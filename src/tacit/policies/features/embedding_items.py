@@ -61,7 +61,7 @@ def count_read_directions(users: int) -> int:
 
 
 def user_directions(users: int) -> int:
-    """Return the number of directions of users to find: 0 if all numbers have full covariances."""
+    """Return the number of directions of users to find; 0 if users have so few numbers that all are used."""
     return count_read_directions(users) if users > USER_LEADING else 0
 
 

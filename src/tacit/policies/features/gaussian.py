@@ -130,7 +130,7 @@ def dot(x: Floats, y: Floats) -> float:
 
 @kernel
 def copy_row(row: Floats, x: Floats) -> None:
-    """Fill ``x`` with ``row``, and the elements after it with ones: the constant."""
+    """Fill ``x`` with ``row``, and any elements after it with ones, the constant feature."""
     for i in range(len(row)):
         x[i] = row[i]
     for i in range(len(row), len(x)):
@@ -147,7 +147,10 @@ def score_row(row: Floats, theta: Floats) -> float:
 
 
 def stack_features(*blocks: Any, width: int) -> Floats:
-    """Join blocks of features into rows of ``width``; remaining columns are ones: the constant."""
+    """Return blocks of features side by side, as rows of ``width`` numbers; remaining columns are ones.
+
+    Blocks without columns are left out.
+    """
     rows = np.hstack([block for block in blocks if block.shape[1]])
     return np.hstack([rows, np.ones((len(rows), width - rows.shape[1]))])
 
@@ -174,7 +177,7 @@ def draw_gaussian(mean: Floats, root: Floats, scale: float, rng: Generator, z: F
 
 @kernel
 def project(root: Floats, x: Floats, v: Floats) -> float:
-    """Fill ``v`` with Sᵀx; return v·v, the variance of the prediction for x."""
+    """Fill ``v`` with Sᵀx, S being ``root``; return v·v, the variance of the prediction for x."""
     for j in range(len(v)):
         v[j] = 0.0
     for i in range(len(x)):

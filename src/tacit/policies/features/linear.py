@@ -401,7 +401,7 @@ def choose_leader(impression: Impression, mean: Floats, rng: Generator) -> int:
 
 @kernel
 def leader_share(impression: Impression, mean: Floats, place: int) -> float:
-    """Return the probability that :func:`choose_leader` returns ``place``."""
+    """Return the probability that :func:`choose_leader` returns ``place``: 0, or 1/(arms tied for best)."""
     best, ties = -np.inf, 0.0
     for i in range(len(impression.arms)):
         score = gaussian.score_row(impression.relevance[i], mean)

@@ -38,7 +38,7 @@ def prior_variance(component: int) -> float:
 
 @kernel
 def hides(component: int) -> bool:
-    """Return whether a click requires examination in a component."""
+    """Return whether a click requires examination in a component: in the first three of six."""
     return component < 3
 
 
@@ -79,7 +79,10 @@ def log_predictive(logit: float, variance: float, reward: float) -> float:
 
 @kernel
 def first_component(width: int, split: int) -> int:
-    """Return the first component in use: without examination features all results count as seen."""
+    """Return the first component in use: 0, or 3 without examination features.
+
+    Without these, all results count as seen.
+    """
     return 0 if width > split else COMPONENTS // 2
 
 
@@ -140,8 +143,10 @@ class Mixture(Coupled, abstract=True):
 
     Parameters
     ----------
-    relevance_dim, examination_dim, context_dim : int
-        As in :class:`ClickMixture`.
+    relevance_dim, examination_dim : int
+        Number of relevance and of examination features per arm.
+    context_dim : int
+        Length of the context, by whose numbers the relevance features are also multiplied.
     """
 
     needs_examination: ClassVar[bool] = False
@@ -255,7 +260,10 @@ def read_offer(inputs: Inputs, lane: int, impression: Impression, split: int, wi
 
 @kernel
 def find_arm_row(inputs: Inputs, lane: int, impression: Impression, place: int) -> int:
-    """Return the table row of the arm at a place on offer; NEW if it has none, MANY if arms are many."""
+    """Return the table row of the arm at a place on offer.
+
+    It is NEW (−1) if the arm is not in the table, and MANY (−2) if there are too many distinct arms.
+    """
     arm_count = inputs.counts[lane, 2]
     if arm_count > FEW:
         return MANY

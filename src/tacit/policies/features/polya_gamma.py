@@ -58,7 +58,10 @@ def draw_inverse_gaussian(z: float, rng: Generator) -> float:
 
 @kernel
 def series_term(n: int, x: float) -> float:
-    """Return the n-th term of the alternating series of the density of J*(1, 0)."""
+    """Return the n-th term at x of the alternating series of the density of J*(1, 0).
+
+    Its partial sums bound the density from above and below.
+    """
     k = n + 0.5
     if x > TRUNCATION:
         return float(np.pi * k * np.exp(-0.5 * k * k * np.pi**2 * x))

@@ -244,9 +244,10 @@ class BWC(Restarting):
 
     Parameters
     ----------
-    policy : Policy or int or sequence of str
-        The policy within a phase: UCB1, KLUCB, Thompson or EpsilonGreedy; or only the arms,
-        for UCB1.
+    arms : int or sequence of str, optional
+        Number of arms, or their names; may be left out if ``policy`` is given, whose arms it replaces.
+    policy : Policy, optional
+        The policy within a phase: UCB1, KLUCB, Thompson or EpsilonGreedy; by default UCB1.
     classifier : Classifier
         The classifier of contexts, such as ``Rectangle(dim=2, margin=0.1)``.
     test_rounds : int, default 500

@@ -66,7 +66,7 @@ class Memory(NamedTuple):
 
 @kernel
 def memory_posterior(state: Any, lane: int, arm: int) -> tuple[float, float]:
-    """Return the parameters of the Beta posterior of an arm under the memory."""
+    """Return the two parameters of an arm's Beta posterior under the lane's fading memory."""
     memory, beta = state.memory, state.shared.priors.beta
     a = beta[0, 1 + arm, 0] + memory.scale[lane] * float(memory.counts[lane, arm, 0])
     b = beta[0, 1 + arm, 1] + memory.scale[lane] * float(memory.counts[lane, arm, 1])
@@ -221,8 +221,17 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     Parameters
     ----------
-    arms, context_dim, margin, notice_within, priors
-        As in ``ShiftMixture``.
+    arms : int or sequence of str
+        Number of arms, or their names.
+    context_dim : int, default 0
+        Number of signals in a context, which may announce a shift.
+    margin : float, default 0.1
+        Distance from the usual range at which a signal is unusual, as a share of the range's width.
+    notice_within : int, optional
+        Number of impressions of a key within which a change in an arm that is not shown is to be noticed, at
+        the price that :class:`ShiftMixture` states; by default there is no limit.
+    priors : dict of arm to (float, float), optional
+        Successes and failures of arms known beforehand, as :class:`ShiftMixture` uses them.
     announced : float, default 0.0
         Prior share of the changes that the signals in a context announce, from 0 to 0.99; its true value is
         learned over all keys. The remaining share is left to the memory and to hypotheses of unannounced
@@ -436,7 +445,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         count_round(shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
-        """Return the posteriors of the arms under the memory or hypothesis of the largest weight."""
+        """Return the posteriors of a lane's arms under the heaviest of its memory and its hypotheses."""
         memory = state.memory
         if memory.weight[lane] <= (1.0 - memory.weight[lane]) * state.own.weight[lane].max():
             return super().beliefs(state, lane)

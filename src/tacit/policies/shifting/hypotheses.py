@@ -250,7 +250,11 @@ def accept_change(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def add_recalled_epochs(params: Any, state: Any, lane: int) -> None:
-    """Add hypotheses that the change just accepted was to the rates of an earlier epoch, except the last."""
+    """Add hypotheses that the change just accepted was to the rates of a stored epoch, except the latest.
+
+    They get the share of earlier changes that were such; the weights of all others fall. With fewer than two
+    epochs, do nothing.
+    """
     lanes, changes = state.own, state.shared.found
     epochs = lanes.epochs[lane] - 1
     if epochs > 0:

@@ -62,7 +62,8 @@ class ProbationBandit(Policy):
         Prior rate of events with a warning, per impression of any key; in
         (0, 0.5]. It counts as three events.
     surprise : float, default 0.001
-        The same for events without a warning; it counts as a tenth of an event.
+        Prior rate of events without a warning, per impression of any key; in (0, 0.5]. It counts as a
+        tenth of an event.
     excluded : float, default 0.003
         Probability of an event below which it is excluded, and the warning's context is
         labelled false; in (0, 0.5].

@@ -139,7 +139,7 @@ def bayes_factor(lanes: ProbationLanes, lane: int, arm: int) -> float:
 
 @kernel
 def sum_of_factors(lanes: ProbationLanes, lane: int) -> float:
-    """Return the sum of the Bayes factors of all arms."""
+    """Return the sum over all arms of the Bayes factors for a change."""
     total = 0.0
     for arm in range(lanes.factor.shape[1]):
         total += bayes_factor(lanes, lane, arm)
@@ -297,7 +297,10 @@ def quiet_change_rates(params: Any, state: Any, lane: int) -> QuietRates:
 
 @kernel
 def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: QuietRates) -> Any:
-    """Return two weights, for and against a change of the arm, if arms change independently."""
+    """Return two weights, for and against a change of the arm, if arms change independently.
+
+    Outside of a probation, the prior weight of a change is the sum of ``rates`` since the last tests.
+    """
     factor = bayes_factor(lanes, lane, arm)
     if lanes.mode[lane] == QUIET:
         age = lanes.rounds[lane] - lanes.start[lane, arm]
@@ -308,7 +311,7 @@ def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: Qui
 
 @kernel
 def total_plays(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
-    """Return the number of plays of the arms on offer; only those in their windows if all arms changed."""
+    """Return the number of plays of the arms on offer, of their windows alone if ``whole``."""
     total = 0.0
     for arm in impression.arms:
         for k in range(2):
@@ -318,7 +321,10 @@ def total_plays(lanes: ProbationLanes, lane: int, impression: Impression, whole:
 
 @kernel
 def upper_bound(successes: float, failures: float, total: float) -> float:
-    """Return an arm's upper confidence bound; 2, above all others, before its first play."""
+    """Return an arm's Kullback–Leibler upper confidence bound after ``total`` plays of all arms.
+
+    It is 2, above all others, before the arm's first play.
+    """
     plays = successes + failures
     if plays == 0.0:
         return 2.0

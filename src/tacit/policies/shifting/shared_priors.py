@@ -161,7 +161,10 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
 
 @kernel
 def fill_prior_tails(priors: Priors, betas: Floats, arm: int) -> None:
-    """Set the imaginary key to an arm's configured prior, or to the common prior if it has none."""
+    """Set the imaginary key's tails to those of an arm's configured prior (``betas``).
+
+    Without a configured prior, they are those of the common prior.
+    """
     if betas[arm, 0] > 0.0:
         fill_imaginary_tails(priors, betas[arm, 0], betas[arm, 1])
     else:

@@ -365,7 +365,7 @@ class ShiftMixture(PriorsPolicy):
 
     @property
     def _exploration_count(self) -> int:
-        """Number of impressions that must explore before a change is noticed."""
+        """Number of exploring impressions that are needed to notice a change in time."""
         return (NOTICE_PLAYS + NOTICE_ARM_PLAYS * self.arm_count) * self.arm_count
 
     @param
@@ -386,7 +386,7 @@ class ShiftMixture(PriorsPolicy):
 
     @param
     def pace(self) -> float:
-        """Factor on the estimated rate of changes."""
+        """Factor on the estimated rate of changes, by which new hypotheses get their weight."""
         return 1.0
 
     @param
@@ -396,7 +396,7 @@ class ShiftMixture(PriorsPolicy):
 
     @param
     def prior_betas(self) -> Floats | None:
-        """The configured Beta priors of arms, or None."""
+        """Parameters of the configured Beta priors of arms, of shape (arms, 2); None without priors."""
         return beta_priors(self.prior_counts) if self.priors else None
 
     def init(self, lanes: int) -> Any:

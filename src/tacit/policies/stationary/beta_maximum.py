@@ -202,7 +202,7 @@ def softplus(y: float) -> float:
 
 @kernel
 def stirling_remainder(x: float) -> float:
-    """Return ln Γ(x) − ((x − 1/2)·ln x − x + ln(2π)/2)."""
+    """Return the remainder of Stirling's formula, ln Γ(x) − ((x − 1/2)·ln x − x + ln(2π)/2)."""
     if x < 10.0:
         if x == int(x):
             return float(REMAINDERS[int(x)])

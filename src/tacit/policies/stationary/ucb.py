@@ -136,7 +136,7 @@ def kl_index(counts: Any, lane: int, arm: int, budget: float) -> float:
 
 @kernel
 def kl_budget(counts: Counts, lane: int, c: float) -> float:
-    """Return ln t + c·ln ln t in round t of a key; ln t alone while it is at most 1."""
+    """Return ln t + c·ln ln t in round t of a lane; ln t alone while that is at most 1."""
     log_t = np.log(counts.rounds[lane] + 1.0)
     return float(log_t + c * np.log(log_t)) if log_t > 1.0 else float(log_t)
 
@@ -304,7 +304,7 @@ class TestableUCB1(IndexPolicy):
 
     @param
     def rounds_before(self) -> float:
-        """t0, the rounds that the index adds to the clock."""
+        """Number of rounds that the index adds to the clock: ``t0``, or ``horizon`` if that is None."""
         return self.horizon if self.t0 is None else self.t0
 
     @classmethod
