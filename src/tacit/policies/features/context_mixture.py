@@ -247,7 +247,7 @@ class ContextMixture(PriorsPolicy):
 
     @property
     def reads(self) -> str:
-        """Inputs in words: context, signals, and whether keys share a model or each has one, with its bytes."""
+        """Inputs in words: context, signals, and whether models are shared or how many bytes each takes."""
         signals = f", of which {self.signals_dim} may announce a shift" if self.signals_dim else ""
         shared = "one model for all keys"
         if self.per_key:
