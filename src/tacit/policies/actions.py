@@ -33,12 +33,14 @@ class DuelPolicy(Policy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Fill ``action``, in place, with the left and the right arm that ``choose`` returns."""
         left_arm, right_arm = dispatch.choose(params, state, lane, impression, rng)
         action[0] = left_arm
         action[1] = right_arm
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
+        """Return the duel in a row of two arm indices, as a pair."""
         return action[0], action[1]
 
 
@@ -54,33 +56,42 @@ class SlatePolicy(Policy, abstract=True):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``arms`` arms and min(``arms``, 3) positions; ``dim`` is ignored."""
         return cls(arms, positions=min(arms, 3))  # type: ignore[call-arg]
 
     @property
     def knows_places(self) -> bool:
+        """Whether the subclass has ``placed`` and ``cells``, the probability of each arm at each position."""
         return hasattr(self, "placed") and hasattr(self, "cells")
 
     @property
     def action_width(self) -> int:
+        """Number of positions of a list."""
         return int(self.positions)  # type: ignore[attr-defined]
 
     @property
     def feedback_width(self) -> int:
+        """Number of rewards for a list: one for each position."""
         return self.action_width
 
     @staticmethod
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Fill ``action`` with the arm index for each position."""
+        """Fill ``action``, in place, with the arm index for each position, −1 for an empty one.
+
+        Subclasses define it.
+        """
         raise NotImplementedError
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
+        """Return the list in a row of arm indices: the row itself."""
         return action
 
     @staticmethod
     def reward_in(params: Any, feedback: Floats) -> Any:
+        """Return the rewards in a row of feedback: the row itself, one for each position."""
         return feedback
 
 
@@ -95,10 +106,12 @@ class FeaturePolicy(Policy, abstract=True):
     arms: Any = field(default=None, init=False, repr=False, compare=False)
 
     def with_arms(self, arms: Any) -> Self:
+        """Return the policy itself, since arms are not named in advance."""
         return self
 
     @property
     def arm_count(self) -> int:
+        """0, since arms are not known in advance."""
         return 0
 
 
@@ -106,7 +119,10 @@ class FeaturePolicy(Policy, abstract=True):
 
 
 def delegate_method(name: str, doc: str) -> Any:
-    """Return a property that calls a method of the wrapped policy on its part of the state."""
+    """Return a property: the method ``name`` of the wrapped policy, called on its part of the state.
+
+    Reading the property raises AttributeError if the wrapped policy has no such method.
+    """
 
     def bind_method(self: Any) -> Callable[..., Any]:
         method = getattr(self.policy, name)
@@ -116,7 +132,7 @@ def delegate_method(name: str, doc: str) -> Any:
 
 
 def delegate_property(name: str, doc: str = "", part: str = "policy") -> Any:
-    """Return a property that reads an attribute of the policy in field ``part``."""
+    """Return a property that reads the attribute ``name`` of the policy in field ``part``."""
     return property(lambda self: getattr(getattr(self, part), name), doc=doc)
 
 
@@ -143,7 +159,7 @@ class Wrapper(Policy, abstract=True):
     feedback_width = delegate_property("feedback_width")
 
     def _copy_fields(self, *fields: str) -> None:
-        """Copy the values of some fields from the wrapped policy."""
+        """Set some fields of this policy to the values that the wrapped policy has."""
         for name in fields:
             self._set(name, getattr(self.policy, name))
 
@@ -153,30 +169,38 @@ class Wrapper(Policy, abstract=True):
         return bool(getattr(self.policy, "per_key", False))
 
     def with_arms(self, arms: Any) -> Self:
+        """Return a copy of the wrapper whose wrapped policy has other arms."""
         return replace(self, policy=self.policy.with_arms(arms))  # type: ignore[call-arg]
 
     @property
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Dotted names of the sums in the wrapped policy's part of the state."""
         return tuple(f"policy.{name}" for name in self.policy.sums)
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
+        """Let the wrapped policy warn about features that cannot determine its parameters."""
         self.policy.advise(relevance, examination)
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
+        """Initialise new arms, from index ``known`` on, in the wrapped policy's part of the state."""
         self.policy.enrol(state.policy, lanes, known)
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:
+        """Recompute the values that follow from shared sums in the wrapped policy's part of the state."""
         refit(params.policy, state.policy)
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+        """Add clicks and plays of decisions not yet learned to the wrapped policy's part of the state."""
         count_open(params.policy, state.policy, lane, arm, hits, plays)
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
+        """Return the action in a row of arm indices, as the wrapped policy reads it."""
         return shown_in(params.policy, action)
 
     @staticmethod
     def reward_in(params: Any, feedback: Floats) -> Any:
+        """Return the reward in a row of feedback, as the wrapped policy reads it."""
         return reward_in(params.policy, feedback)

@@ -171,7 +171,11 @@ def auto(
 
 
 def _recommend_named_arms(options: dict[str, Any], arms: Any) -> Policy:
-    """Return the recommended policy that shows one arm and knows arms by name."""
+    """Return the recommended policy that shows one arm and knows arms by name.
+
+    It is Thompson for ``sums``, ContextMixture with a context, else DriftMixture. Raises InvalidValue for an
+    option that this policy does not read.
+    """
     priors, schema, signals_dim = options["priors"] or (), options["context"], options["signals_dim"]
     if options["sums"]:
         _check_options(options, "an arm by what sums say", ("sums", "priors", "at_least"))
@@ -194,7 +198,10 @@ def _recommend_named_arms(options: dict[str, Any], arms: Any) -> Policy:
 
 
 def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
-    """Refuse arms that would be ignored; warn of a duel of one arm and of contexts that hold arms."""
+    """Raise InvalidValue if arms that are known by features are named in advance.
+
+    Warns (AssumptionWarning) of a duel of one arm, and of a context field whose values are all arms.
+    """
     if by_features and arms is not None:
         remedy = "leave it out: arms known by features are named at each decision: choose(arms=[...])"
         raise InvalidValue("arms", arms, remedy)
@@ -208,6 +215,7 @@ def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
 
 
 def _require_arms(arms: Any) -> Any:
+    """Return ``arms``, or raise InvalidValue if they are None."""
     if arms is None:
         raise InvalidValue(
             "arms",
@@ -219,7 +227,10 @@ def _require_arms(arms: Any) -> Any:
 
 
 def _check_options(options: dict[str, Any], action: str, supported: tuple[str, ...]) -> None:
-    """Raise if an option is set that the policy does not read, so that none is silently ignored."""
+    """Raise InvalidValue if an option outside ``supported`` is set, so that none is silently ignored.
+
+    ``action`` describes the action in the error message.
+    """
     for field, value in options.items():
         if value and field not in supported:
             takes = ", ".join(("arms", *supported))

@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
 def make_outcome(
     params: Any, impression: Impression, action: Ints, feedback: Floats, propensity: float
 ) -> Outcome:
-    """Return the outcome of a decision from its row of arm indices and its row of feedback."""
+    """Return the outcome of a decision from its arm indices (``action``) and its rewards (``feedback``)."""
     choice = dispatch.shown_in(params, action)
     return Outcome(impression, choice, dispatch.reward_in(params, feedback), propensity)
 
@@ -93,7 +93,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> Counts:
-        """Return counts of zero."""
+        """Return counts of zero plays, rewards and rounds for ``lanes`` lanes and ``arms`` arms."""
         return cls(np.zeros((lanes, arms)), np.zeros((lanes, arms)), np.zeros(lanes))
 
 
@@ -115,20 +115,23 @@ class ArmBeliefs(NamedTuple):
 
     @classmethod
     def from_counts(cls, plays: Floats, rewards: Floats) -> ArmBeliefs:
-        """Return the beliefs that follow from counts, with a uniform prior."""
+        """Return the beliefs that follow from plays and rewards per arm, with a uniform Beta(1, 1) prior.
+
+        Rewards are clipped to [0, plays]; the mean of an arm without plays is NaN.
+        """
         positive_plays = np.where(plays > 0, plays, np.nan)
         clicks = np.clip(rewards, 0.0, plays)
         return cls(plays.copy(), clicks / positive_plays, clicks + 1.0, plays - clicks + 1.0)
 
     @classmethod
     def from_posteriors(cls, plays: Floats, successes: Floats, failures: Floats) -> ArmBeliefs:
-        """Return the beliefs of Beta posteriors, with their means."""
+        """Return the beliefs of Beta(``successes``, ``failures``) posteriors, with their means."""
         return cls(plays, successes / (successes + failures), successes, failures)
 
 
 @dispatch.kernel
 def count(state: Counts, lane: int, arm: int, reward: float) -> None:
-    """Add one play and its reward."""
+    """Add one play and its reward to an arm's counts, and one round to the lane."""
     state.rounds[lane] += 1.0
     state.plays[lane, arm] += 1.0
     state.rewards[lane, arm] += reward
@@ -136,7 +139,7 @@ def count(state: Counts, lane: int, arm: int, reward: float) -> None:
 
 @dispatch.kernel
 def uncount(state: Counts, lane: int, arm: int, reward: float) -> None:
-    """Remove one play and its reward."""
+    """Remove one play and its reward from an arm's counts, and one round from the lane."""
     state.rounds[lane] -= 1.0
     state.plays[lane, arm] -= 1.0
     state.rewards[lane, arm] -= reward
@@ -144,7 +147,7 @@ def uncount(state: Counts, lane: int, arm: int, reward: float) -> None:
 
 @dispatch.kernel
 def forget(state: Counts, lane: int) -> None:
-    """Set the counts of a lane to zero."""
+    """Set plays, rewards and rounds of a lane to zero."""
     state.rounds[lane] = 0.0
     state.plays[lane, :] = 0.0
     state.rewards[lane, :] = 0.0
@@ -249,7 +252,7 @@ class Policy(Part, abstract=True):
         return cls(arms)
 
     def with_arms(self, arms: Any) -> Self:
-        """Return the same policy over other arms."""
+        """Return a copy of the policy with the same hyperparameters over other arms (a number or names)."""
         return replace(self, arms=arms)
 
     def check_folds(self) -> None:
@@ -307,12 +310,12 @@ class Policy(Part, abstract=True):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """All fields but ``arms`` by name."""
+        """Hyperparameters by field name: all fields but ``arms``."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "arms"}
 
     @property
     def label(self) -> str:
-        """The name, with the hyperparameters that differ from their defaults, but without the arms."""
+        """The class name, with the hyperparameters that differ from their defaults, but without the arms."""
         settings = [
             _format_setting(f.name, value)
             for f in fields(self)
@@ -352,6 +355,7 @@ class Policy(Part, abstract=True):
         return byte_count(self.init(2)) - byte_count(self.init(1))
 
     def _repr_html_(self) -> str:
+        """Return an HTML table of arms and of the lines of :attr:`reason`, for notebooks."""
         arms = self.arms if isinstance(self.arms, int) else ", ".join(map(str, self.arms or ()))
         first, *lines = self.reason.splitlines()
         entries = [line.strip().partition("  ") for line in lines]
@@ -389,7 +393,10 @@ class Policy(Part, abstract=True):
         return self.about.weak
 
     def init(self, lanes: int) -> Any:
-        """Return the initial state of ``lanes`` lanes; ``lanes`` may be 0."""
+        """Return the initial state of ``lanes`` lanes; ``lanes`` may be 0.
+
+        The base class raises InvalidValue.
+        """
         name = f"{type(self).__name__}.init"
         raise InvalidValue(name, None, "define init(self, lanes), which returns its State")
 
@@ -408,48 +415,68 @@ class Policy(Part, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Return the index of the chosen arm; for a duel, two."""
+        """Return the index of the chosen arm; for a duel, two. The state is not changed."""
         raise NotImplementedError("define choose, a @staticmethod")
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
-        """Update the state with the outcome of a decision."""
+        """Update one lane of the state, in place, with the outcome of a decision."""
         raise NotImplementedError("define learn, a @staticmethod")
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
-        """Update the state with an impression before the choice; by default do nothing."""
+        """Update one lane of the state, in place, with an impression before the choice.
+
+        By default do nothing.
+        """
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> float:
-        """Return the probability of an action; by default NaN, for unknown."""
+        """Return the probability that :meth:`choose` returns the action ``shown``.
+
+        By default NaN, for unknown.
+        """
         return math.nan
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays of decisions that are not yet learned; by default do nothing."""
+        """Add clicks and plays of an arm from decisions whose outcome is not yet learned.
+
+        By default do nothing.
+
+        Negative numbers remove them again.
+        """
 
     @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:
-        """Return how often the lane has restarted; by default 0."""
+        """Return how often the policy has restarted the lane; by default 0."""
         return 0
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:
-        """Recompute values that follow from shared sums, after sums or arms were added."""
+        """Recompute, in place, values that follow from shared sums, after sums were merged or arms added.
+
+        By default do nothing.
+        """
 
     @staticmethod
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Fill ``action`` with the indices of the arms to show: by default, one arm."""
+        """Fill ``action``, in place, with the indices of the arms to show.
+
+        By default it is the one arm of :meth:`choose`.
+        """
         action[0] = dispatch.choose(params, state, lane, impression, rng)
 
     @staticmethod
     def decide_and_weigh(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> float:
-        """Fill ``action``, and return its propensity; by default by two calls."""
+        """Fill ``action``, in place, with the arms to show, and return the propensity of this action.
+
+        By default by a call of ``decide`` and one of ``propensity``.
+        """
         dispatch.decide(params, state, lane, impression, rng, action)
         return dispatch.propensity(  # type: ignore[no-any-return]
             params, state, lane, impression, dispatch.shown_in(params, action)
@@ -457,7 +484,7 @@ class Policy(Part, abstract=True):
 
     @property
     def showing(self) -> ActionKind:
-        """The kind of action that the policy takes, as a record."""
+        """The :class:`ActionKind` record of the action that the policy takes (one arm, a duel or a list)."""
         return get_action_kind(self.shows)
 
     @staticmethod
@@ -471,7 +498,7 @@ class Policy(Part, abstract=True):
         return feedback[0]
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
-        """Warn if these features cannot determine the parameters; by default do nothing."""
+        """Warn if these features of arms cannot determine the policy's parameters; by default do nothing."""
 
     @property
     def correctable(self) -> bool:
@@ -506,7 +533,10 @@ class Policy(Part, abstract=True):
 
     @property
     def forgets(self) -> bool:
-        """Whether beliefs about arms may rest on less than all rewards that were learned."""
+        """Whether beliefs about arms may rest on fewer rewards than were learned.
+
+        That is so after restarts and discounts.
+        """
         return type(self).epoch is not Policy.epoch or hasattr(self, "beliefs")
 
     @property
@@ -525,12 +555,15 @@ class Policy(Part, abstract=True):
 
 
 def _defining_class(kind: type, method: str) -> type:
-    """Return the class in which a method of ``kind`` is defined."""
+    """Return the class in the method resolution order of ``kind`` that defines ``method``."""
     return next(base for base in kind.__mro__ if method in base.__dict__)
 
 
 def _format_setting(name: str, value: Any) -> str:
-    """Return a hyperparameter as text for a label."""
+    """Return a hyperparameter as ``name=value`` for a label.
+
+    A nested policy becomes its label alone, another dataclass its class name alone.
+    """
     if isinstance(value, Policy):
         return value.label
     if is_dataclass(value):

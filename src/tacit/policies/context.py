@@ -62,7 +62,9 @@ _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
 
 
 def normalize_schema(field: str, schema: Any) -> Schema:
-    """Return a schema in its canonical form; an empty one for an empty schema.
+    """Return a schema in its canonical form: pairs of field name and type, signals last.
+
+    Warns (AssumptionWarning) about fields whose name is of a log's column, or of an id that is a number.
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ def normalize_schema(field: str, schema: Any) -> Schema:
     Raises
     ------
     InvalidValue
-        If a name or a type is not allowed, or there are too many columns.
+        If a mapping is empty, a name or a type is not allowed, or there are too many columns.
 
     Examples
     --------
@@ -106,7 +108,10 @@ def normalize_schema(field: str, schema: Any) -> Schema:
 
 
 def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
-    """Return the type of a field in its canonical form."""
+    """Return the type of a field in its canonical form: a text, or a tuple of values.
+
+    Raises InvalidValue, with the name ``field``, if it is no type.
+    """
     if isinstance(holds, str):
         if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _hashed_width(holds) <= MOST_HASHED:
             raise InvalidValue(field, holds, TYPES_HINT)
@@ -122,7 +127,7 @@ def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
 
 
 def _hashed_width(holds: str) -> int:
-    """Return the number of columns that a category is hashed to; 0 if the type is no category."""
+    """Return the number of columns that a type ``category`` or ``category(n)`` is hashed to; else 0."""
     if holds == CATEGORY:
         return HASHED
     match = _HASHED.fullmatch(holds)
@@ -130,7 +135,9 @@ def _hashed_width(holds: str) -> int:
 
 
 def find_missing_flags(schema: Schema) -> Ints | None:
-    """Return for each column the index of its field's ``missing`` column, or -1; None for an empty schema.
+    """Return for each column of a schema the index of its field's ``missing`` column.
+
+    It is −1 for a ``missing`` column itself and for a signal. The result is None for an empty schema.
 
     Examples
     --------
@@ -206,18 +213,22 @@ CODE = re.compile(r"-1\.0|-9+\.0|9{3,}\.0")
 
 
 def _is_rows(value: Any) -> bool:
-    """True if a value is rows with names; a mapping is a schema, or a table by its columns."""
+    """Return whether a value is rows with names: a data frame, or a sequence of mappings that is not empty.
+
+    A mapping is not rows.
+    """
     if isinstance(value, Mapping):
         return False
     return is_frame(value) or (isinstance(value, Sequence) and bool(value) and all(map(_is_named, value)))
 
 
 def infer_schema(rows: Any, first: int = FIRST_ROWS) -> dict[str, str | list[str]]:
-    """Return the schema that fits the first rows: the type of each field.
+    """Return the schema that fits the first rows: a dict from each field to its type.
 
     The same rows give the same schema. Text of at most 20 distinct values, each seen five times on
     average, becomes a list of these values; other text a ``"category"``. Whole numbers become a
-    ``"number"``: convert them to text if they are codes.
+    ``"number"``: convert them to text if they are codes. Warns (AssumptionWarning) about suspicious values,
+    such as ids, times, codes of missing values, or numbers in text.
 
     Parameters
     ----------
@@ -256,7 +267,11 @@ def infer_schema(rows: Any, first: int = FIRST_ROWS) -> dict[str, str | list[str
 
 
 def _infer_type(field: str, values: Sequence[Any]) -> str | list[str]:
-    """Return the type of a field with these values."""
+    """Return the type of a field with these values: boolean, number, category, or the list of its few texts.
+
+    Warns about suspicious values. Raises InvalidValue if all are missing, or they are of several or other
+    types.
+    """
     present = [value for value in values if not _is_missing(value)]
     if not present:
         remedy = f"it is missing in all of {len(values)} rows: say what it holds, or leave it out"
@@ -278,7 +293,10 @@ def _infer_type(field: str, values: Sequence[Any]) -> str | list[str]:
 
 
 def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
-    """Return a warning about the present values of a field, or an empty text if there is none."""
+    """Return a warning about the present values of a field of type ``holds``; an empty text if there is none.
+
+    It concerns ids, times, codes of missing values, and lists of which no value occurs.
+    """
     texts = len(present) >= FIRST_ROWS // 2 and isinstance(present[0], str)
     if texts and len(set(present)) > NEW_SHARE * len(present):
         what = "nearly every value is another, as of an id, and says nothing of those who come next"
@@ -303,7 +321,11 @@ def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
 
 
 def _find_missing_code(counts: Counter[Any]) -> Any:
-    """Return the number that codes a missing value, such as 999 or -1, or None if there is none."""
+    """Return the number that codes a missing value, such as 999 or -1; None if there is none.
+
+    ``counts`` has the number of rows by value. A code is the least or largest value, frequent, and far from
+    the others.
+    """
     for code in (min(counts), max(counts)):
         other_counts = {value: count for value, count in counts.items() if value != code}
         often = counts[code] >= counts.total() / MANY and len(other_counts) >= MOST_VALUES // 2
@@ -318,7 +340,8 @@ def _find_missing_code(counts: Counter[Any]) -> Any:
 def _describe_numeric_texts(texts: Sequence[Any], field: str) -> str:
     """Return a warning if distinct texts are numbers: all, all with the same unit, or all but some.
 
-    No warning for codes: they are few, or mostly far from each other, as post codes are.
+    Without such a doubt, return an empty text. No warning for codes: they are few, or mostly far from each
+    other, as post codes are.
     """
     units = {re.sub(r"^[+-]?[0-9]+([.,][0-9]+)?\s*", "", str(text).strip()) for text in texts}
     name = field.removeprefix("context.")
@@ -354,19 +377,23 @@ def schema_text(schema: Schema) -> str:
 
 
 def _is_missing(value: Any) -> bool:
+    """Return whether a value is None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _is_flag(value: Any) -> bool:
+    """Return whether a value is a boolean."""
     return isinstance(value, bool | np.bool_)
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a real number of limited size, and no boolean."""
     number: Any = value
     return isinstance(value, Real) and not _is_flag(value) and bool(abs(number) <= checks.HUGE)
 
 
 def _is_text(value: Any) -> bool:
+    """Return whether a value is a string."""
     return isinstance(value, str)
 
 
@@ -378,7 +405,7 @@ class Encoder:
 
     Parameters
     ----------
-    schema : Declared
+    schema : Schema
 
     Attributes
     ----------
@@ -397,6 +424,7 @@ class Encoder:
     """
 
     def __init__(self, schema: Schema) -> None:
+        """Store a schema and the first column of each of its fields; nothing has been counted yet."""
         self._schema = schema
         self.width = len(list_columns(schema))
         self.undeclared_counts: Counter[str] = Counter()
@@ -412,7 +440,11 @@ class Encoder:
             first += len(list_columns(((name, holds),)))
 
     def encode_row(self, context: Mapping[str, Any], field: str = "context") -> Floats:
-        """Return the columns of one context.
+        """Return the columns of one context, as an array of shape (width,).
+
+        Counts undeclared values in ``undeclared_counts``, stores examples of hashed values in
+        ``hashed_values``, and warns once per field (AssumptionWarning, stored in ``data_warnings``) about
+        suspicious values.
 
         Parameters
         ----------
@@ -450,7 +482,10 @@ class Encoder:
         return row
 
     def _check_contexts(self, contexts: list[tuple[Any, ...]]) -> None:
-        """Warn about suspicious fields in the first contexts, and delete these contexts."""
+        """Warn about suspicious fields in the first contexts.
+
+        Store the warnings and delete these contexts.
+        """
         self._contexts = None
         for (name, holds), values in zip(self._schema, zip(*contexts, strict=True), strict=True):
             doubt = _describe_doubt(holds, [v for v in values if v is not ABSENT and not _is_missing(v)])
@@ -464,7 +499,9 @@ class Encoder:
                 warnings.warn(self.data_warnings[name], AssumptionWarning, stacklevel=2)
 
     def find_warning(self, context: Any) -> str | None:
-        """Return a warning about one context that was encoded; None if there is none.
+        """Return a warning that a context's value almost equals a declared one; None if there is none.
+
+        It is None as long as ``data_warnings`` is empty. Nothing is warned or stored.
 
         Examples
         --------
@@ -481,13 +518,22 @@ class Encoder:
         return None
 
     def encode_rows(self, contexts: Any, field: str = "context") -> Any:
-        """Return the columns of many contexts; contexts that are numbers already are returned as they are.
+        """Return the columns of many contexts, of shape (contexts, width).
+
+        Contexts that are numbers already are returned as they are. Counts and warns as :meth:`encode_row`
+        does.
 
         Parameters
         ----------
         contexts : sequence of mapping, or table
             A table, such as a data frame, has a column for each field.
         field : str, default "context"
+            Name of the contexts for error messages.
+
+        Raises
+        ------
+        InvalidValue
+            If only some contexts have names, or a value does not fit its field.
         """
         if (
             isinstance(contexts, list)
@@ -516,6 +562,13 @@ class Encoder:
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
+        """Write the columns of one field's value into ``row``.
+
+        Raise InvalidValue if it does not fit the type.
+
+        Counts an undeclared value, warns if it almost equals a declared one, and stores examples of hashed
+        values.
+        """
         first, path = self._first_column[name], f"{field}.{name}"
         if isinstance(holds, tuple):
             last = first + len(holds) + 1
@@ -548,7 +601,10 @@ class Encoder:
 
 
 def _describe_near_match(field: str, text: str, values: tuple[str, ...]) -> str:
-    """Return a warning if a value differs from a declared one only by capitals, blanks or Unicode form."""
+    """Return a warning if a value differs from a declared one only by capitals, blanks or Unicode form.
+
+    Otherwise, return an empty text.
+    """
     matches = [value for value in values if _fold(value) == _fold(text)]
     if not matches or text in values:
         return ""
@@ -569,11 +625,12 @@ def _is_named(value: Any) -> bool:
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, or a row of a data frame as a dict without its missing values."""
     return value if isinstance(value, Mapping) else value.dropna().to_dict()  # type: ignore[no-any-return]
 
 
 def _require(field: str, value: Any, check: Callable[[Any], bool], allowed: str) -> Any:
-    """Return a value that passes a check, else raise an error that says which values are allowed."""
+    """Return a value that passes a check; otherwise raise InvalidValue with the text of allowed values."""
     if not check(value):
         raise InvalidValue(field, value, f"give {allowed}")
     return value
@@ -581,7 +638,7 @@ def _require(field: str, value: Any, check: Callable[[Any], bool], allowed: str)
 
 @lru_cache(maxsize=65_536)
 def _hash_value(name: str, value: str, width: int) -> tuple[int, float]:
-    """Return the hashed column and the sign of a value.
+    """Return the hashed column, from 0 to ``width`` − 1, and the sign (±1) of a value of the field ``name``.
 
     References
     ----------
@@ -593,7 +650,10 @@ def _hash_value(name: str, value: str, width: int) -> tuple[int, float]:
 
 
 def resolve_context_dim(context: Schema, context_dim: int) -> int:
-    """Return the length of a context: by its schema, or ``context_dim`` without a schema."""
+    """Return the length of a context: its schema's number of columns, or ``context_dim`` without a schema.
+
+    Raises InvalidValue if ``context_dim`` is neither 0 nor the schema's number of columns.
+    """
     if not context:
         return context_dim
     width = len(list_columns(context))

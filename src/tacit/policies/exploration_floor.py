@@ -65,12 +65,15 @@ class HistoryHash(NamedTuple):
 
 @kernel
 def update_history(history: HistoryHash, lane: int, event: int) -> None:
-    """Update the hash of a lane's history with an event."""
+    """Update the hash of a lane's history, in place, with an event's number."""
     history.code[lane] = (history.code[lane] * FACTOR + event) % MODULUS
 
 
 def require_no_list(field: str, policy: Any) -> Policy:
-    """Return a policy that shows one arm or two; raise for any other value."""
+    """Return ``policy`` if it is a policy that shows one arm or two.
+
+    Raise InvalidValue for any other value.
+    """
     if not isinstance(policy, Policy):
         raise InvalidValue(field, policy, "give a policy, such as UCB1(arms=5)")
     if policy.showing.listed:
@@ -129,23 +132,28 @@ class Candidates(Wrapper):
     draws: Annotated[int, int_range(1, 10_000)] = 16
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; take arms and kind of action from the wrapped policy."""
         super().__post_init__()
         self._copy_fields("arms", "shows")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over LogisticTS, with ``dim`` features."""
         return cls(LogisticTS.example(arms, dim))
 
     def init(self, lanes: int) -> State:
+        """Return the wrapped policy's initial state and empty history hashes."""
         return self.State(self.policy.init(lanes), HistoryHash(np.zeros(lanes, np.int64)))
 
     @staticmethod
     def observe(params: Candidates, state: State, lane: int, impression: Impression) -> None:
+        """Add an event to the lane's history hash, and let the wrapped policy observe the impression."""
         update_history(state.past, lane, 1)
         observe(params.policy, state.policy, lane, impression)
 
     @staticmethod
     def choose(params: Candidates, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
+        """Return one of the candidate choices, drawn uniformly; only this candidate is computed."""
         candidate_rng = derive_generator(state.past.code[lane], lane, int(rng.random() * params.draws))
         return choose(params.policy, state.policy, lane, impression, candidate_rng)
 
@@ -153,11 +161,16 @@ class Candidates(Wrapper):
     def decide(
         params: Candidates, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Fill ``action`` with one of the candidate choices, drawn uniformly.
+
+        Only this candidate is computed.
+        """
         candidate_rng = derive_generator(state.past.code[lane], lane, int(rng.random() * params.draws))
         decide(params.policy, state.policy, lane, impression, candidate_rng, action)
 
     @staticmethod
     def propensity(params: Candidates, state: State, lane: int, impression: Impression, shown: Any) -> float:
+        """Return the share of candidate choices that equal ``shown``; all candidates are computed again."""
         same = 0
         for candidate in range(params.draws):
             candidate_rng = derive_generator(state.past.code[lane], lane, candidate)
@@ -167,11 +180,13 @@ class Candidates(Wrapper):
 
     @staticmethod
     def learn(params: Candidates, state: State, lane: int, outcome: Outcome) -> None:
+        """Add the reward to the lane's history hash, and let the wrapped policy learn the outcome."""
         update_history(state.past, lane, 2 + int(outcome.reward * STEPS_OF_REWARDS))
         learn(params.policy, state.policy, lane, outcome)
 
     @staticmethod
     def epoch(params: Candidates, state: State, lane: int) -> Any:
+        """Return how often the wrapped policy has restarted the lane."""
         return epoch(params.policy, state.policy, lane)
 
 
@@ -249,6 +264,10 @@ class ExplorationFloor(Wrapper):
     draws: Annotated[int, int_range(0, 10_000)] = 16
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; take arms and kind of action from the wrapped policy.
+
+        Warns (AssumptionWarning) if the wrapped policy has a floor already or its propensities are not known.
+        """
         super().__post_init__()
         self._copy_fields("arms", "shows")
         self._set("randomized", self.knows_propensity)
@@ -269,11 +288,12 @@ class ExplorationFloor(Wrapper):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over UCB1; ``dim`` is ignored."""
         return cls(UCB1(arms))
 
     @cached_property
     def chooser(self) -> Policy:
-        """The policy, or its candidates if it does not know its propensities."""
+        """The wrapped policy, or :class:`Candidates` over it if it does not know its propensities."""
         if self.policy.knows_propensity or not self.draws:
             return self.policy
         return Candidates(self.policy, self.draws)
@@ -294,28 +314,38 @@ class ExplorationFloor(Wrapper):
 
     @property
     def least_share(self) -> float:
+        """Lower bound of an arm's propensity times the arms on offer.
+
+        It is ε + (1 − ε)·(the inner policy's bound).
+        """
         return self.epsilon + (1.0 - self.epsilon) * self.chooser.least_share
 
     @staticmethod
     def refit(params: Params, state: Any) -> None:
+        """Recompute the inner policy's values that follow from shared sums."""
         refit(params.policy, state)
 
     @cached_property
     def params(self) -> Params:
+        """Numbers that the kernels read: the inner policy's, ε, and the number of arms in an action."""
         return self.Params(self.chooser.params, self.epsilon, self.action_width)
 
     def init(self, lanes: int) -> Any:
+        """Return the inner policy's initial state; the floor has none of its own."""
         return self.chooser.init(lanes)
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
+        """Initialise new arms, from index ``known`` on, in the inner policy's state."""
         self.chooser.enrol(state, lanes, known)
 
     @staticmethod
     def observe(params: Params, state: Any, lane: int, impression: Impression) -> None:
+        """Let the inner policy observe an impression before the choice."""
         observe(params.policy, state, lane, impression)
 
     @staticmethod
     def choose(params: Params, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
+        """Return a uniformly drawn arm with probability ε, else the inner policy's choice."""
         arms = impression.arms
         if rng.random() < params.epsilon:
             return arms[int(rng.random() * len(arms))]
@@ -325,6 +355,7 @@ class ExplorationFloor(Wrapper):
     def decide(
         params: Params, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Fill ``action`` with uniformly drawn arms (probability ε), else with the inner policy's choice."""
         arms = impression.arms
         if rng.random() < params.epsilon:
             for i in range(len(action)):
@@ -334,28 +365,34 @@ class ExplorationFloor(Wrapper):
 
     @staticmethod
     def propensity(params: Params, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
+        """Return ε/(number of possible actions) + (1 − ε)·(the inner policy's propensity of ``shown``)."""
         inner = propensity(params.policy, state, lane, impression, shown)
         ways = float(len(impression.arms)) ** params.width
         return params.epsilon / ways + (1.0 - params.epsilon) * inner
 
     @staticmethod
     def count_open(params: Params, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+        """Add clicks and plays of decisions not yet learned to the inner policy's state."""
         count_open(params.policy, state, lane, arm, hits, plays)
 
     @staticmethod
     def learn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
+        """Let the inner policy learn the outcome."""
         learn(params.policy, state, lane, outcome)
 
     @property
     def correctable(self) -> bool:
+        """Whether the inner policy can replace a reward that was learned."""
         return super().correctable and self.chooser.correctable
 
     @staticmethod
     def unlearn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
+        """Let the inner policy remove an outcome that it learned."""
         unlearn(params.policy, state, lane, outcome)
 
     @staticmethod
     def epoch(params: Params, state: Any, lane: int) -> Any:
+        """Return how often the inner policy has restarted the lane."""
         return epoch(params.policy, state, lane)
 
 
@@ -377,7 +414,7 @@ class MinimumShares(ExplorationFloor):
     epsilon : float, default 0
         Probability of a uniform choice among the decisions without a share, in [0, 1].
     draws : int, default 16
-        As in :class:`ExplorationFloor`.
+        Number of candidates for a policy that does not know its propensity, up to 10,000; 0 for none.
     at_least : dict of arm to float
         Shares in (0, 0.5] of arms by their names; together at most 0.5.
 
@@ -412,6 +449,10 @@ class MinimumShares(ExplorationFloor):
     at_least: Any = ()
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; store the shares in the order of arm indices.
+
+        Raises InvalidValue if the policy shows another kind of action or does not know arms by name.
+        """
         super().__post_init__()
         if self.policy.shows != self.promises or self.policy.arms is None:
             remedy = f"give a policy that shows one {self.promises}, of an arm known by its name"
@@ -420,10 +461,12 @@ class MinimumShares(ExplorationFloor):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over UCB1 in which arm 0 has a share of 0.1; ``dim`` is ignored."""
         return cls(UCB1(arms), at_least={0: 0.1})
 
     @cached_property
     def params(self) -> Any:
+        """Numbers for the kernels: the inner policy's, ε, the arms in an action, and each arm's share."""
         shares_by_arm = dict(self.at_least)
         names = range(self.arm_count) if isinstance(self.arms, int) else self.arms
         shares = np.array([shares_by_arm.get(arm, 0.0) for arm in names])
@@ -431,16 +474,24 @@ class MinimumShares(ExplorationFloor):
 
     @property
     def covers_all(self) -> bool:
-        """Whether each arm has a positive probability, whatever the policy chooses."""
+        """Whether each arm has a positive probability, whatever the policy chooses.
+
+        That is so if ε is above 0 or all arms have a share.
+        """
         return self.epsilon > 0.0 or len(self.at_least) == self.arm_count
 
     @property
     def least_share(self) -> float:
+        """Lower bound of an arm's propensity times the arms on offer.
+
+        It is (1 − sum of shares)·(the exploration floor's bound).
+        """
         remainder: float = 1.0 - sum(share for _, share in self.at_least)
         return remainder * super().least_share
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
+        """Return an arm with the probability of its share, else the choice of an exploration floor."""
         arms, reached, draw = impression.arms, 0.0, rng.random()
         for arm in arms:
             reached += params.shares[arm]
@@ -454,6 +505,10 @@ class MinimumShares(ExplorationFloor):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
+        """Return the probability of an arm.
+
+        It is its share + (1 − shares on offer)·(its propensity under the exploration floor).
+        """
         reached, arms = 0.0, impression.arms
         for arm in arms:
             reached += params.shares[arm]
@@ -466,7 +521,7 @@ class MinimumShares(ExplorationFloor):
 def pair_probability(
     params: Any, state: Any, lane: int, impression: Impression, left: int, right: int
 ) -> float:
-    """Return the probability that an exploration floor over the policy shows two arms."""
+    """Return the probability that an exploration floor over the policy shows (``left``, ``right``)."""
     inner = propensity(params.policy, state, lane, impression, (left, right))
     return float(params.epsilon / len(impression.arms) ** 2 + (1.0 - params.epsilon) * inner)
 
@@ -486,7 +541,7 @@ class MinimumDuelShares(MinimumShares):
     epsilon : float, default 0
         Probability of two arms drawn uniformly, in [0, 1].
     draws : int, default 16
-        As in :class:`ExplorationFloor`.
+        Number of candidates for a policy that does not know its propensity, up to 10,000; 0 for none.
     at_least : dict of arm to float
         Shares in (0, 0.5] of arms by their names; together at most 0.5.
 
@@ -520,12 +575,17 @@ class MinimumDuelShares(MinimumShares):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over HorizonDraw in which arm 0 has a share of 0.1; ``dim`` is ignored."""
         return cls(HorizonDraw(arms), at_least={0: 0.1})
 
     @staticmethod
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Fill ``action`` with the exploration floor's duel.
+
+        With the probability of its share, an arm that is none of the two replaces one of them.
+        """
         arms, reached, draw = impression.arms, 0.0, rng.random()
         if rng.random() < params.epsilon:
             for i in range(2):
@@ -541,6 +601,10 @@ class MinimumDuelShares(MinimumShares):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
+        """Return the probability of a duel.
+
+        The exploration floor draws it, or an arm with a share replaces one of another duel.
+        """
         arms, shares = impression.arms, params.shares
         left_arm, right_arm = shown[0], shown[1]
         pair_share = shares[left_arm] + (shares[right_arm] if right_arm != left_arm else 0.0)

@@ -39,11 +39,13 @@ class PriorsPolicy(Policy, abstract=True):
     priors: Any = ()
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; store the priors in the order of arm indices."""
         super().__post_init__()
         if self.priors != ():
             self._set("priors", check_priors(self.priors, self.arms))
 
     def __repr__(self) -> str:
+        """Return the policy as a call, without fields of later versions that have their default."""
         settings = (
             f"{field.name}={getattr(self, field.name)!r}"
             for field in fields(self)
@@ -53,19 +55,19 @@ class PriorsPolicy(Policy, abstract=True):
 
     @property
     def prior_counts(self) -> Floats:
-        """Prior successes and failures of each arm, of shape (arms, 2)."""
+        """Prior successes and failures of each arm, of shape (arms, 2); 0 for an arm without a prior."""
         names = range(self.arms) if isinstance(self.arms, int) else self.arms
         counts_by_arm = {arm: (successes, failures) for arm, successes, failures in self.priors}
         return np.array([counts_by_arm.get(arm, (0.0, 0.0)) for arm in names])
 
 
 def check_priors(priors: Any, arms: int | tuple[str, ...]) -> Priors:
-    """Return validated priors in the order of arm indices.
+    """Return validated priors as tuples (arm, successes, failures) in the order of arm indices.
 
     Raises
     ------
     InvalidValue
-        If an arm does not exist, or its prior is no pair of numbers within [0, 1e6].
+        If an arm does not exist or comes twice, or its prior is no pair of numbers within [0, 1e6].
     """
     priors_by_index = {}
     for arm, pair in _parse_priors(priors):
@@ -79,6 +81,10 @@ def check_priors(priors: Any, arms: int | tuple[str, ...]) -> Priors:
 
 
 def _parse_priors(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return priors, a mapping or a sequence of (arm, successes, failures), as pairs of arm and counts.
+
+    Raises InvalidValue if they have another form or an arm does not have two counts.
+    """
     pairs: list[tuple[Any, tuple[Any, ...]]]
     try:
         if isinstance(priors, Mapping):
@@ -94,7 +100,9 @@ def _parse_priors(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
 
 
 def find_arm_index(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
-    """Return the index of an arm that a field names; numbered arms may be given as text.
+    """Return the index of an arm in ``arms``, a number of arms or their names.
+
+    Numbered arms may be given as text. ``field`` names the setting in the error message.
 
     Raises
     ------
@@ -113,7 +121,7 @@ LARGEST_SHARE_SUM = 0.5
 
 
 def check_shares(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | str, float], ...]:
-    """Return validated minimum shares in the order of arm indices.
+    """Return validated minimum shares as pairs (arm, share) in the order of arm indices.
 
     Raises
     ------
@@ -144,7 +152,10 @@ def check_shares(shares: Any, arms: int | tuple[str, ...]) -> tuple[tuple[int | 
 
 @kernel
 def interval_probability(low: float, high: float) -> float:
-    """Return the probability that |z|, z being standard normal, is in an interval."""
+    """Return the probability that |z|, z being standard normal, is between ``low`` and ``high`` (0 ≤ low).
+
+    It is 0 if ``high`` is not above ``low``.
+    """
     if high <= low:
         return 0.0
     return math.erfc(low * math.sqrt(0.5)) - math.erfc(high * math.sqrt(0.5))
@@ -164,7 +175,11 @@ def break_tie(ties: float, tie: float) -> tuple[bool, float]:
 
 @kernel
 def insert_crossing(crossings: Floats, count: int, z: float, rises: bool) -> None:
-    """Insert where another line crosses an arm's line, in order; negative if it falls below the arm's."""
+    """Insert a point ``z`` ≥ 0 where another line crosses an arm's line into ``crossings``, ordered by size.
+
+    The first ``count`` entries are in use. The entry is z if the other line rises above the arm's there, −z
+    if it falls below it.
+    """
     k = count
     while k > 0 and abs(crossings[k - 1]) > z:
         crossings[k] = crossings[k - 1]
@@ -210,7 +225,7 @@ def greedy_choice(params: Any, state: Any, lane: int, impression: Impression, rn
 
 @kernel
 def greedy_propensity(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
-    """Return the probability that ``greedy_choice`` returns ``shown``: 0, 1, or a share of a tie."""
+    """Return the probability that ``greedy_choice`` returns ``shown``: 0, or 1/(arms tied for best)."""
     shared = confidence(params, state, lane)
     best, ties = -math.inf, 0.0
     for offered in impression.arms:
@@ -243,12 +258,15 @@ class Indexed(Policy, abstract=True):
 
     @staticmethod
     def confidence(params: Any, state: Any, lane: int) -> float:
-        """Return the term that the indices of all arms of a lane share; by default 0."""
+        """Return the term that the indices of all arms of a lane share, computed once a round.
+
+        By default 0.
+        """
         return 0.0
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
-        """Return the index by which ``arm`` is ranked."""
+        """Return the index by which ``arm`` is ranked in a lane; the arm of the highest index is played."""
         raise NotImplementedError
 
 
@@ -270,6 +288,7 @@ class RadiusPolicy(IndexPolicy, abstract=True):
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
+        """Return mean + confidence/sqrt(plays) of an arm; infinity before its first play."""
         return radius_index(state, lane, arm, confidence)
 
 
@@ -280,6 +299,7 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
     """
 
     def init(self, lanes: int) -> Counts:
+        """Return the counts of new lanes: zero, or the plays and rewards of the priors."""
         state = Counts.zeros(lanes, self.arm_count)
         if len(self.priors):
             plays = self.prior_counts.sum(axis=1)
@@ -288,26 +308,31 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: Counts, lane: int, outcome: Outcome) -> None:
+        """Add one play and its reward to the counts of the arm that was shown."""
         count(state, lane, outcome.shown, outcome.reward)
 
     @staticmethod
     def unlearn(params: Any, state: Counts, lane: int, outcome: Outcome) -> None:
+        """Remove one play and its reward from the counts of the arm that was shown."""
         uncount(state, lane, outcome.shown, outcome.reward)
 
     @property
     def forgets(self) -> bool:
+        """Whether the policy restarts: counts themselves forget nothing."""
         return type(self).epoch is not Policy.epoch
 
     def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
-        """Return the beliefs about arms that follow from the counts."""
+        """Return the beliefs about the arms of one lane that follow from its counts."""
         return ArmBeliefs.from_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
     def restart(params: Any, state: Counts, lane: int) -> None:
+        """Set the counts of a lane to zero; priors are not restored."""
         forget(state, lane)
 
     @staticmethod
     def estimate(params: Any, state: Counts, lane: int, arm: int) -> float:
+        """Return the mean reward of an arm; 0 before its first play."""
         plays = state.plays[lane, arm]
         return float(state.rewards[lane, arm] / plays) if plays > 0.0 else 0.0
 
@@ -317,7 +342,11 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
 
 @kernel
 def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, float]:
-    """Return the next line to cross the highest one, and the crossing; −1 if there is none."""
+    """Return the next line to cross the highest line ``at``, and the point of the crossing, at least ``low``.
+
+    Each of the first ``count`` rows of ``lines`` holds intercept and slope. Among lines that cross at the
+    same point the steepest is taken. If no line is steeper, the result is −1 and infinity.
+    """
     best, high = -1, np.inf
     for i in range(count):
         if lines[i, 1] > lines[at, 1]:
@@ -330,9 +359,10 @@ def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, 
 
 @kernel
 def envelope_share(lines: Floats, count: int, place: int) -> float:
-    """Return the probability that a line is the highest of all at \\|z\\|, z being standard normal.
+    r"""Return the probability that line ``place`` is the highest of all at \|z\|, z being standard normal.
 
-    The upper envelope is walked from 0 on, so that shares add up to 1. Equal lines get equal shares.
+    Each of the first ``count`` rows of ``lines`` holds intercept and slope. The upper envelope is walked from
+    0 on, so that shares add up to 1. Equal lines get equal shares.
     """
     at, low = 0, 0.0
     for i in range(count):

@@ -49,7 +49,7 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def is_auto(spec: Any) -> bool:
-    """True if a spec stands for the recommended policy.
+    """Return whether a spec, a text or a table, stands for the recommended policy, ``auto``.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def is_auto(spec: Any) -> bool:
 
 
 def read_action_kind(spec: str) -> ActionKind:
-    """Return the kind of action of the policy in a text.
+    """Return the kind of action of the policy that a text names, without making the policy.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def policy_from_stored(spec: Any, *, imports: bool = True) -> Policy:
 
 
 def format_policy_name(spec: Mapping[str, Any]) -> str:
-    """Return the names of the policy in a spec table, and of the policy that it wraps.
+    """Return the name of the policy in a spec table, joined by a hyphen to that of the policy it wraps.
 
     Examples
     --------
@@ -161,7 +161,11 @@ def format_policy_name(spec: Mapping[str, Any]) -> str:
 
 
 def _add_earlier_defaults(spec: Any) -> Any:
-    """Return a spec table completed with the defaults of earlier versions."""
+    """Return a copy of a spec table, with defaults of earlier versions for hyperparameters that it lacks.
+
+    Wrapped policies are completed, too. A spec that is no table, or names a policy outside of tacit, is
+    returned as it is.
+    """
     if not isinstance(spec, dict) or ":" in spec.get("name", ":"):
         return spec
     whole = dict(policy_class(spec["name"]).earlier) | spec
@@ -171,6 +175,11 @@ def _add_earlier_defaults(spec: Any) -> Any:
 
 
 def _recommend(positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting) -> Policy:
+    """Return the policy that ``auto`` recommends for the named arguments of a spec, completed by ``setting``.
+
+    ``arms`` are ignored if there are features of arms. Raises InvalidValue for positional or unknown
+    arguments.
+    """
     takes = list(signature(auto).parameters)
     surplus = [*positional, *(name for name in named if name not in takes)]
     if surplus:
@@ -182,7 +191,10 @@ def _recommend(positional: list[Any], named: dict[str, Any], arms: Any, setting:
 
 
 def _find_dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
-    """Return the dimensions that a policy takes and the setting has, as arguments of the policy."""
+    """Return the settings that are dimensions or a context schema, as arguments of a policy class.
+
+    Only those that the class has as a field and that no positional argument fills.
+    """
     names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
     takes = [field.name for field in fields(kind) if field.init and field.name != "arms"]
     if "context" in takes or "relevance_dim" in takes:
@@ -210,7 +222,11 @@ def reads_features(spec: str) -> str | None:
 def _match_arguments(
     policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any
 ) -> dict[str, Any]:
-    """Return the arguments of a policy: those of a spec, and ``arms`` if the spec has none."""
+    """Return the arguments of a policy by name: those of a spec, and ``arms`` if the spec has none.
+
+    Warns (AssumptionWarning) if a first number looks like a number of arms. Raises InvalidValue if the policy
+    needs arms and there are none.
+    """
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
     defaults = {field.name: field.default for field in fields(policy) if field.init}
     order = [name for name in defaults if name != "arms"]
@@ -224,7 +240,10 @@ def _match_arguments(
 
 
 def _to_plain(value: Any) -> Any:
-    """Return a hyperparameter as a number, a string or a table."""
+    """Return a hyperparameter as plain data.
+
+    A policy or a classifier becomes a table; other values are returned as they are.
+    """
     if isinstance(value, Policy):
         return policy_to_spec(value)
     if is_dataclass(value):

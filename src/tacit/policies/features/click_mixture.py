@@ -38,7 +38,7 @@ from tacit.policies.features.gaussian import (
 
 @kernel
 def get_component(state: Any, lane: int, k: int, split: int) -> mixture.Component:
-    """Return component ``k`` of a lane."""
+    """Return component ``k`` of a lane, with views of its posterior: updates change the state."""
     mean, root, offsets = state.mean[lane, k], state.root[lane, k], state.offsets
     offset_terms = offsets.mean[lane, k], offsets.variance[lane, k], offsets.slope[lane, k]
     return mixture.Component(
@@ -116,6 +116,7 @@ class ClickMixture(mixture.Mixture):
     )
 
     def init(self, lanes: int) -> State:
+        """Return the initial state: each component's prior, equal weights, and no scaling of features."""
         width, shape = self.width, (lanes, mixture.COMPONENTS, self.width)
         state = self.State(
             np.zeros(shape),
@@ -130,7 +131,10 @@ class ClickMixture(mixture.Mixture):
         return state
 
     def posterior(self, state: State, lane: int) -> mixture.MixtureBelief:
-        """Return the beliefs of the component with the largest weight, and all weights."""
+        """Return the beliefs of a lane's component of the largest weight, and all weights.
+
+        Parameters are in units of unscaled features.
+        """
         weights, factor = state.weight[lane].copy(), state.inputs.factor[lane]
         heaviest = int(np.argmax(weights))
         mean, root = state.mean[lane, heaviest], state.root[lane, heaviest]
@@ -141,7 +145,7 @@ class ClickMixture(mixture.Mixture):
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
+        """Return draws of the arms' mean rewards from the posterior, of shape (draws, offered)."""
         rows = mixture.read_offer(state.inputs, lane, impression, self.split, self.width)
         every = range(len(rows))
         arm_rows = np.array([mixture.find_arm_row(state.inputs, lane, impression, place) for place in every])
@@ -154,10 +158,12 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def choose(params: ClickMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the largest mean + z·deviation of its logit, with one random z for all arms."""
         return choose_coupled(params, state, lane, impression, rng)
 
     @staticmethod
     def line(params: ClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
+        """Return mean and deviation of the logit of the arm at a place on offer, over all components."""
         h, v, x = state.room[lane, 0], state.room[lane, 1], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
         mixture.read_features(state.inputs, lane, impression, place, params.split, x)
@@ -179,6 +185,10 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def learn(params: ClickMixture, state: State, lane: int, outcome: Outcome) -> None:
+        """Update every component, its weight and its offset of the shown arm with the reward.
+
+        In the first 100 decisions, the scaling of features is fitted before; new arms are added to the table.
+        """
         impression, weights, x = outcome.impression, state.weight[lane], state.room[lane, 2]
         place = find_place(impression.arms, outcome.shown)
         mixture.measure_offer(state.inputs, lane, impression, params.split, x)
@@ -197,6 +207,7 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def restart(params: ClickMixture, state: State, lane: int) -> None:
+        """Reset a lane to the prior: components, weights, offsets of arms and the scaling of features."""
         first = mixture.first_component(state.mean.shape[2], params.split)
         for k in range(mixture.COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], mixture.prior_variance(k))
@@ -208,6 +219,7 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def believed(params: ClickMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
+        """Return the click probability of an arm on offer: its weighted mean over components."""
         place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         mixture.read_features(state.inputs, lane, impression, place, params.split, x)
@@ -254,7 +266,10 @@ def key_variance(k: int, j: int, split: int) -> float:
 
 @kernel
 def fill_centre(state: Any, lane: int, split: int) -> None:
-    """Fill ``state.centre`` with the posterior mean of the key's parameters, by component."""
+    """Fill ``state.centre`` of a lane with the posterior mean of the key's parameters, by component.
+
+    Components of weight 0 are left out. Overwrites the workspace.
+    """
     for k in range(mixture.COMPONENTS):
         if state.shared.weight[0, k] > 0.0:
             root, v, room = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
@@ -281,7 +296,11 @@ def logit_variances(state: Any, lane: int, k: int, split: int) -> tuple[float, f
 
 @kernel
 def learn_component(state: Any, lane: int, k: int, split: int, reward: float) -> float:
-    """Update a component with a reward; return the logarithm of the probability of the click or of none."""
+    """Update component ``k`` with a reward of the arm whose features are in ``room[2]``.
+
+    Return the logarithm of the probability that the component gave to the click or to none. If it is known
+    whether the result was seen, examination and relevance are learned separately.
+    """
     if reward >= 0.0 or not mixture.hides(k):
         return observe_component(state, lane, k, split, max(reward, 0.0), mixture.CLICK)
     room = state.room[lane]
@@ -296,7 +315,10 @@ def learn_component(state: Any, lane: int, k: int, split: int, reward: float) ->
 
 @kernel
 def observe_component(state: Any, lane: int, k: int, split: int, reward: float, kind: int) -> float:
-    """Update a component with an observation of the features ``room[2]``; return its log-probability."""
+    """Update shared and key parameters of component ``k`` with an observation of the features ``room[2]``.
+
+    ``kind`` is CLICK, RELEVANCE or EXAMINATION. Return the logarithm of the observation's probability before.
+    """
     shared, room = state.shared, state.room[lane]
     logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, mixture.hides(k), 0.0, room[0], kind)
     key_part, shared_part = logit_variances(state, lane, k, split)
@@ -328,8 +350,12 @@ class HybridClickMixture(mixture.Mixture):
 
     Parameters
     ----------
-    relevance_dim, examination_dim, context_dim
-        As in :class:`ClickMixture`.
+    relevance_dim : int
+        Number of relevance features per arm; at least 1.
+    examination_dim : int, default 0
+        Number of examination features per arm; without any, all results count as seen.
+    context_dim : int, default 0
+        Length of the context, by whose numbers the relevance features are also multiplied.
 
     Raises
     ------
@@ -369,6 +395,7 @@ class HybridClickMixture(mixture.Mixture):
     )
 
     def init(self, lanes: int) -> Any:
+        """Return the initial state: priors of shared parameters and of deviations, and equal weights."""
         width, shape = self.width, (mixture.COMPONENTS, self.width)
         common = SharedState(
             np.zeros((1, *shape)),
@@ -388,7 +415,10 @@ class HybridClickMixture(mixture.Mixture):
         return state
 
     def posterior(self, state: Any, lane: int) -> mixture.MixtureBelief:
-        """Return the beliefs about a key of the component with the largest weight, and all weights."""
+        """Return the beliefs about a key of the component with the largest weight, and all weights.
+
+        Parameters are in units of unscaled features.
+        """
         weights, factor = state.shared.weight[0].copy(), state.shared.inputs.factor[0]
         k = int(np.argmax(weights))
         root, common = state.root[lane, k], state.shared.root[0, k]
@@ -402,7 +432,7 @@ class HybridClickMixture(mixture.Mixture):
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
+        """Return draws of the arms' mean rewards for a key from the posterior, of shape (draws, offered)."""
         shared, width, split = state.shared, self.width, self.split
         rows = mixture.read_offer(shared.inputs, 0, impression, split, width)
         samples = []
@@ -420,6 +450,7 @@ class HybridClickMixture(mixture.Mixture):
     def choose(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, rng: Generator
     ) -> int:
+        """Return the arm with the largest mean + z·deviation of its logit, with one random z for all arms."""
         fill_centre(state, lane, params.split)
         arm = choose_coupled(params, state, lane, impression, rng)
         clear(state.centre[lane])
@@ -430,6 +461,7 @@ class HybridClickMixture(mixture.Mixture):
     def propensity(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the probability that ``choose`` returns an arm."""
         fill_centre(state, lane, params.split)
         chance = compute_coupled_propensity(params, state, lane, impression, arm)
         clear(state.centre[lane])
@@ -438,6 +470,10 @@ class HybridClickMixture(mixture.Mixture):
 
     @staticmethod
     def line(params: HybridClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
+        """Return mean and deviation of the logit of the arm at a place on offer, over all components.
+
+        ``state.centre`` must be filled; the workspace is overwritten.
+        """
         h, x = state.room[lane, 0], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
         mixture.read_features(state.shared.inputs, 0, impression, place, params.split, x)
@@ -456,6 +492,10 @@ class HybridClickMixture(mixture.Mixture):
 
     @staticmethod
     def learn(params: HybridClickMixture, state: State, lane: int, outcome: Outcome) -> None:
+        """Update the shared and the key's parameters of every component, and the weights, with the reward.
+
+        In the first 100 decisions, the scaling of features is fitted before.
+        """
         impression, shared = outcome.impression, state.shared
         weights, room = shared.weight[0], state.room[lane]
         place = find_place(impression.arms, outcome.shown)
@@ -474,6 +514,7 @@ class HybridClickMixture(mixture.Mixture):
 
     @staticmethod
     def restart(params: HybridClickMixture, state: State, lane: int) -> None:
+        """Reset the deviations of a key to the prior; shared parameters, weights and scaling stay."""
         for k in range(mixture.COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], 1.0)
             for j in range(state.mean.shape[2]):
@@ -483,6 +524,7 @@ class HybridClickMixture(mixture.Mixture):
     def believed(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the click probability of an arm on offer: its weighted mean over components."""
         place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         fill_centre(state, lane, params.split)

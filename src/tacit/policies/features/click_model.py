@@ -108,6 +108,7 @@ class ClickModel(FeaturePolicy, abstract=True):
     examination_dim: int = 0
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; ``examination_dim`` may be 0 only if the policy needs none."""
         super().__post_init__()
         least = int(self.needs_examination)
         dim = checks.integer("examination_dim", self.examination_dim, least, MAX_DIM)
@@ -115,10 +116,12 @@ class ClickModel(FeaturePolicy, abstract=True):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``dim`` features of each kind; ``arms`` is ignored."""
         return cls(dim, dim)
 
     @property
     def learns_seen(self) -> bool:
+        """Whether the policy learns which results were seen: it models examination and reads its features."""
         return self.hides and self.examination_dim > 0
 
     @staticmethod
@@ -140,10 +143,11 @@ DRAWS = ("parameters", "coupled")
 
 @kernel
 def choose_coupled(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-    """Return the arm with the largest mean + z·deviation.
+    r"""Return the arm with the largest mean + z·deviation, with one random z = \|N(0, 1)\| for all arms.
 
-    If rounding makes the scores of different lines equal, the line with the larger deviation goes
-    first, so that no arm is played whose line is never the highest.
+    Mean and deviation are those of the kernel ``line``; equal lines are drawn uniformly. If rounding makes
+    the scores of different lines equal, the line with the larger deviation goes first, so that no arm is
+    played whose line is never the highest.
     """
     z, tie = abs(rng.standard_normal()), rng.random()
     best, high, wide, ties, leader = -np.inf, -np.inf, -np.inf, 0.0, 0
@@ -163,7 +167,10 @@ def choose_coupled(params: Any, state: Any, lane: int, impression: Impression, r
 
 @kernel
 def compute_coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
-    """Return the probability that :func:`choose_coupled` plays an arm."""
+    """Return the exact probability that :func:`choose_coupled` returns ``arm``.
+
+    It is that of the interval of z on which the arm's line is the highest, divided among equal lines.
+    """
     chosen_mean, chosen_deviation = line(params, state, lane, impression, find_place(impression.arms, arm))
     low, high, ties = 0.0, np.inf, 0.0
     for i in range(len(impression.arms)):
@@ -180,7 +187,7 @@ def compute_coupled_propensity(params: Any, state: Any, lane: int, impression: I
 
 
 def draw_field() -> Any:
-    """Return the dataclass field ``draw`` of a policy that can draw either way."""
+    """Return the dataclass field ``draw`` of a policy that can draw either way, default ``parameters``."""
     return field(default=DRAWS[0], metadata={"later": True})
 
 
@@ -195,6 +202,10 @@ class Coupled(ClickModel, abstract=True):
     kernels: ClassVar[tuple[Any, ...]] = ClickModel.kernels + dispatch.COUPLED_KERNELS
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; mark the policy as randomized if one number is drawn for all arms.
+
+        Raises InvalidValue for an unknown ``draw``.
+        """
         super().__post_init__()
         draw = self.draw  # type: ignore[attr-defined]
         if draw not in DRAWS:
@@ -204,15 +215,17 @@ class Coupled(ClickModel, abstract=True):
 
     @param
     def coupled(self) -> bool:
-        """Whether one number is drawn for all arms."""
+        """Whether one number is drawn for all arms, instead of all parameters."""
         return bool(self.draw == "coupled")  # type: ignore[attr-defined]
 
     @property
     def knows_propensity(self) -> bool:
+        """Whether propensities are known: only if one number is drawn for all arms."""
         return self.coupled
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
+        """Return the probability of an arm if one number is drawn for all arms; else NaN."""
         if params.coupled:
             return compute_coupled_propensity(params, state, lane, impression, arm)
         return math.nan

@@ -37,7 +37,7 @@ LARGEST = 1e30
 
 @kernel
 def dot_single(x: Singles, y: Singles) -> np.float32:
-    """Return the inner product of the first len(x) numbers, in eight parallel sums.
+    """Return the inner product of ``x`` and the first len(x) numbers of ``y``, in eight parallel sums.
 
     They become vector instructions, and the order of additions is the same on all machines.
     """
@@ -60,7 +60,7 @@ def dot_single(x: Singles, y: Singles) -> np.float32:
 
 @kernel
 def add_times(x: Singles, factor: np.float32, y: Singles) -> None:
-    """Add a multiple of ``x`` to the first len(x) numbers of ``y``."""
+    """Add ``factor`` times ``x`` to the first len(x) numbers of ``y``, in place."""
     for i in range(len(x)):
         y[i] += factor * x[i]
 
@@ -112,7 +112,7 @@ class EventBuffer(NamedTuple):
 
     @classmethod
     def empty(cls, models: int, dim: int, events: int = BUFFER_SIZE) -> EventBuffer:
-        """Return an empty buffer."""
+        """Return an empty buffer of ``events`` events for each model, with contexts of ``dim`` numbers."""
         contexts = np.zeros((models, events, dim), np.float32)
         arms = np.zeros((models, events), np.int32)
         return cls(np.zeros((models, dim)), contexts, arms, np.zeros((models, events)))
@@ -122,7 +122,10 @@ class EventBuffer(NamedTuple):
 def store_event(
     buffer: EventBuffer, model: int, event: int, context: Floats, arm: int, reward: float
 ) -> None:
-    """Store an event in the buffer, with the numbers of the context that the model reads."""
+    """Store context, arm and reward of an event at index ``event`` of a model's buffer.
+
+    Only the numbers of the context that the model reads are stored; event 0 also sets the origin.
+    """
     for j in range(buffer.origin.shape[1]):
         if event == 0:
             buffer.origin[model, j] = context[j]
@@ -134,14 +137,14 @@ def store_event(
 
 @kernel
 def load_context(buffer: EventBuffer, model: int, event: int, context: Floats) -> None:
-    """Fill ``context`` with the context of an event in the buffer."""
+    """Fill ``context`` with the context of event number ``event`` of a model's buffer."""
     for j in range(len(context)):
         context[j] = buffer.origin[model, j] + buffer.contexts[model, event, j]
 
 
 @kernel
 def is_due(events: int) -> bool:
-    """Return whether the scaling is fitted after this number of events."""
+    """Return whether the scaling is fitted after this number of events: 8, 16, 32, 64 and so on."""
     due = FIRST_FIT
     while due < events:
         due *= 2
@@ -169,23 +172,23 @@ class Scaling(NamedTuple):
 
     @classmethod
     def empty(cls, models: int, dim: int, turned: int) -> Scaling:
-        """Return the scaling before the first fit."""
+        """Return the scaling before the first fit, with ``turned`` leading directions: all numbers are 0."""
         mean, factor = np.zeros((2, models, dim))
         return cls(mean, factor, np.zeros((models, turned, dim), np.float32))
 
 
 @kernel
 def is_change(off: float, number: float) -> bool:
-    """Return whether a difference from a number is more than rounding."""
+    """Return whether a difference ``off`` from a number is more than rounding."""
     return off > 1e-12 * abs(number) + 1.0 / LARGEST
 
 
 @kernel
 def fit_scales(scaling: Scaling, buffer: EventBuffer, model: int, events: int) -> None:
-    """Fit means and factors to the contexts in the buffer.
+    """Fit a model's means and factors, in place, to the first ``events`` contexts in the buffer.
 
     A number's scale is its standard deviation or, if larger, a third of the largest distance from the
-    mean: so numbers that rarely change are not magnified.
+    mean: so numbers that rarely change are not magnified. A number that is constant gets the factor 0.
     """
     for j in range(scaling.mean.shape[1]):
         mean, squares, far = 0.0, 0.0, 0.0
@@ -203,7 +206,10 @@ def fit_scales(scaling: Scaling, buffer: EventBuffer, model: int, events: int) -
 
 @kernel
 def notice_changes(scaling: Scaling, model: int, context: Floats) -> None:
-    """Set the factors of numbers that were constant and now change, with the change as the largest."""
+    """Set the factor of each number that was constant and differs in this context.
+
+    The new factor scales the difference to 3.
+    """
     for j in range(scaling.mean.shape[1]):
         off = abs(context[j] - scaling.mean[model, j])
         if scaling.factor[model, j] == 0.0 and is_change(off, scaling.mean[model, j]):
@@ -212,7 +218,7 @@ def notice_changes(scaling: Scaling, model: int, context: Floats) -> None:
 
 @kernel
 def scale_context(scaling: Scaling, model: int, context: Floats, scaled: Singles) -> None:
-    """Fill ``scaled`` with the scaled numbers of a context, as many as ``scaled`` holds."""
+    """Fill ``scaled`` with the scaled numbers of a context, as many as it holds, clipped to [−5, 5]."""
     for j in range(len(scaled)):
         off = (context[j] - scaling.mean[model, j]) * scaling.factor[model, j]
         scaled[j] = np.float32(min(max(off, -FURTHEST), FURTHEST))
@@ -220,7 +226,10 @@ def scale_context(scaling: Scaling, model: int, context: Floats, scaled: Singles
 
 @kernel
 def zero_missing(flags: Ints, context: Floats, scaled: Singles) -> None:
-    """Set scaled numbers to 0, the average, where the context flags them as missing."""
+    """Set scaled numbers to 0, the average, where the context flags them as missing.
+
+    ``flags`` has for each number the index of its missing flag in the context, or −1.
+    """
     for j in range(len(scaled)):
         if flags[j] >= 0 and context[flags[j]] != 0.0:
             scaled[j] = np.float32(0.0)
@@ -241,7 +250,7 @@ def begin_directions(directions: Singles) -> None:
 
 @kernel
 def orthonormalise(directions: Singles) -> None:
-    """Orthonormalise rows by Gram–Schmidt, twice because of rounding."""
+    """Orthonormalise rows, in place, by Gram–Schmidt, twice because of rounding."""
     for k in range(len(directions)):
         for _ in range(2):
             for before in range(k):
@@ -254,7 +263,10 @@ def orthonormalise(directions: Singles) -> None:
 
 @kernel
 def accumulate_products(directions: Singles, turned: Singles, scaled: Singles) -> np.float32:
-    """Add a context times its inner product with each direction to ``turned``; return its squared length."""
+    """Add a scaled context times its inner product with each direction to the rows of ``turned``.
+
+    Return the context's squared length.
+    """
     for k in range(len(directions)):
         add_times(scaled, dot_single(directions[k], scaled), turned[k])
     return dot_single(scaled, scaled)
@@ -270,7 +282,10 @@ def find_directions(
     scaled: Singles,
     turned: Singles,
 ) -> None:
-    """Find the directions of largest variance of the contexts in the buffer."""
+    """Find the directions of largest variance of the first ``events`` contexts in the buffer.
+
+    They replace ``scaling.directions`` of the model; ``raw``, ``scaled`` and ``turned`` are overwritten.
+    """
     directions = scaling.directions[model]
     begin_directions(directions)
     for step in range(SUBSPACE_STEPS + 1 if len(directions) > 0 else 0):
@@ -297,7 +312,10 @@ def find_directions(
 
 @kernel
 def fill_features(scaling: Scaling, model: int, scaled: Singles, features: Singles) -> None:
-    """Fill in the features of a scaled context: 1, its leading directions, and the residual."""
+    """Fill ``features`` from a scaled context: 1, its leading directions, and the residual outside of them.
+
+    Without leading directions, they are 1 and the scaled numbers.
+    """
     directions = scaling.directions[model]
     features[0] = np.float32(1.0)
     if len(directions) == 0:

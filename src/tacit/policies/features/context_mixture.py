@@ -40,7 +40,10 @@ MARGIN = 0.1
 
 @kernel
 def read_context(state: ContextState, model: int, context: Floats, flags: Ints | None) -> None:
-    """Fill the workspace with the features of a context; missing fields, by ``flags``, count as average."""
+    """Fill the workspace with the features of a context, their squares and their products.
+
+    Missing fields, by ``flags``, count as average.
+    """
     room, scaling = state.room, state.measure
     context_inputs.scale_context(scaling, model, context, room.scaled[0])
     if flags is not None:
@@ -52,7 +55,10 @@ def read_context(state: ContextState, model: int, context: Floats, flags: Ints |
 
 @kernel
 def draw_lines(state: ContextState, model: int, impression: Impression, flags: Ints | None) -> None:
-    """Fill in mean and deviation of the logit of each arm on offer, over all hypotheses."""
+    """Fill ``state.room.lines`` with mean and deviation of each offered arm's logit, over all hypotheses.
+
+    Nothing is drawn at random; the deviation is multiplied by 0.7.
+    """
     read_context(state, model, impression.context, flags)
     models, room, weights = state.models, state.room, state.tally.weights[model]
     base = context_weights.compute_base(state.tally, model)
@@ -72,7 +78,10 @@ def draw_lines(state: ContextState, model: int, impression: Impression, flags: I
 
 @kernel
 def check_signals(state: ContextState, model: int, context: Floats, margin: float | None) -> None:
-    """Handle a warning if a signal of the context is unusual; do nothing if ``margin`` is None."""
+    """Handle a warning if a signal of the context is unusual, and update the signals' usual ranges.
+
+    Do nothing if ``margin`` is None.
+    """
     read = state.room.raw.shape[1]
     if margin is not None and is_unusual(state.tally.announced.usual, margin, context[read:]):
         context_weights.apply_warning(state, model, context_models.context_layout(read))
@@ -83,7 +92,7 @@ def check_signals(state: ContextState, model: int, context: Floats, margin: floa
 
 @kernel
 def expected_click(state: ContextState, model: int, arm: int) -> float:
-    """Return the mean probability of a click on an arm, over all hypotheses."""
+    """Return the mean probability of a click on an arm in the workspace's context, over all hypotheses."""
     base, mean = context_weights.compute_base(state.tally, model), 0.0
     for h in range(context_models.HYPOTHESES):
         logit, variance = context_models.compute_belief(state.models, state.room, model, arm, h, base)
@@ -93,7 +102,10 @@ def expected_click(state: ContextState, model: int, arm: int) -> float:
 
 @kernel
 def refit_scaling(state: ContextState, model: int, events: int, prior: Any) -> None:
-    """Fit the scaling to the contexts in the buffer, and reset the model, which had the old scaling."""
+    """Fit the scaling to the first ``events`` contexts in the buffer, and reset the model to its prior.
+
+    The caller must learn the events again.
+    """
     room, buffer, scaling = state.room, state.kept, state.measure
     context_inputs.fit_scales(scaling, buffer, model, events)
     if scaling.directions.shape[1] > 0:
@@ -196,6 +208,7 @@ class ContextMixture(PriorsPolicy):
     priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; set the canonical schema and the dimensions that follow from it."""
         self._set("context", normalize_schema("context", self.context))
         self._set("context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
@@ -203,10 +216,12 @@ class ContextMixture(PriorsPolicy):
 
     @property
     def schema(self) -> Schema:
+        """Schema of contexts that are dicts; empty if contexts are numbers."""
         return self.context  # type: ignore[no-any-return]
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``arms`` arms and a context of ``dim`` numbers."""
         return cls(arms, dim)
 
     @param
@@ -232,7 +247,7 @@ class ContextMixture(PriorsPolicy):
 
     @property
     def reads(self) -> str:
-        """Inputs in words: context, signals, and one model for all keys or one of so many bytes for each."""
+        """Inputs in words: context, signals, and whether models are shared or how many bytes each takes."""
         signals = f", of which {self.signals_dim} may announce a shift" if self.signals_dim else ""
         shared = "one model for all keys"
         if self.per_key:
@@ -246,6 +261,7 @@ class ContextMixture(PriorsPolicy):
         return sum(byte_count(part) for part in (state.models, state.tally, state.measure))
 
     def init(self, lanes: int) -> ContextState:
+        """Return the initial state: one model for all keys, or one for each lane with ``per_key``."""
         models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.read_dim
         layout = context_models.context_layout(dim)
         return ContextState(
@@ -289,12 +305,17 @@ class ContextMixture(PriorsPolicy):
 
     @staticmethod
     def observe(params: ContextMixture, state: ContextState, lane: int, impression: Impression) -> None:
+        """Restart the recent hypothesis if a signal is unusual; do nothing without signals."""
         check_signals(state, lane if params.per_key else 0, impression.context, params.signal_margin)
 
     @staticmethod
     def choose(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, rng: Generator
     ) -> int:
+        """Return the arm with the highest mean + 0.7·z·deviation of its logit.
+
+        z is random, the same for all arms.
+        """
         draw_lines(state, lane if params.per_key else 0, impression, params.flags)
         arm = choose_coupled(params, state, lane, impression, rng)
         context_models.clear_workspace(state.room)
@@ -309,6 +330,7 @@ class ContextMixture(PriorsPolicy):
         rng: Generator,
         action: Ints,
     ) -> float:
+        """Fill ``action`` with the arm of the highest mean + 0.7·z·deviation; return its propensity."""
         draw_lines(state, lane if params.per_key else 0, impression, params.flags)
         action[0] = choose_coupled(params, state, lane, impression, rng)
         place = find_place(impression.arms, action[0])
@@ -320,12 +342,14 @@ class ContextMixture(PriorsPolicy):
     def line(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, place: int
     ) -> Any:
+        """Return mean and deviation of the arm at a place on offer, as :func:`draw_lines` left them."""
         return state.room.lines[0, place, 0], state.room.lines[0, place, 1]
 
     @staticmethod
     def propensity(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the probability that ``choose`` returns an arm."""
         draw_lines(state, lane if params.per_key else 0, impression, params.flags)
         place = find_place(impression.arms, arm)
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
@@ -334,6 +358,10 @@ class ContextMixture(PriorsPolicy):
 
     @staticmethod
     def learn(params: ContextMixture, state: ContextState, lane: int, outcome: Outcome) -> None:
+        """Update all hypotheses about the shown arm and their weights with the reward.
+
+        The first 128 events are also stored; when a fit of the scaling is due, all of them are learned again.
+        """
         model, context, room = lane if params.per_key else 0, outcome.impression.context, state.room
         events = int(state.tally.rounds[model])
         first = events
@@ -415,16 +443,18 @@ def compute_beliefs(
     contexts: Floats,
     flags: Ints | None,
 ) -> ContextBeliefs:
-    """Return the beliefs of one model in many contexts.
+    """Return the beliefs of one model in many contexts, for reports; the state is not changed.
 
     Parameters
     ----------
     models : Models
     scaling : Scaling
     weights : array of float64, shape (4,)
+        Weights of the hypotheses.
     base : Base
         Mean and variance of the log-odds of a new arm.
     model : int
+        Index of the model.
     contexts : array of float64, shape (contexts, d)
     flags : array of int64, shape (d,), or None
         For each column the index of its missing flag, or -1.
@@ -451,7 +481,10 @@ def compute_beliefs(
 
 
 def _variances(models: Models, model: int, x: Floats, dense: int) -> Floats:
-    """Return the variance of the logit of each arm, under each hypothesis."""
+    """Return the variance of the logit of each arm under each hypothesis, of shape (contexts, arms, 4).
+
+    ``x`` has a row of features for each context, of which the first ``dense`` have full covariances.
+    """
     # The lower triangle column by column is the upper one row by row.
     column, row = np.triu_indices(dense)
     products = x[:, column] * x[:, row] * np.where(column == row, 1.0, 2.0)
@@ -466,20 +499,26 @@ def _variances(models: Models, model: int, x: Floats, dense: int) -> Floats:
 
 
 def _constant_variances(models: Models, model: int) -> Floats:
-    """Return the variance of each arm's constant; before its first event, the precision of its prior."""
+    """Return the variance of each arm's constant under each hypothesis, of shape (arms, 4).
+
+    Before an arm's first event, it is the precision of its prior.
+    """
     narrow = models.narrow[model, :, :1]
     return np.column_stack([models.spread[model, :, :, 0], narrow]).astype(float)
 
 
 def _first_constants(models: Models, model: int, base: Base) -> Any:
-    """Return mean and variance of the constants of arms before their first event."""
+    """Return mean and variance of the constants of arms before their first event, each of shape (arms, 4)."""
     precision, pull = _constant_variances(models, model), models.mean[model, :, :, 0]
     variance = 1.0 / (1.0 / base.variance + precision)
     return variance * (base.logit / base.variance + pull), variance
 
 
 def _slopes(weights: Floats, means: Floats, directions: Floats) -> Floats:
-    """Return the slope of each arm's logit in each scaled number of a context."""
+    """Return the slope of each arm's logit in each scaled number of a context, of shape (arms, d).
+
+    It is averaged over hypotheses by ``weights``.
+    """
     mixed: Floats = np.tensordot(weights, means, (0, 1))[:, 1:]
     if not len(directions):
         return mixed

@@ -92,7 +92,7 @@ def context_layout(dim: int) -> Design:
 
 @kernel
 def prior_variance(layout: Design, h: int, i: int) -> np.float32:
-    """Return the prior variance of parameter ``i`` under hypothesis ``h``."""
+    """Return the prior variance of parameter ``i`` under hypothesis ``h``, by its place in the layout."""
     row, at = i // layout.wide, i % layout.wide
     if i >= layout.dense:
         further = i - layout.dense - layout.residual * (1 + layout.crossed)
@@ -144,7 +144,7 @@ class Workspace(NamedTuple):
 
     @classmethod
     def empty(cls, arms: int, layout: Design) -> Workspace:
-        """Return a workspace for a number of arms and a layout."""
+        """Return a workspace of zeros for a number of arms and a layout."""
         dim, dense, lean = layout.dim, layout.dense, layout.lean
         features, squares, along = np.zeros((3, 1, dense + lean), np.float32)
         return cls(
@@ -161,14 +161,14 @@ class Workspace(NamedTuple):
 
 @kernel
 def clear_row(row: Singles) -> None:
-    """Set a row to zeros."""
+    """Set all numbers of a row to zero."""
     for i in range(len(row)):
         row[i] = 0.0
 
 
 @kernel
 def clear_workspace(room: Workspace) -> None:
-    """Set the workspace to zeros."""
+    """Set all arrays of the workspace but ``turned`` to zeros."""
     clear_row(room.raw[0])
     clear_row(room.scaled[0])
     clear_row(room.features[0])
@@ -182,7 +182,10 @@ def clear_workspace(room: Workspace) -> None:
 
 @kernel
 def fill_products(x: Singles, dense: int, squares: Singles, products: Singles) -> None:
-    """Fill in squares and products of features, for variances as inner products with packed covariances."""
+    """Fill ``squares`` and ``products`` from the features ``x``, of which ``dense`` have full covariances.
+
+    The inner product of ``products`` with a packed covariance is the variance of the logit.
+    """
     for i in range(len(x)):
         squares[i] = x[i] * x[i]
     k = 0
@@ -224,7 +227,10 @@ class Models(NamedTuple):
 
     @classmethod
     def prior(cls, models: int, arms: int, layout: Design, prior: Floats | None) -> Models:
-        """Return the prior of all models."""
+        """Return the prior of ``arms`` arms in ``models`` models.
+
+        ``prior`` has prior observations of the arms' constants (:func:`prior_observations`), or is None.
+        """
         dense, lean = layout.dense, layout.lean
         mean = np.zeros((models, arms, HYPOTHESES, dense + lean), np.float32)
         spread = np.zeros((models, arms, FULL, dense * (dense + 1) // 2 + lean), np.float32)
@@ -242,7 +248,7 @@ class Models(NamedTuple):
 
 
 def prior_observations(counts: Floats) -> Floats:
-    """Convert priors of arms to normal observations of their constants.
+    """Return prior successes and failures of arms as normal observations of their constants (log-odds).
 
     Parameters
     ----------
@@ -262,7 +268,10 @@ def prior_observations(counts: Floats) -> Floats:
 
 @kernel
 def fill_prior(spread: Singles, layout: Design, h: int, dense: int, precision: float) -> None:
-    """Set a packed covariance of dense features, and the variances after it, to the prior."""
+    """Set a packed covariance of ``dense`` features, and the variances after it, to a hypothesis's prior.
+
+    The first number becomes ``precision``, that of the constant's prior observation.
+    """
     clear_row(spread)
     k = 0
     for j in range(dense + len(spread) - dense * (dense + 1) // 2):
@@ -273,7 +282,7 @@ def fill_prior(spread: Singles, layout: Design, h: int, dense: int, precision: f
 
 @kernel
 def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, prior: Floats | None) -> None:
-    """Reset an arm to its prior under a hypothesis."""
+    """Reset an arm to its prior under hypothesis ``h``; it then has had no event."""
     precision, pull = 0.0, 0.0
     if prior is not None:
         precision, pull = prior[arm, 0], prior[arm, 1]
@@ -291,7 +300,10 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, pri
 
 @kernel
 def adopt_recent(models: Models, model: int, arm: int, layout: Design) -> None:
-    """Copy the recent hypothesis's beliefs about an arm to all other hypotheses, as far as they fit."""
+    """Copy the recent hypothesis's beliefs about an arm to the other hypotheses, as far as they fit.
+
+    With the place in the order offered as a feature, the last hypothesis keeps its variances.
+    """
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
     narrow, k, dense = models.narrow[model, arm], 0, layout.dense
     if layout.order > 0:
@@ -331,7 +343,10 @@ def initial_constant(models: Models, model: int, arm: int, h: int, base: Base) -
 
 @kernel
 def first_variance(models: Models, model: int, arm: int, h: int) -> float:
-    """Return the variance of an arm's constant; before its first event, the precision of its prior."""
+    """Return the variance of an arm's constant under hypothesis ``h``.
+
+    Before the arm's first event, it is the precision of its prior.
+    """
     if h == NO_EFFECT:
         return np.float64(models.narrow[model, arm, 0])  # type: ignore[return-value]
     return np.float64(models.spread[model, arm, h, 0])  # type: ignore[return-value]
@@ -341,7 +356,10 @@ def first_variance(models: Models, model: int, arm: int, h: int) -> float:
 def compute_belief(
     models: Models, room: Workspace, model: int, arm: int, h: int, base: Base
 ) -> tuple[float, float]:
-    """Return mean and variance of the logit of an arm's click."""
+    """Return mean and variance of the logit of an arm's click, for the features in the workspace.
+
+    An arm without events has the base rate ``base``, combined with its prior, as its constant.
+    """
     logit = np.float64(dot_single(models.mean[model, arm, h], room.features[0]))
     if h == NO_EFFECT:
         variance = np.float64(dot_single(models.narrow[model, arm], room.squares[0]))
@@ -382,7 +400,7 @@ def project_packed(spread: Singles, dense: int, x: Singles, y: Singles) -> None:
 
 @kernel
 def shrink_packed(spread: Singles, dense: int, y: Singles, factor: np.float32) -> None:
-    """Subtract a multiple of the outer product of ``y`` with itself from a packed covariance."""
+    """Subtract ``factor`` times the outer product of ``y`` with itself from a packed covariance, in place."""
     k = 0
     for j in range(dense):
         times, column, tail = factor * y[j], spread[k : k + dense - j], y[j:dense]
@@ -394,14 +412,14 @@ def shrink_packed(spread: Singles, dense: int, y: Singles, factor: np.float32) -
 
 @kernel
 def shrink_each(variances: Singles, y: Singles, factor: np.float32) -> None:
-    """Subtract a multiple of the squares of ``y`` from variances."""
+    """Subtract ``factor`` times the squares of ``y`` from variances, in place."""
     for i in range(len(variances)):
         variances[i] -= factor * (y[i] * y[i])
 
 
 @kernel
 def start_arm(models: Models, model: int, arm: int, h: int, base: Base) -> None:
-    """Initialise the constant of an arm at its first event."""
+    """Set mean and variance of an arm's constant at its first event under ``h``, and mark the event."""
     first = initial_constant(models, model, arm, h, base)
     models.met[model, arm, h] = True
     models.mean[model, arm, h, 0] = np.float32(first.logit)
@@ -433,10 +451,10 @@ class Observation(NamedTuple):
 
 @kernel
 def hidden_step(logit: float, s: float, reward: float, examination: float) -> Any:
-    """Find the posterior's mode along the direction of an observation of an arm that may not have been seen.
+    """Return precision and gain at the posterior's mode along an observation of an arm that may be unseen.
 
-    As :func:`~tacit.policies.features.gaussian.logistic_step`, but no click counts less, the less likely
-    the arm was seen.
+    Like :func:`~tacit.policies.features.gaussian.logistic_step`, but a reward of 0 counts less, the less
+    likely the arm was seen (``examination``). ``logit`` and ``s`` are mean and variance before.
     """
     # Newton's method in one dimension, because the posterior changes along the observation only.
     at, precision, gain = logit, 0.0, 0.0
@@ -453,7 +471,9 @@ def hidden_step(logit: float, s: float, reward: float, examination: float) -> An
 def learn_arm(
     models: Models, room: Workspace, model: int, arm: int, h: int, layout: Design, observation: Observation
 ) -> tuple[float, float, float, float]:
-    """Update an arm with a reward, under a hypothesis; :func:`start_arm` comes first.
+    """Update an arm with a reward under hypothesis ``h``, in place; :func:`start_arm` comes first.
+
+    The features are in the workspace, whose ``along`` is overwritten.
 
     Returns
     -------

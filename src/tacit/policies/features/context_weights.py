@@ -60,7 +60,7 @@ class SignalWarnings(NamedTuple):
 
     @classmethod
     def empty(cls, models: int, signals: int) -> SignalWarnings:
-        """Return the state of a number of signals before the first event."""
+        """Return the state of ``signals`` signals and ``models`` models before the first event."""
         return cls(UsualRange.empty(signals), *np.zeros((3, models)))
 
 
@@ -73,7 +73,7 @@ class MixtureTally(NamedTuple):
         Events, the sum of their rewards, and events since the recent hypothesis restarted.
     weights : array of float64, shape (models, 4)
         Weights of the hypotheses, of sum 1.
-    spread : Spread
+    spread : RewardSpread
         Variation of rewards, since the first that was neither 0 nor 1; arrays of shape (models,).
     announced : SignalWarnings
     """
@@ -87,7 +87,7 @@ class MixtureTally(NamedTuple):
 
     @classmethod
     def empty(cls, models: int, signals: int = 0) -> MixtureTally:
-        """Return the tally before the first event."""
+        """Return the tally of each model before the first event, with equal weights of all hypotheses."""
         rounds, clicks, age, *spread = np.zeros((6, models))
         weights = np.full((models, context_models.HYPOTHESES), 1.0 / context_models.HYPOTHESES)
         return cls(rounds, clicks, age, weights, RewardSpread(*spread), SignalWarnings.empty(models, signals))
@@ -124,7 +124,7 @@ def compute_base(tally: MixtureTally, model: int) -> Base:
 
 @kernel
 def weight_in_use(weights: Floats) -> tuple[float, float]:
-    """Return the least weight of a hypothesis in use in a choice, and the sum of the weights in use."""
+    """Return the least weight that a hypothesis needs to count in a choice, and the sum of such weights."""
     top, total = 0.0, 0.0
     for h in range(context_models.HYPOTHESES):
         top = max(top, weights[h])
@@ -139,7 +139,7 @@ def weight_in_use(weights: Floats) -> tuple[float, float]:
 
 @kernel
 def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> None:
-    """Reset a model of all arms; the scaling of contexts stays."""
+    """Reset a model of all arms to its prior: counts, weights and beliefs; the scaling of contexts stays."""
     tally = state.tally
     tally.rounds[model] = 0.0
     tally.clicks[model] = 0.0
@@ -155,7 +155,7 @@ def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> N
 
 @kernel
 def share_weights(weights: Floats, share: float) -> None:
-    """Normalise weights, then redistribute a share of them uniformly."""
+    """Normalise weights, in place, to a sum of 1, then redistribute a share of them uniformly."""
     total = 0.0
     for h in range(len(weights)):
         total += weights[h]
@@ -175,7 +175,10 @@ def heaviest_other(weights: Floats) -> float:
 
 @kernel
 def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
-    """Restart the recent hypothesis if it is due or far ahead of all others; return if it was far ahead."""
+    """Restart the recent hypothesis if it is due or far ahead of all others; return if it was far ahead.
+
+    In the latter case the others take over its beliefs. A pending warning is judged before.
+    """
     tally, weights = state.tally, state.tally.weights[model]
     ahead = (
         tally.age[model] >= SEASONED and heaviest_other(weights) <= BEHIND * weights[context_models.RECENT]
@@ -188,9 +191,9 @@ def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
 
 @kernel
 def restart_recent(state: ContextState, model: int, layout: Design, adopted: bool, weight: float) -> None:
-    """Restart the recent hypothesis with a weight relative to the largest.
+    """Reset the recent hypothesis to the prior, with a weight relative to the largest, and its age to 0.
 
-    If ``adopted``, all hypotheses take over its beliefs before.
+    If ``adopted``, all other hypotheses first take over its beliefs and get equal weights.
     """
     tally, weights = state.tally, state.tally.weights[model]
     largest = max(heaviest_other(weights), weights[context_models.RECENT])
@@ -207,7 +210,10 @@ def restart_recent(state: ContextState, model: int, layout: Design, adopted: boo
 
 @kernel
 def judge_warning(tally: MixtureTally, model: int, right: float) -> None:
-    """Count a pending warning, if there is one, as correct to the degree ``right``."""
+    """Count a pending warning as correct to the degree ``right`` (from 0 to 1), and clear it.
+
+    Else do nothing.
+    """
     announced = tally.announced
     if announced.waiting[model] > 0.0:
         announced.warnings[model] += 1.0
@@ -217,7 +223,11 @@ def judge_warning(tally: MixtureTally, model: int, right: float) -> None:
 
 @kernel
 def apply_warning(state: ContextState, model: int, layout: Design) -> None:
-    """Restart the recent hypothesis at a warning, with a weight by the share of correct earlier warnings."""
+    """Restart the recent hypothesis at a warning, with a weight by the share of correct earlier warnings.
+
+    Do nothing before 128 events, soon after another warning, or if hardly any warning was correct. An earlier
+    pending warning is judged first.
+    """
     tally, weights, announced = state.tally, state.tally.weights[model], state.tally.announced
     # A hypothesis that has just restarted is not yet judged: another warning would throw away the little it
     # has learned.
@@ -241,7 +251,11 @@ def is_binary(tally: MixtureTally, model: int, reward: float) -> bool:
 
 @kernel
 def equivalent_clicks(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
-    """Return how many clicks a reward counts as: more than one if rewards vary less than clicks."""
+    """Return how many clicks a reward counts as, and add the reward to the spread of rewards.
+
+    The number is from 1 to 20, more than one if rewards vary less than clicks; ``mean`` is the expected
+    reward.
+    """
     spread, row = tally.spread, slice(model, model + 1)
     return click_equivalents(
         RewardSpread(spread.squares[row], spread.expected[row], spread.fractions[row]), mean, reward
@@ -250,7 +264,7 @@ def equivalent_clicks(tally: MixtureTally, model: int, mean: float, reward: floa
 
 @kernel
 def click_probability(logit: float, variance: float) -> float:
-    """Return the mean probability of a click whose logit is normal."""
+    """Return the mean probability of a click whose logit is normal with a mean (``logit``) and a variance."""
     return sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
 
 
@@ -258,7 +272,11 @@ def click_probability(logit: float, variance: float) -> float:
 def learn_event(
     state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design
 ) -> None:
-    """Learn from an event whose context is in the workspace; the reward counts as ``times`` clicks."""
+    """Learn from an event whose context is in the workspace; the reward counts as ``times`` clicks.
+
+    Updates the arm under each hypothesis, the weights and the counts of events, and restarts the recent
+    hypothesis when due.
+    """
     tally, weights = state.tally, state.tally.weights[model]
     base, observation = compute_base(tally, model), Observation(reward, times, 1.0, 0.0)
     for h in range(context_models.HYPOTHESES):

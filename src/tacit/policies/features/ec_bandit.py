@@ -26,7 +26,7 @@ SAME_DIRECTION = 1e-6
 
 
 class IdentifiabilityWarning(AssumptionWarning):
-    """Clicks cannot determine the parameters of the policy."""
+    """Warning that features are such that clicks cannot determine the parameters of the policy."""
 
 
 def identifiability(
@@ -88,23 +88,24 @@ def identifiability(
 
 
 def warn_findings(findings: list[str]) -> None:
-    """Warn of each finding."""
+    """Warn of each finding by an IdentifiabilityWarning."""
     for finding in findings:
         warnings.warn(finding, IdentifiabilityWarning, stacklevel=6)
 
 
 def _rank(block: Floats) -> int:
+    """Return the numerical rank of a block of columns, after scaling them to length 1."""
     return int(np.linalg.matrix_rank(_scale_columns(block), tol=SAME_DIRECTION * max(block.shape)))
 
 
 def _scale_columns(block: Floats) -> Floats:
-    """Return the columns scaled to length 1; columns of zeros stay."""
+    """Return a block with its columns scaled to length 1; columns of zeros stay."""
     lengths = np.linalg.norm(block, axis=0)
     return block / np.where(lengths > 0.0, lengths, 1.0)
 
 
 def _spans(block: Floats, column: Floats) -> bool:
-    """Return whether a column is a combination of a block's columns."""
+    """Return whether a column is, but for rounding, a linear combination of a block's columns."""
     columns = _scale_columns(block)
     residual = column - columns @ np.linalg.lstsq(columns, column, rcond=None)[0]
     return bool(np.linalg.norm(residual) <= SAME_DIRECTION * np.linalg.norm(column))
@@ -130,7 +131,10 @@ class Beliefs(NamedTuple):
 
 
 def split_beliefs(mean: Floats, root: Floats, split: int) -> Beliefs:
-    """Return the beliefs of a joint Gaussian, and of its two blocks split at ``split``."""
+    """Return the beliefs of a joint Gaussian, given mean and root of the covariance, and of its two blocks.
+
+    The first ``split`` parameters are those of relevance.
+    """
     relevance, examination = (
         gaussian.belief(mean[:split], root[:split]),
         gaussian.belief(mean[split:], root[split:]),
@@ -140,7 +144,7 @@ def split_beliefs(mean: Floats, root: Floats, split: int) -> Beliefs:
 
 @kernel
 def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> int:
-    """Return the arm on offer with the largest σ(x_C·θ_C)·σ(x_E·θ_E).
+    """Return the arm on offer with the largest σ(x_C·θ_C)·σ(x_E·θ_E); the first one of equal arms.
 
     It compares the odds against a click, e^−a + e^−b + e^−(a+b) for logits a and b. They exceed
     each of the first two terms, so an arm one of whose logits is below the logit of the best
@@ -169,6 +173,7 @@ class ExaminationModel(ClickModel, abstract=True):
     hides: ClassVar[bool] = True
 
     def advise(self, relevance: Floats, examination: Floats) -> None:
+        """Warn (IdentifiabilityWarning) of each reason why these features cannot determine the parameters."""
         constants = {
             "relevance_intercept": bool(self.relevance_intercept),  # type: ignore[attr-defined]
             "examination_intercept": bool(self.examination_intercept),  # type: ignore[attr-defined]
@@ -177,18 +182,18 @@ class ExaminationModel(ClickModel, abstract=True):
 
     @param
     def split(self) -> int:
-        """Number of parameters of relevance."""
+        """Number of parameters of relevance, the constant included."""
         return self.relevance_dim + int(self.relevance_intercept)  # type: ignore[attr-defined]
 
     @property
     def width(self) -> int:
-        """Number of parameters."""
+        """Number of parameters of both blocks, constants included."""
         return self.split + self.examination_dim + int(self.examination_intercept)  # type: ignore[attr-defined]
 
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
+        """Return draws of the arms' mean rewards from the posterior, of shape (draws, offered)."""
         theta = self.parameter_draws(state, lane, rng, draws)
         split = self.split
         examination = (
@@ -198,7 +203,7 @@ class ExaminationModel(ClickModel, abstract=True):
         return gaussian.logistic(relevance) * gaussian.logistic(examination)
 
     def parameter_draws(self, state: Any, lane: int, rng: Generator, draws: int) -> Floats:
-        """Return draws of all parameters, relevance first, of shape (draws, width)."""
+        """Return draws of all parameters from the posterior, relevance first, of shape (draws, width)."""
         return gaussian.draw_samples(state.mean[lane], state.root[lane], rng, draws)
 
 
@@ -317,21 +322,24 @@ class ECBandit(ExaminationModel):
     discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:
+        """Return the prior of both blocks in each lane."""
         return self.State(
             gaussian.Gaussian.prior(lanes, self.split, self.prior_variance),
             gaussian.Gaussian.prior(lanes, self.width - self.split, self.prior_variance),
         )
 
     def posterior(self, state: State, lane: int) -> Beliefs:
-        """Return the belief about each block of parameters."""
+        """Return the belief about each block of a lane's parameters; there is no joint belief."""
         return Beliefs(*(gaussian.belief(block.mean[lane], block.root[lane]) for block in state))
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
+        """Return posterior draws of all parameters, relevance first, of shape (draws, width)."""
         blocks = [gaussian.draw_samples(block.mean[lane], block.root[lane], rng, draws) for block in state]
         return np.hstack(blocks)
 
     @staticmethod
     def choose(params: ECBandit, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the largest click probability under parameters drawn from the posterior."""
         for block in (state.relevance, state.examination):
             mean, root, room = block.mean[lane], block.root[lane], block.room[lane]
             gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
@@ -342,6 +350,7 @@ class ECBandit(ExaminationModel):
 
     @staticmethod
     def learn(params: ECBandit, state: State, lane: int, outcome: Outcome) -> None:
+        """Discount earlier rewards, then update both blocks by the variational bounds of the reward."""
         impression, reward = outcome.impression, outcome.reward
         place = find_place(impression.arms, outcome.shown)
         mean_c, root_c = state.relevance.mean[lane], state.relevance.root[lane]
@@ -366,11 +375,13 @@ class ECBandit(ExaminationModel):
 
     @staticmethod
     def restart(params: ECBandit, state: State, lane: int) -> None:
+        """Reset both blocks of a lane to the prior."""
         gaussian.reset(state.relevance.mean[lane], state.relevance.root[lane], params.prior_variance)
         gaussian.reset(state.examination.mean[lane], state.examination.root[lane], params.prior_variance)
 
     @staticmethod
     def believed(params: ECBandit, state: State, lane: int, impression: Impression, arm: int) -> float:
+        """Return the click probability of an arm on offer under the posterior means."""
         place = find_place(impression.arms, arm)
         relevance = gaussian.score_row(impression.relevance[place], state.relevance.mean[lane])
         examination = gaussian.score_row(impression.examination[place], state.examination.mean[lane])

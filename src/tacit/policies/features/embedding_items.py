@@ -56,12 +56,12 @@ Scales = tuple[float, float, float, float]
 
 
 def count_read_directions(users: int) -> int:
-    """Return the number of directions of a user that are read."""
+    """Return the number of directions of a user that are read: all up to 32 numbers, else 16."""
     return users if users <= ALL_READ else MOST_READ
 
 
 def user_directions(users: int) -> int:
-    """Return the number of directions of users to find: 0 if all numbers have full covariances."""
+    """Return the number of directions of users to find; 0 if users have so few numbers that all are used."""
     return count_read_directions(users) if users > USER_LEADING else 0
 
 
@@ -73,11 +73,16 @@ def embedding_layout(items: int, users: int, flags: Ints | None) -> Design:
 
 
 def list_layout(items: int, users: int, flags: Ints | None) -> Design:
-    """Return the layout of features for lists, where the order offered is a first guess."""
+    """Return the layout of features for lists, where an item's place in the order offered is a feature."""
     return _build_layout(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)._replace(flags=flags)
 
 
 def _build_layout(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
+    """Return a layout with at most ``most`` directions of items, and fewer if the features would be too many.
+
+    ``scales`` and ``across`` are prior deviations by hypothesis; ``order`` is 1 if the place offered is a
+    feature.
+    """
     along = min(users, USER_LEADING)
     # Tastes are learned from products only: if users have few numbers, more directions of items fit.
     most = min(most, MOST_KNOWN // (1 + along) - 2)
@@ -91,7 +96,10 @@ def _build_layout(items: int, users: int, most: int, scales: Scales, across: Sca
 
 @kernel
 def order_score(place: int, offered: int) -> float:
-    """Return the feature of a place in the order offered, counted from 0: about its normal score."""
+    """Return the feature of a place, from 0, in the order of ``offered`` items.
+
+    It is about the normal score of the place, highest for the first.
+    """
     return np.log((offered - place - 0.5) / (place + 0.5)) / 1.7  # type: ignore[no-any-return]
 
 
@@ -122,7 +130,7 @@ class EmbeddingState(NamedTuple):
 
     @classmethod
     def empty(cls, models: int, layout: Design, events: int, users: int) -> EmbeddingState:
-        """Return the initial state, with buffers for a number of first events and users."""
+        """Return the initial state of each model, with buffers for a number of first events and users."""
         turned = layout.leading if layout.residual else 0
         return cls(
             Models.prior(models, 1, layout, None),
@@ -145,7 +153,7 @@ class EmbeddingState(NamedTuple):
 
 @kernel
 def make_workspace(layout: Design) -> Workspace:
-    """Return a workspace for learning."""
+    """Return a workspace of zeros for learning."""
     width, single = layout.dense + layout.lean, np.float32
     features, along = np.zeros((1, width), single), np.zeros((1, width), single)
     raw, scaled, none = np.zeros((1, layout.dim)), np.zeros((1, layout.dim), single), np.zeros((1, 0), single)
@@ -156,7 +164,10 @@ def make_workspace(layout: Design) -> Workspace:
 
 @kernel
 def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints | None) -> Singles:
-    """Return the features of a user: 1, the leading directions, and the residual."""
+    """Return the features of a user: 1, the leading directions, and the residual.
+
+    Missing fields are average.
+    """
     scaled = np.zeros(state.users.mean.shape[1], np.float32)
     context_inputs.scale_context(state.users, model, user, scaled)
     if flags is not None:
@@ -168,7 +179,7 @@ def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints |
 
 @kernel
 def scaled_product(state: EmbeddingState, model: int, user: Floats, item: Floats) -> np.float32:
-    """Return the scaled inner product of a user and an item."""
+    """Return the scaled inner product of a user and an item, clipped to [−5, 5]."""
     off = (dot(user, item) - state.products[model, 0]) * state.products[model, 1]
     return np.float32(min(max(off, -context_inputs.FURTHEST), context_inputs.FURTHEST))
 
@@ -183,7 +194,10 @@ def read_event(
     layout: Design,
     room: Workspace,
 ) -> None:
-    """Fill the workspace with the features of an item for a user; ``order`` is the feature of its place."""
+    """Fill the workspace with the features of an item for a user, from their raw numbers.
+
+    ``order`` is the feature of the item's place in the order offered, if the layout has one.
+    """
     leading, wide, features = layout.leading, layout.wide, room.features[0]
     first = 1 + layout.order
     item_features = np.zeros(1 + leading + layout.residual, np.float32)
@@ -242,7 +256,10 @@ class UserView(NamedTuple):
 
 @kernel
 def contract(spread: Singles, asking: Singles, layout: Design, total: Singles) -> None:
-    """Add up the covariance of an item's parameters for a user, packed as in the models."""
+    """Add to ``total`` the covariance of an item's parameters for a user with the features ``asking``.
+
+    Both ``spread`` and ``total`` are packed: the lower triangle column by column.
+    """
     wide, dense, k = layout.wide, layout.dense, 0
     across = np.zeros((wide, wide), np.float32)
     for column in range(dense):
@@ -262,7 +279,7 @@ def contract(spread: Singles, asking: Singles, layout: Design, total: Singles) -
 
 @kernel
 def fill_mean(mean: Singles, asking: Singles, layout: Design, total: Singles) -> None:
-    """Fill in the mean of an item's parameters for a user."""
+    """Add to ``total`` the mean of an item's parameters for a user with the features ``asking``."""
     rows, residual_count = layout.dense // layout.wide, layout.residual * (1 + layout.crossed)
     for row in range(rows + (layout.lean - residual_count) // layout.wide):
         start = row * layout.wide + (residual_count if row >= rows else 0)
@@ -271,7 +288,10 @@ def fill_mean(mean: Singles, asking: Singles, layout: Design, total: Singles) ->
 
 @kernel
 def fill_spread(spread: Singles, asking: Singles, layout: Design, covariance: Singles) -> float:
-    """Fill in the covariance of an item's parameters for a user; return the mean variance of the residual."""
+    """Fill ``covariance`` with that of an item's parameters for a user with the features ``asking``.
+
+    Return the mean variance of a number of the item's residual.
+    """
     wide, dense, residual_variance, k = layout.wide, layout.dense, 0.0, 0
     packed, rows, half = dense * (dense + 1) // 2, dense // wide, np.zeros(wide * (wide + 1) // 2, np.float32)
     contract(spread[:packed], asking, layout, half)
@@ -391,7 +411,10 @@ def read_candidates(
 
 @kernel
 def order_belief(view: UserView, place: int, offered: int, layout: Design) -> Base:
-    """Return the belief about a candidate under the hypothesis that features have no effect."""
+    """Return the belief about a candidate's logit under the hypothesis that features have no effect.
+
+    Only its place in the order offered counts, if that is a feature.
+    """
     if layout.order == 0:
         return view.no_effect
     at = np.float64(np.float32(order_score(place, offered)))
@@ -403,7 +426,7 @@ def order_belief(view: UserView, place: int, offered: int, layout: Design) -> Ba
 def candidate_moments(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, base: Base
 ) -> Floats:
-    """Return mean and variance of the logit of each candidate, over all hypotheses."""
+    """Return mean and variance of each candidate's logit, over all hypotheses, of shape (candidates, 2)."""
     count, weights, moments = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     least, total = weight_in_use(state.tally.weights[model])
     for h in range(HYPOTHESES):
@@ -425,7 +448,10 @@ def candidate_moments(
 
 @kernel
 def candidate_lines(state: EmbeddingState, model: int, impression: Impression, layout: Design) -> Floats:
-    """Return mean and deviation of the score of each candidate."""
+    """Return mean and deviation of each candidate's logit, of shape (candidates, 2).
+
+    The deviation is multiplied by 0.7.
+    """
     lines = candidate_moments(state, model, impression, layout, compute_base(state.tally, model))
     for i in range(len(lines)):
         lines[i, 1] = WIDTH * np.sqrt(lines[i, 1])
@@ -436,7 +462,7 @@ def candidate_lines(state: EmbeddingState, model: int, impression: Impression, l
 def compute_beliefs(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, h: int, base: Base
 ) -> Floats:
-    """Return mean and variance of the logit of each candidate under a hypothesis."""
+    """Return mean and variance of each candidate's logit under hypothesis ``h``, of shape (candidates, 2)."""
     count, weights, moments = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     weights[h] = 1.0
     view = build_view(state, model, impression.context, layout, weights, base)
@@ -454,7 +480,10 @@ def compute_beliefs(
 
 @kernel
 def expected_click(state: EmbeddingState, model: int, layout: Design, room: Workspace) -> float:
-    """Return the mean probability of a click on the item in the workspace, over all hypotheses."""
+    """Return the mean probability of a click on the item in the workspace, over all hypotheses.
+
+    Overwrites ``room.along``.
+    """
     models, x, y, mean = state.models, room.features[0], room.along[0], 0.0
     base = compute_base(state.tally, model)
     for h in range(HYPOTHESES):
@@ -474,7 +503,10 @@ def expected_click(state: EmbeddingState, model: int, layout: Design, room: Work
 
 @kernel
 def measure_products(state: EmbeddingState, model: int, users: int, each: int) -> None:
-    """Fit the scaling of inner products to the users and items in the buffers."""
+    """Fit the scaling of inner products to the first ``users`` users in the buffer.
+
+    Each user has ``each`` items.
+    """
     item, user = np.zeros(state.items.mean.shape[1]), np.zeros(state.users.mean.shape[1])
     total, squares, events = 0.0, 0.0, users * each
     for event in range(events):
@@ -491,7 +523,10 @@ def measure_products(state: EmbeddingState, model: int, users: int, each: int) -
 
 @kernel
 def refit_scaling(state: EmbeddingState, model: int, users: int, each: int) -> None:
-    """Fit scaling and directions to the first ``users`` in the buffer, with ``each`` items per user."""
+    """Fit scaling and directions of items and users to the first ``users`` users in the buffer.
+
+    Each user has ``each`` items. The model is not reset: the caller does that and learns the events again.
+    """
     sides, buffers = (state.items, state.users), (state.kept, state.kept_users)
     for side in range(2):
         events = users if side else users * each

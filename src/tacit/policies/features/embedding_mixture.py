@@ -49,6 +49,12 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
     per_key: Flag = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters.
+
+        Set the canonical schema and the context's length that follows from it.
+
+        Raises InvalidValue if the schema has signals.
+        """
         self._set("context", normalize_schema("context", self.context))
         self._set("context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
@@ -58,10 +64,12 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
 
     @property
     def schema(self) -> Schema:
+        """Schema of contexts that are dicts; empty if contexts are numbers."""
         return self.context  # type: ignore[no-any-return]
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance for items of ``dim`` numbers; ``arms`` is ignored."""
         return cls(dim)
 
 
@@ -150,7 +158,7 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     @param
     def layout(self) -> Design:
-        """The features of an item for a user."""
+        """Layout of the features of an item for a user."""
         return embedding_items.embedding_layout(
             self.relevance_dim, self.context_dim, find_missing_flags(self.context)
         )
@@ -161,12 +169,13 @@ class EmbeddingMixture(EmbeddingPolicy):
         return self.init(1).model_bytes
 
     def init(self, lanes: int) -> EmbeddingState:
+        """Return the initial state: one model for all keys, or one for each lane with ``per_key``."""
         return EmbeddingState.empty(lanes if self.per_key else 1, self.layout, BUFFER_SIZE, BUFFER_SIZE)
 
     def reward_draws(
         self, state: EmbeddingState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the candidates' mean rewards, of shape (draws, offered)."""
+        """Return draws of the candidates' mean rewards from the posterior, of shape (draws, offered)."""
         model, count, samples = lane if self.per_key else 0, len(impression.arms), []
         base = context_weights.compute_base(state.tally, model)
         for h, share in enumerate(rng.multinomial(draws, state.tally.weights[model])):
@@ -180,6 +189,10 @@ class EmbeddingMixture(EmbeddingPolicy):
     def choose(
         params: EmbeddingMixture, state: EmbeddingState, lane: int, impression: Impression, rng: Generator
     ) -> int:
+        """Return the candidate with the highest mean + 0.7·z·deviation of its logit.
+
+        z is random, the same for all candidates.
+        """
         lines = embedding_items.candidate_lines(
             state, lane if params.per_key else 0, impression, params.layout
         )
@@ -194,6 +207,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         rng: Generator,
         action: Ints,
     ) -> float:
+        """Fill ``action`` with the candidate of the highest mean + 0.7·z·deviation; return its propensity."""
         lines = embedding_items.candidate_lines(
             state, lane if params.per_key else 0, impression, params.layout
         )
@@ -202,12 +216,14 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     @staticmethod
     def line(params: EmbeddingMixture, state: Floats, lane: int, impression: Impression, place: int) -> Any:
+        """Return mean and deviation of the candidate at a place; ``state`` holds all lines."""
         return state[place, 0], state[place, 1]
 
     @staticmethod
     def propensity(
         params: EmbeddingMixture, state: EmbeddingState, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the probability that ``choose`` returns a candidate."""
         lines = embedding_items.candidate_lines(
             state, lane if params.per_key else 0, impression, params.layout
         )
@@ -215,6 +231,11 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     @staticmethod
     def learn(params: EmbeddingMixture, state: EmbeddingState, lane: int, outcome: Outcome) -> None:
+        """Update all hypotheses and their weights with the reward of the shown item.
+
+        The first 128 events are also stored; when a fit of the scaling is due, the model is reset and all of
+        them are learned again.
+        """
         model, layout, tally = lane if params.per_key else 0, params.layout, state.tally
         impression, room = outcome.impression, embedding_items.make_workspace(params.layout)
         item, user, reward = room.raw[0], np.zeros(layout.user), outcome.reward

@@ -60,14 +60,14 @@ class Belief(NamedTuple):
 
 
 def belief(mean: Floats, root: Floats) -> Belief:
-    """Return the belief for a mean and a square root of the covariance."""
+    """Return mean, covariance and condition number of a Gaussian, given a square root of its covariance."""
     values = np.linalg.svd(root, compute_uv=False) if len(mean) else np.ones(1)
     ratio = values[0] / values[-1] if values[-1] > 0.0 else math.inf
     return Belief(mean.copy(), root @ root.T, float(ratio**2))
 
 
 def draw_samples(mean: Floats, root: Floats, rng: Generator, draws: int) -> Floats:
-    """Draw samples from a Gaussian, of shape (draws, d)."""
+    """Return samples from a Gaussian with a square root of the covariance, of shape (draws, d)."""
     return mean + rng.standard_normal((draws, len(mean))) @ root.T
 
 
@@ -85,7 +85,7 @@ def sigmoid(x: float) -> float:
 
 @kernel
 def log_sigmoid(x: float) -> float:
-    """Return ln(1/(1 + exp(−x)))."""
+    """Return ln(1/(1 + exp(−x))), without overflow."""
     return min(x, 0.0) - np.log1p(np.exp(-abs(x)))  # type: ignore[no-any-return]
 
 
@@ -98,7 +98,7 @@ def jaakkola(xi: float) -> float:
 
 
 def logistic(scores: Floats) -> Floats:
-    """Return 1/(1 + exp(−x)) of an array."""
+    """Return 1/(1 + exp(−x)) of each number in an array, without overflow."""
     return np.exp(-np.logaddexp(0.0, -scores))
 
 
@@ -107,7 +107,7 @@ def logistic(scores: Floats) -> Floats:
 
 @kernel
 def dot(x: Floats, y: Floats) -> float:
-    """Return the inner product of the first len(x) numbers, in eight parallel sums.
+    """Return the inner product of ``x`` and the first len(x) numbers of ``y``, in eight parallel sums.
 
     One sum would wait for each addition to end before the next; eight become vector
     instructions, and the order of additions is the same on all machines.
@@ -130,7 +130,7 @@ def dot(x: Floats, y: Floats) -> float:
 
 @kernel
 def copy_row(row: Floats, x: Floats) -> None:
-    """Fill ``x`` with ``row``, and the elements after it with ones: the constant."""
+    """Fill ``x`` with ``row``, and any elements after it with ones, the constant feature."""
     for i in range(len(row)):
         x[i] = row[i]
     for i in range(len(row), len(x)):
@@ -147,14 +147,17 @@ def score_row(row: Floats, theta: Floats) -> float:
 
 
 def stack_features(*blocks: Any, width: int) -> Floats:
-    """Join blocks of features into rows of ``width``; remaining columns are ones: the constant."""
+    """Return blocks of features side by side, as rows of ``width`` numbers; remaining columns are ones.
+
+    Blocks without columns are left out.
+    """
     rows = np.hstack([block for block in blocks if block.shape[1]])
     return np.hstack([rows, np.ones((len(rows), width - rows.shape[1]))])
 
 
 @kernel
 def clear(room: Floats) -> None:
-    """Set the workspace to zeros."""
+    """Set all numbers of a workspace (a matrix) to zero."""
     for i in range(room.shape[0]):
         for j in range(room.shape[1]):
             room[i, j] = 0.0
@@ -165,7 +168,7 @@ def clear(room: Floats) -> None:
 
 @kernel
 def draw_gaussian(mean: Floats, root: Floats, scale: float, rng: Generator, z: Floats, theta: Floats) -> None:
-    """Fill ``theta`` with mean + scale·S·z, ``z`` being standard normal."""
+    """Fill ``theta`` with a draw mean + scale·S·z, where z, standard normal, fills ``z``; S is ``root``."""
     for i in range(len(mean)):
         z[i] = rng.standard_normal()
     for i in range(len(mean)):
@@ -174,7 +177,7 @@ def draw_gaussian(mean: Floats, root: Floats, scale: float, rng: Generator, z: F
 
 @kernel
 def project(root: Floats, x: Floats, v: Floats) -> float:
-    """Fill ``v`` with Sᵀx; return v·v, the variance of the prediction for x."""
+    """Fill ``v`` with Sᵀx, S being ``root``; return v·v, the variance of the prediction for x."""
     for j in range(len(v)):
         v[j] = 0.0
     for i in range(len(x)):
@@ -186,7 +189,7 @@ def project(root: Floats, x: Floats, v: Floats) -> float:
 @kernel
 # Potter's rank-one update: the root stays a root, so a covariance never gets a negative variance.
 def apply_observation(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: float) -> None:
-    """Update mean and root with an observation of precision c along x, given v = Sᵀx and s = v·v.
+    """Update mean and root, in place, with an observation of precision c along x, given v = Sᵀx and s = v·v.
 
     The mean moves by gain·S·v, with S from before; S becomes the root of the inverse of
     Σ⁻¹ + c·x·xᵀ.
@@ -203,9 +206,9 @@ def apply_observation(mean: Floats, root: Floats, v: Floats, s: float, c: float,
 
 @kernel
 def learn_logit(mean: Floats, root: Floats, room: Floats, logit: float, reward: float) -> float:
-    """Update with a click whose logit has the gradient ``room[0]``; return the logit's variance before.
+    """Update mean and root, in place, with a reward of a click whose logit has the gradient ``room[0]``.
 
-    The workspace ``room`` is cleared.
+    ``logit`` is the logit at the mean. The workspace ``room`` is cleared. Return the logit's variance before.
     """
     s = project(root, room[0], room[1])
     c, gain = logistic_step(logit, s, reward)
@@ -234,7 +237,7 @@ def fade(root: Floats, discount: float, variance: float) -> None:
 
 @kernel
 def reset(mean: Floats, root: Floats, variance: float) -> None:
-    """Return to the prior of mean 0."""
+    """Set mean and root, in place, to the prior of mean 0 and the given variance of each parameter."""
     deviation = np.sqrt(variance)
     for i in range(len(mean)):
         mean[i] = 0.0
@@ -252,7 +255,7 @@ def logistic_step(logit: float, s: float, reward: float) -> Any:
     Returns
     -------
     precision, gain : float
-        σ(l)·(1 − σ(l)) and reward − σ(l), for :func:`commit`.
+        σ(l)·(1 − σ(l)) and reward − σ(l), for :func:`apply_observation`.
     """
     low = min(logit, logit + s * (reward - sigmoid(logit)))
     high = max(logit, logit + s * (reward - sigmoid(logit)))

@@ -48,7 +48,10 @@ def compute_click(relevance: float, examination: float) -> Click:
 
 @kernel
 def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Floats) -> float:
-    """Fill ``h`` with the gradient of the click's logit at the mean; return that logit."""
+    """Fill ``h`` with the gradient, by all parameters, of a click's logit at their mean; return that logit.
+
+    The arm is the one at ``place`` on offer; the first ``split`` parameters are those of relevance.
+    """
     gaussian.copy_row(impression.relevance[place], h[:split])
     gaussian.copy_row(impression.examination[place], h[split:])
     click = compute_click(gaussian.dot(h[:split], mean[:split]), gaussian.dot(h[split:], mean[split:]))
@@ -63,10 +66,10 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
 def laplace_update(
     impression: Impression, place: int, reward: float, mean: Floats, root: Floats, room: Floats, split: int
 ) -> float:
-    """Update mean and root with a reward; return the probability that the model gave to the reward.
+    """Update mean and root, in place, with a reward of the arm at ``place``.
 
-    If it is known whether the result was seen, seeing and relevance are separate observations of one
-    block each.
+    Return the probability that the model gave to the reward before. If it is known whether the result was
+    seen, seeing and relevance are separate observations of one block each. The workspace ``room`` is cleared.
     """
     if reward >= 0.0:
         logit = gradient(impression, place, mean, split, room[0])
@@ -82,7 +85,10 @@ def laplace_update(
 
 @kernel
 def update_logit(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
-    """Update with an observation of a logit whose gradient is ``room[0]``; return its probability before."""
+    """Update mean and root, in place, with an observation of a logit whose gradient is ``room[0]``.
+
+    Return the probability that the model gave to the reward before; the workspace is cleared.
+    """
     s = gaussian.learn_logit(mean, root, room, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
     chance = gaussian.sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
@@ -150,15 +156,21 @@ class LaplaceEC(Coupled, ExaminationModel):
     draw: str = draw_field()
 
     def init(self, lanes: int) -> Gaussian:
+        """Return the prior of all parameters in each lane."""
         return Gaussian.prior(lanes, self.width, self.prior_variance)
 
     def posterior(self, state: Gaussian, lane: int) -> Beliefs:
-        """Return the belief about each block of parameters, and the joint one."""
+        """Return the belief about each block of a lane's parameters, and the joint one."""
         mean, root = state.mean[lane], state.root[lane]
         return split_beliefs(mean, root, self.split)
 
     @staticmethod
     def choose(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the largest click probability under drawn parameters.
+
+        With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
+        all.
+        """
         if params.coupled:
             return choose_coupled(params, state, lane, impression, rng)
         room = state.room[lane]
@@ -169,6 +181,7 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def line(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
+        """Return mean and deviation of the click's logit of the arm at a place on offer."""
         room = state.room[lane]
         logit = gradient(impression, place, state.mean[lane], params.split, room[0])
         s = gaussian.project(state.root[lane], room[0], room[1])
@@ -177,6 +190,7 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def learn(params: LaplaceEC, state: Gaussian, lane: int, outcome: Outcome) -> None:
+        """Discount earlier rewards, then update the Gaussian with the reward by a Laplace step."""
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward
@@ -185,10 +199,12 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def restart(params: LaplaceEC, state: Gaussian, lane: int) -> None:
+        """Reset a lane to the prior."""
         gaussian.reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
     def believed(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+        """Return the click probability of an arm on offer under the posterior mean."""
         place, mean = find_place(impression.arms, arm), state.mean[lane]
         relevance = gaussian.score_row(impression.relevance[place], mean[: params.split])
         examination = gaussian.score_row(impression.examination[place], mean[params.split :])
@@ -265,6 +281,7 @@ class LaplaceECMixture(ExaminationModel):
     discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:
+        """Return the initial state: components around fixed starting points, with equal weights."""
         shape = lanes, self.components, self.width
         starts = np.random.Generator(np.random.PCG64(0)).standard_normal(shape[1:])
         start = np.broadcast_to(math.sqrt(self.spread * self.prior_variance) * starts, shape).copy()
@@ -275,7 +292,7 @@ class LaplaceECMixture(ExaminationModel):
         return self.State(start.copy(), root, start, weights, room)
 
     def posterior(self, state: State, lane: int) -> Beliefs:
-        """Return mean and covariance of the mixture: of each block, and jointly."""
+        """Return mean and covariance of the mixture in a lane: of each block, and jointly."""
         weights = np.exp(state.log_weight[lane])
         weights /= weights.sum()
         mean = weights @ state.mean[lane]
@@ -286,6 +303,10 @@ class LaplaceECMixture(ExaminationModel):
         return split_beliefs(mean, np.linalg.cholesky(covariance), self.split)
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
+        """Return draws of all parameters from the mixture, relevance first, of shape (draws, width).
+
+        They are ordered by component.
+        """
         weights = np.exp(state.log_weight[lane])
         shares = rng.multinomial(draws, weights / weights.sum())
         parts = zip(state.mean[lane], state.root[lane], shares, strict=True)
@@ -295,6 +316,10 @@ class LaplaceECMixture(ExaminationModel):
     def choose(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, rng: Generator
     ) -> int:
+        """Return the arm with the largest click probability under parameters drawn from one component.
+
+        The component is drawn by weight.
+        """
         total = 0.0
         for k in range(state.log_weight.shape[1]):
             total += np.exp(state.log_weight[lane, k])
@@ -313,6 +338,10 @@ class LaplaceECMixture(ExaminationModel):
 
     @staticmethod
     def learn(params: LaplaceECMixture, state: State, lane: int, outcome: Outcome) -> None:
+        """Discount, then update each component by a Laplace step.
+
+        A component's weight is multiplied by the probability that it gave to the reward.
+        """
         impression, reward = outcome.impression, outcome.reward
         place, room = find_place(impression.arms, outcome.shown), state.room[lane]
         largest = -np.inf
@@ -328,6 +357,7 @@ class LaplaceECMixture(ExaminationModel):
 
     @staticmethod
     def restart(params: LaplaceECMixture, state: State, lane: int) -> None:
+        """Reset all components of a lane to their starting points, with equal weights."""
         for k in range(state.log_weight.shape[1]):
             variance = (1.0 - params.spread) * params.prior_variance
             gaussian.reset(state.mean[lane, k], state.root[lane, k], variance)
@@ -339,6 +369,7 @@ class LaplaceECMixture(ExaminationModel):
     def believed(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the click probability of an arm on offer: its weighted mean over components."""
         place, total, chance = find_place(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])

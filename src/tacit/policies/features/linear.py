@@ -22,7 +22,7 @@ from tacit.policies.features.gaussian import Belief, Gaussian
 
 @kernel
 def fill_features(impression: Impression, place: int, x: Floats) -> None:
-    """Fill ``x`` with relevance and examination features, and a constant if it is longer."""
+    """Fill ``x`` with relevance and examination features of the arm at ``place``, then 1 if it is longer."""
     split = impression.relevance.shape[1]
     gaussian.copy_row(impression.relevance[place], x[:split])
     if impression.examination.shape[1] > 0:
@@ -33,7 +33,7 @@ def fill_features(impression: Impression, place: int, x: Floats) -> None:
 
 @kernel
 def linear_score(impression: Impression, place: int, theta: Floats) -> float:
-    """Return the inner product of an arm's features with parameters."""
+    """Return the inner product of the features of the arm at ``place`` with parameters, constant included."""
     split = impression.relevance.shape[1]
     if impression.examination.shape[1] == 0:
         return gaussian.score_row(impression.relevance[place], theta)
@@ -43,7 +43,7 @@ def linear_score(impression: Impression, place: int, theta: Floats) -> float:
 
 @kernel
 def draw_and_choose(state: Gaussian, lane: int, impression: Impression, scale: float, rng: Generator) -> int:
-    """Return the arm with the highest score for a draw of the parameters."""
+    """Return the arm with the highest score for parameters drawn with ``scale`` times their deviation."""
     room = state.room[lane]
     gaussian.draw_gaussian(state.mean[lane], state.root[lane], scale, rng, room[0], room[1])
     best, leader = -np.inf, 0
@@ -68,7 +68,7 @@ def linear_line(
 
 @kernel
 def least_squares(state: Gaussian, lane: int, impression: Impression, place: int, reward: float) -> None:
-    """Update the Gaussian with a reward by recursive least squares."""
+    """Update a lane's Gaussian with the reward of the arm at ``place`` by recursive least squares."""
     mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
     fill_features(impression, place, room[0])
     s = gaussian.project(root, room[0], room[1])
@@ -87,35 +87,38 @@ class LinearModel(FeaturePolicy, abstract=True):
 
     @property
     def width(self) -> int:
-        """Number of parameters."""
+        """Number of parameters, the constant included."""
         return sum(self.feature_dims) + int(self.intercept)  # type: ignore[attr-defined]
 
     def init(self, lanes: int) -> Gaussian:
+        """Return the prior of all parameters in each lane."""
         return Gaussian.prior(lanes, self.width, self.prior_variance)  # type: ignore[attr-defined]
 
     def posterior(self, state: Gaussian, lane: int) -> Belief:
-        """Return the belief about the parameters: relevance, examination, constant."""
+        """Return the belief about a lane's parameters: relevance, examination, constant."""
         return gaussian.belief(state.mean[lane], state.root[lane])
 
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards, of shape (draws, offered)."""
+        """Return draws of the arms' mean rewards from the posterior, of shape (draws, offered)."""
         theta = gaussian.draw_samples(state.mean[lane], self.noise * state.root[lane], rng, draws)
         rows = gaussian.stack_features(impression.relevance, impression.examination, width=self.width)
         return self.mean_reward(theta @ rows.T)
 
     @staticmethod
     def mean_reward(scores: Floats) -> Floats:
-        """Return the mean rewards for scores."""
+        """Return the mean reward for each linear score: here its logistic function."""
         return gaussian.logistic(scores)
 
     @staticmethod
     def restart(params: Any, state: Gaussian, lane: int) -> None:
+        """Reset a lane to the prior."""
         gaussian.reset(state.mean[lane], state.root[lane], params.prior_variance)
 
     @staticmethod
     def believed(params: Any, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+        """Return the predicted mean reward of an arm on offer: its score, clipped to [0, 1]."""
         score = linear_score(impression, click_model.find_place(impression.arms, arm), state.mean[lane])
         return min(max(score, 0.0), 1.0)
 
@@ -177,18 +180,25 @@ class LogisticTS(LinearModel, click_model.Coupled):
 
     @staticmethod
     def choose(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the highest score for drawn parameters.
+
+        With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
+        all.
+        """
         if params.coupled:
             return click_model.choose_coupled(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, 1.0, rng)
 
     @staticmethod
     def line(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
+        """Return mean and deviation of the logit of the arm at a place on offer."""
         moments = linear_line(state, lane, impression, place, 1.0)
         gaussian.clear(state.room[lane])
         return moments
 
     @staticmethod
     def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
+        """Discount earlier rewards, then update the Gaussian with the reward by a Laplace step."""
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         fill_features(
@@ -198,6 +208,7 @@ class LogisticTS(LinearModel, click_model.Coupled):
 
     @staticmethod
     def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+        """Return the click probability of an arm on offer under the posterior mean."""
         return gaussian.sigmoid(
             linear_score(impression, click_model.find_place(impression.arms, arm), state.mean[lane])
         )
@@ -210,10 +221,12 @@ class LeastSquares(LinearModel, abstract=True):
 
     @staticmethod
     def mean_reward(scores: Floats) -> Floats:
+        """Return the mean reward for each linear score: the score, clipped to [0, 1]."""
         return np.clip(scores, 0.0, 1.0)
 
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
+        """Discount earlier rewards, then update the Gaussian with the reward by recursive least squares."""
         gaussian.fade(state.root[lane], params.discount, params.prior_variance)
         place = click_model.find_place(outcome.impression.arms, outcome.shown)
         least_squares(state, lane, outcome.impression, place, outcome.reward)
@@ -276,12 +289,18 @@ class LinTS(LeastSquares, click_model.Coupled):
 
     @staticmethod
     def choose(params: LinTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the highest score for drawn parameters.
+
+        With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
+        all.
+        """
         if params.coupled:
             return click_model.choose_coupled(params, state, lane, impression, rng)
         return draw_and_choose(state, lane, impression, params.scale, rng)
 
     @staticmethod
     def line(params: LinTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
+        """Return mean and deviation, times ``scale``, of the score of the arm at a place on offer."""
         moments = linear_line(state, lane, impression, place, params.scale)
         gaussian.clear(state.room[lane])
         return moments
@@ -289,7 +308,7 @@ class LinTS(LeastSquares, click_model.Coupled):
 
 @kernel
 def highest_bound(state: Gaussian, lane: int, impression: Impression, alpha: float) -> int:
-    """Return the first arm with the highest upper confidence bound."""
+    """Return the first arm with the highest upper confidence bound, mean + ``alpha``·deviation."""
     best, leader = -np.inf, 0
     for i in range(len(impression.arms)):
         mean, width = linear_line(state, lane, impression, i, alpha)
@@ -350,10 +369,12 @@ class LinUCB(LeastSquares, click_model.ClickModel):
 
     @staticmethod
     def choose(params: LinUCB, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the first arm with the highest upper confidence bound."""
         return highest_bound(state, lane, impression, params.alpha)
 
     @staticmethod
     def propensity(params: LinUCB, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
+        """Return 1 for the first arm with the highest upper confidence bound, 0 for all others."""
         return 1.0 if arm == highest_bound(state, lane, impression, params.alpha) else 0.0
 
 
@@ -362,7 +383,10 @@ class LinUCB(LeastSquares, click_model.ClickModel):
 
 @kernel
 def choose_leader(impression: Impression, mean: Floats, rng: Generator) -> int:
-    """Return the place of the arm with the highest score; ties are broken uniformly at random."""
+    """Return the place of the arm with the highest score under ``mean``.
+
+    Ties are broken uniformly at random.
+    """
     best, leader, ties = -np.inf, 0, 0.0
     for i in range(len(impression.arms)):
         score = gaussian.score_row(impression.relevance[i], mean)
@@ -377,7 +401,7 @@ def choose_leader(impression: Impression, mean: Floats, rng: Generator) -> int:
 
 @kernel
 def leader_share(impression: Impression, mean: Floats, place: int) -> float:
-    """Return the probability that :func:`choose_leader` returns ``place``."""
+    """Return the probability that :func:`choose_leader` returns ``place``: 0, or 1/(arms tied for best)."""
     best, ties = -np.inf, 0.0
     for i in range(len(impression.arms)):
         score = gaussian.score_row(impression.relevance[i], mean)
@@ -449,16 +473,19 @@ class LinearEpsilonGreedy(LeastSquares):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance for arms with ``dim`` features; ``arms`` is ignored."""
         return cls(dim)
 
     @property
     def feature_dims(self) -> tuple[int, int]:
+        """Number of relevance features, ``dim``, and of examination features, 0."""
         return self.dim, 0
 
     @staticmethod
     def choose(
         params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, rng: Generator
     ) -> int:
+        """Return a uniformly drawn arm with probability ε, else the arm of the highest predicted reward."""
         if rng.random() < params.epsilon:
             place = int(rng.random() * len(impression.arms))
         else:
@@ -469,5 +496,9 @@ class LinearEpsilonGreedy(LeastSquares):
     def propensity(
         params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the probability of an arm.
+
+        It is ε/(arms on offer), plus (1 − ε)/(arms tied for the highest score) if it is one of these.
+        """
         lead = leader_share(impression, state.mean[lane], click_model.find_place(impression.arms, arm))
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * lead

@@ -32,13 +32,13 @@ CLICK, RELEVANCE, EXAMINATION = range(3)
 
 @kernel
 def prior_variance(component: int) -> float:
-    """Return ¼, 1 or 4: the prior variance of a component's parameters."""
+    """Return the prior variance of a component's parameters: ¼, 1 or 4."""
     return 0.25 * 4.0 ** (component % 3)
 
 
 @kernel
 def hides(component: int) -> bool:
-    """Return whether a click requires examination in a component."""
+    """Return whether a click requires examination in a component: in the first three of six."""
     return component < 3
 
 
@@ -46,10 +46,10 @@ def hides(component: int) -> bool:
 def tangent(
     x: Floats, mean: Floats, split: int, hides: bool, offset: float, h: Floats, kind: int
 ) -> tuple[float, float]:
-    """Fill ``h`` with the gradient of an arm's logit by θ; return the logit and its derivative by the offset.
+    """Return an arm's logit and its derivative by the offset; fill ``h`` with its gradient by the parameters.
 
-    The first ``split`` features ``x`` are those of relevance. ``kind`` selects the logit: that of
-    a click, of relevance, or of examination.
+    The first ``split`` features ``x`` are those of relevance, to whose logit ``offset`` is added. ``kind``
+    selects the logit: that of a click, of relevance, or of examination.
     """
     relevance = gaussian.dot(x[:split], mean[:split]) + offset
     examination = gaussian.dot(x[split:], mean[split:])
@@ -79,13 +79,19 @@ def log_predictive(logit: float, variance: float, reward: float) -> float:
 
 @kernel
 def first_component(width: int, split: int) -> int:
-    """Return the first component in use: without examination features all results count as seen."""
+    """Return the first component in use: 0, or 3 without examination features.
+
+    Without these, all results count as seen.
+    """
     return 0 if width > split else COMPONENTS // 2
 
 
 @kernel
 def normalize(weights: Floats) -> None:
-    """Replace logarithms of weights by weights of sum 1; set negligible ones to 0."""
+    """Replace logarithms of weights, in place, by weights of sum 1.
+
+    Those below e⁻³⁰ of the largest become 0.
+    """
     largest, total = -np.inf, 0.0
     for k in range(len(weights)):
         largest = max(largest, weights[k])
@@ -100,7 +106,11 @@ def normalize(weights: Floats) -> None:
 def predict_clicks(
     theta: Floats, rows: Floats, split: int, hides: bool, offsets: Floats | float = 0.0
 ) -> Floats:
-    """Return the click probability of each row of features, for each row of parameters."""
+    """Return the click probability of each row of features for each row of parameters.
+
+    The shape is (parameters, features). With ``hides``, a click requires examination; ``offsets`` are added
+    to the logits of relevance.
+    """
     relevance = theta[:, :split] @ rows[:, :split].T + offsets
     examination = theta[:, split:] @ rows[:, split:].T
     if hides:
@@ -133,8 +143,10 @@ class Mixture(Coupled, abstract=True):
 
     Parameters
     ----------
-    relevance_dim, examination_dim, context_dim : int
-        As in :class:`ClickMixture`.
+    relevance_dim, examination_dim : int
+        Number of relevance and of examination features per arm.
+    context_dim : int
+        Length of the context, by whose numbers the relevance features are also multiplied.
     """
 
     needs_examination: ClassVar[bool] = False
@@ -146,12 +158,12 @@ class Mixture(Coupled, abstract=True):
 
     @param
     def split(self) -> int:
-        """Number of parameters of relevance."""
+        """Number of parameters of relevance, the constant included."""
         return self.relevance_dim * (1 + self.context_dim) + 1
 
     @property
     def width(self) -> int:
-        """Number of parameters."""
+        """Number of parameters of relevance and examination."""
         return self.split + self.examination_dim
 
 
@@ -194,7 +206,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def empty(cls, lanes: int, width: int, relevance_dim: int) -> Inputs:
-        """Return the initial scaling, and empty tables of arms."""
+        """Return initial scalings with factors of 1, and empty tables of arms."""
         largest, squares = np.zeros((2, lanes, width))
         arms, counts = np.zeros((lanes, FEW, relevance_dim)), np.zeros((lanes, 3), np.int64)
         return cls(largest, squares, np.ones((lanes, width)), arms, counts)
@@ -212,7 +224,11 @@ def forget_inputs(inputs: Inputs, lane: int) -> None:
 
 @kernel
 def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
-    """Fill ``x`` with an arm's features: relevance, its products with the context, 1, examination."""
+    """Fill ``x`` with the unscaled features of the arm at ``place``.
+
+    They are relevance, its products with the context, 1, and examination; ``split`` is the number of the
+    first three.
+    """
     dim, signals = impression.relevance.shape[1], len(impression.context)
     for j in range(dim):
         x[j] = impression.relevance[place, j]
@@ -228,7 +244,7 @@ def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
 def read_features(
     inputs: Inputs, lane: int, impression: Impression, place: int, split: int, x: Floats
 ) -> None:
-    """Fill ``x`` with an arm's scaled features."""
+    """Fill ``x`` with the scaled features of the arm at ``place``, the first ``split`` being of relevance."""
     read_raw(impression, place, split, x)
     for j in range(len(x)):
         x[j] *= inputs.factor[lane, j]
@@ -244,7 +260,10 @@ def read_offer(inputs: Inputs, lane: int, impression: Impression, split: int, wi
 
 @kernel
 def find_arm_row(inputs: Inputs, lane: int, impression: Impression, place: int) -> int:
-    """Return the table row of the arm at a place on offer; NEW if it has none, MANY if arms are many."""
+    """Return the table row of the arm at a place on offer.
+
+    It is NEW (−1) if the arm is not in the table, and MANY (−2) if there are too many distinct arms.
+    """
     arm_count = inputs.counts[lane, 2]
     if arm_count > FEW:
         return MANY
@@ -259,7 +278,10 @@ def find_arm_row(inputs: Inputs, lane: int, impression: Impression, place: int) 
 
 @kernel
 def measure_offer(inputs: Inputs, lane: int, impression: Impression, split: int, x: Floats) -> None:
-    """Fit the scaling to the arms on offer in a decision; overwrites ``x``."""
+    """Add the arms on offer in a decision to the fit of the scaling; overwrite ``x``.
+
+    After 100 decisions, do nothing.
+    """
     counts = inputs.counts[lane]
     if counts[0] >= MEASURED:
         return
@@ -276,7 +298,10 @@ def measure_offer(inputs: Inputs, lane: int, impression: Impression, split: int,
 
 @kernel
 def register_arms(inputs: Inputs, lane: int, impression: Impression) -> None:
-    """Add the arms on offer in a decision to the table of distinct arms, up to its limit."""
+    """Add the arms on offer in a decision to the table of distinct arms.
+
+    Arms beyond the 16th are only counted, until the count says that there are too many.
+    """
     counts = inputs.counts[lane]
     for place in range(len(impression.arms)):
         if find_arm_row(inputs, lane, impression, place) == NEW:
@@ -288,7 +313,10 @@ def register_arms(inputs: Inputs, lane: int, impression: Impression) -> None:
 
 @kernel
 def fit_factors(inputs: Inputs, lane: int, start: int, stop: int) -> None:
-    """Set the factors of a block's columns; a column of zeros gets the factor of an indicator."""
+    """Set the scaling factors of the columns from ``start`` to ``stop`` − 1, a block of features.
+
+    A column of zeros gets the factor of an indicator. A factor that is off by less than two stays.
+    """
     length = 0.0
     for j in range(start, stop):
         peak = inputs.largest[lane, j]
@@ -330,14 +358,15 @@ class Offsets(NamedTuple):
 
     @classmethod
     def prior(cls, lanes: int, components: int, width: int) -> Offsets:
-        """Return the offsets before the first click."""
+        """Return the offsets before the first click: mean 0, slope 0 and the prior variance."""
         mean, variance = np.zeros((2, lanes, components, FEW))
         return cls(mean, variance + OFFSET_VARIANCE, np.zeros((*mean.shape, width)))
 
     def draw_offsets(self, lane: int, k: int, arm_rows: Ints, theta: Floats, rng: Generator) -> Floats:
-        """Draw offsets of arms, given draws of the parameters.
+        """Return draws of arms' offsets in component ``k``, given draws ``theta`` of the parameters.
 
-        ``arm_rows`` has each arm's row of the table, as :func:`find_arm_row` returns it.
+        ``arm_rows`` has each arm's row of the table, as :func:`find_arm_row` returns it. The shape is
+        (draws, arms); offsets are 0 if there are too many arms.
         """
         draws: Floats = np.sqrt(OFFSET_VARIANCE) * rng.standard_normal((len(theta), len(arm_rows)))
         draws[:, arm_rows == MANY] = 0.0
@@ -410,9 +439,10 @@ def compute_logit(component: Component, arm_row: int, x: Floats, h: Floats, kind
 
 @kernel
 def learn_reward(component: Component, arm_row: int, reward: float, room: Floats) -> float:
-    """Update a component with a reward; return the logarithm of the probability of the click or of none.
+    """Update a component, in place, with a reward of the arm whose features are in ``room[2]``.
 
-    This probability ignores whether the result was seen, so it is comparable between all components.
+    Return the logarithm of the probability of the click or of none before. It ignores whether the result was
+    seen, so it is comparable between all components.
     """
     if reward >= 0.0 or not component.hides:
         return observe(component, arm_row, max(reward, 0.0), room, CLICK)
@@ -426,10 +456,11 @@ def learn_reward(component: Component, arm_row: int, reward: float, room: Floats
 
 @kernel
 def observe(component: Component, arm_row: int, reward: float, room: Floats, kind: int) -> float:
-    """Update a component with an observation; return the logarithm of its probability.
+    """Update a component and the arm's offset, in place, with an observation of the features ``room[2]``.
 
-    ``room[2]`` has the features. An observation of precision c along the gradient has, for θ, the
-    offset's variance as additional noise, so its precision is c/(1 + c·variance).
+    Return the logarithm of its probability before. ``kind`` is CLICK, RELEVANCE or EXAMINATION. An
+    observation of precision c along the gradient has, for θ, the offset's variance as additional noise, so
+    its precision is c/(1 + c·variance).
     """
     logit, by_offset, variance = compute_logit(component, arm_row, room[2], room[0], kind)
     offset_spread = by_offset * by_offset * variance

@@ -29,13 +29,13 @@ HUGE_TILT = 1e9
 
 @kernel
 def normal_cdf(x: float) -> float:
-    """Return the distribution function of the standard normal."""
+    """Return the probability that a standard normal variable is at most x."""
     return 0.5 * math.erfc(-x * 0.7071067811865476)
 
 
 @kernel
 def draw_inverse_gaussian(z: float, rng: Generator) -> float:
-    """Draw from the inverse Gaussian of mean 1/z and shape 1, truncated above."""
+    """Return a draw from the inverse Gaussian of mean 1/z and shape 1, given that it is at most 0.64."""
     t = TRUNCATION
     if z * t < 1.0:
         while True:
@@ -58,7 +58,10 @@ def draw_inverse_gaussian(z: float, rng: Generator) -> float:
 
 @kernel
 def series_term(n: int, x: float) -> float:
-    """Return the n-th term of the alternating series of the density of J*(1, 0)."""
+    """Return the n-th term at x of the alternating series of the density of J*(1, 0).
+
+    Its partial sums bound the density from above and below.
+    """
     k = n + 0.5
     if x > TRUNCATION:
         return float(np.pi * k * np.exp(-0.5 * k * k * np.pi**2 * x))
@@ -67,7 +70,10 @@ def series_term(n: int, x: float) -> float:
 
 @kernel
 def draw_polya_gamma(tilt: float, rng: Generator) -> float:
-    """Draw from PG(1, tilt), by rejection against an alternating series."""
+    """Return a draw from the Pólya–Gamma distribution PG(1, tilt), by rejection against a series.
+
+    For a ``tilt`` from ±1e9 on, return its mean; for NaN, NaN.
+    """
     if not abs(tilt) < HUGE_TILT:
         return 0.5 / abs(tilt)  # its mean, or NaN: no draw would ever be accepted
     z, t = 0.5 * abs(tilt), TRUNCATION
@@ -103,7 +109,7 @@ def draw_polya_gamma(tilt: float, rng: Generator) -> float:
 
 @kernel
 def cholesky(matrix: Floats) -> None:
-    """Replace the lower triangle of a positive definite matrix by its Cholesky factor."""
+    """Replace the lower triangle of a positive definite matrix, in place, by its Cholesky factor."""
     for j in range(len(matrix)):
         for k in range(j):
             for i in range(j, len(matrix)):
@@ -115,9 +121,10 @@ def cholesky(matrix: Floats) -> None:
 
 @kernel
 def draw_by_precision(matrix: Floats, linear: Floats, rng: Generator, theta: Floats) -> None:
-    """Fill ``theta`` with a draw from the Gaussian of precision ``matrix``, which is overwritten.
+    """Fill ``theta`` with a draw from the Gaussian whose precision is ``matrix``, which is overwritten.
 
-    With matrix = L·Lᵀ, the draw is L⁻ᵀ(L⁻¹·linear + z), z being standard normal.
+    Its mean is the inverse of ``matrix`` times ``linear``. With matrix = L·Lᵀ, the draw is
+    L⁻ᵀ(L⁻¹·linear + z), z being standard normal.
     """
     cholesky(matrix)
     for i in range(len(linear)):
@@ -195,6 +202,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
     discount: PositiveFraction = 1.0
 
     def init(self, lanes: int) -> State:  # type: ignore[override]
+        """Return the initial state: the prior of the Laplace approximation, and no stored observations."""
         rows = np.zeros((lanes, self.memory, self.width))
         precision = np.zeros((lanes, self.width, self.width))
         laplace = gaussian.Gaussian.prior(lanes, self.width, self.prior_variance)
@@ -202,17 +210,18 @@ class PolyaGammaTS(LinearModel, ClickModel):
         return self.State(laplace, rows, np.zeros((lanes, self.memory)), counts, precision)
 
     def posterior(self, state: State, lane: int) -> gaussian.Belief:  # type: ignore[override]
-        """Return the Laplace approximation, from which chains start."""
+        """Return the Laplace approximation of a lane's posterior, from which chains start."""
         return gaussian.belief(state.laplace.mean[lane], state.laplace.root[lane])
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards, by the Laplace approximation."""
+        """Return draws of the arms' mean rewards, by the Laplace approximation, of shape (draws, offered)."""
         return super().reward_draws(state.laplace, lane, impression, rng, draws)
 
     @staticmethod
     def choose(params: PolyaGammaTS, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the highest score for parameters drawn by Gibbs sampling."""
         room, precision = state.laplace.room[lane], state.precision[lane]
         theta, linear = room[1], room[2]
         gaussian.draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
@@ -241,6 +250,10 @@ class PolyaGammaTS(LinearModel, ClickModel):
 
     @staticmethod
     def learn(params: PolyaGammaTS, state: State, lane: int, outcome: Outcome) -> None:
+        """Store the observation, in place of the oldest one if the memory is full.
+
+        Update the Laplace approximation.
+        """
         mean, root, room = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
         at = state.seen[lane] % state.rows.shape[1]
         row = state.rows[lane, at]
@@ -254,6 +267,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
 
     @staticmethod
     def restart(params: PolyaGammaTS, state: State, lane: int) -> None:  # type: ignore[override]
+        """Reset a lane: the Laplace approximation to the prior, and no stored observations."""
         gaussian.reset(state.laplace.mean[lane], state.laplace.root[lane], params.prior_variance)
         state.seen[lane] = 0
         state.rewards[lane] = 0.0
@@ -263,5 +277,6 @@ class PolyaGammaTS(LinearModel, ClickModel):
     def believed(  # type: ignore[override]
         params: PolyaGammaTS, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the click probability of an arm on offer under the Laplace approximation's mean."""
         place = find_place(impression.arms, arm)
         return gaussian.sigmoid(linear_score(impression, place, state.laplace.mean[lane]))

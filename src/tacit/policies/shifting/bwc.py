@@ -142,7 +142,10 @@ class RestartLog(NamedTuple):
 
 @kernel
 def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
-    """Start a lane's next phase, with a restarted bandit if ``fresh``, else with that of the last phase."""
+    """Start a lane's next phase: raise its number and reset its round and play counts.
+
+    If ``fresh``, also restart the bandit and count an epoch; else the bandit of the last phase continues.
+    """
     phases = state.phases
     # Odd numbers are testing phases, even ones adapting; an audit also leads from adapting to testing.
     phases.number[lane] += 1
@@ -157,7 +160,8 @@ def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
 def record_restart(state: Any, lane: int, context: Floats) -> None:
     """Add a restart to the log, and store its context to be labelled at the end of the testing phase.
 
-    The context also fills the places of all witnesses, until :func:`store_witness` replaces them.
+    The log's oldest entry is overwritten. The context also fills the places of all witnesses, until
+    :func:`store_witness` replaces them.
     """
     phases, log = state.phases, state.diary
     entry = log.restarts[0, 0] % log.lane.shape[1]
@@ -175,7 +179,10 @@ def record_restart(state: Any, lane: int, context: Floats) -> None:
 
 @kernel
 def store_witness(params: Any, phases: Phases, lane: int, context: Floats) -> None:
-    """Store every (L/4n)-th context of the testing phase as a witness, up to n, to share its label."""
+    """Store every (L/4n)-th context of the testing phase as a witness, up to n, to share its label.
+
+    In other rounds, do nothing.
+    """
     # Only early contexts: an event among them would still be noticed at the phase's end.
     count = phases.witnesses.shape[1]
     step = max(params.test_rounds // 4 // count, 1)
@@ -187,7 +194,7 @@ def store_witness(params: Any, phases: Phases, lane: int, context: Floats) -> No
 
 @kernel
 def detect_change(params: Any, state: Any, lane: int) -> bool:
-    """Update the good arms G⁺ from the present phase; return whether one of the old G⁺ is bad now."""
+    """Update a lane's good arms G⁺ from the present phase; return whether a formerly good arm is bad now."""
     phases = state.phases
     most = 0
     for arm in range(1, phases.late.shape[1]):
@@ -205,7 +212,10 @@ def detect_change(params: Any, state: Any, lane: int) -> bool:
 
 @kernel
 def label_trigger(params: Any, state: Any, lane: int, changed: bool) -> None:
-    """Label the context that began the testing phase; the classifier learns it if the label is false."""
+    """Write the label ``changed`` of the context that began the testing phase to the log.
+
+    If it is false, the classifier learns this context and the witnesses as no event.
+    """
     phases, log = state.phases, state.diary
     if not changed:
         row = lane if params.per_key else 0
@@ -234,9 +244,10 @@ class BWC(Restarting):
 
     Parameters
     ----------
-    policy : Policy or int or sequence of str
-        The policy within a phase: UCB1, KLUCB, Thompson or EpsilonGreedy; or only the arms,
-        for UCB1.
+    arms : int or sequence of str, optional
+        Number of arms, or their names; may be left out if ``policy`` is given, whose arms it replaces.
+    policy : Policy, optional
+        The policy within a phase: UCB1, KLUCB, Thompson or EpsilonGreedy; by default UCB1.
     classifier : Classifier
         The classifier of contexts, such as ``Rectangle(dim=2, margin=0.1)``.
     test_rounds : int, default 500
@@ -311,6 +322,7 @@ class BWC(Restarting):
     audit_rounds: Annotated[int, int_range(0, 2**40)] = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; make the inner policy UCB1 if only arms are given."""
         super().__post_init__()
         if self.policy is None:
             from tacit.policies.stationary.ucb import UCB1
@@ -323,6 +335,7 @@ class BWC(Restarting):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over UCB1 with a rectangle of ``dim`` context numbers."""
         return cls(arms, classifier=Rectangle(dim, margin=0.1))
 
     @property
@@ -331,11 +344,13 @@ class BWC(Restarting):
         return self.policy
 
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
+        """Return a copy of the policy whose inner policy has other arms."""
         return replace(self, arms=arms, policy=self.inner.with_arms(arms))
 
     context_dim = delegate_property("dim", part="classifier")
 
     def init(self, lanes: int) -> State:
+        """Return the initial state: the inner policy's, the classifier's, phases of zero and an empty log."""
         arms, dim = self.arm_count, self.classifier.dim
 
         def ints(*shape: int) -> Ints:
@@ -376,7 +391,10 @@ class BWC(Restarting):
         ]
 
     def diagnostics(self, state: State) -> Diagnostics:
-        """Return counts of restarts and labels, with warnings where they contradict the assumptions."""
+        """Return counts of the restarts and labels in the log, with warnings.
+
+        The warnings say where the log contradicts the policy's assumptions.
+        """
         log = state.diary
         count, size = int(log.restarts[0, 0]), log.lane.shape[1]
         labels = log.label[0, : min(count, size)]
@@ -410,14 +428,14 @@ class BWC(Restarting):
         )
 
     def _count_close_events(self, log: RestartLog, events: Ints) -> int:
-        """Count the events that came too soon after another one of their lane."""
+        """Return the number of events less than 2·``test_rounds`` rounds after another one of their lane."""
         lanes, rounds = log.lane[0, events], log.round[0, events]
         order = np.lexsort((rounds, lanes))
         same = np.diff(lanes[order]) == 0
         return int((same & (np.diff(rounds[order]) < 2 * self.test_rounds)).sum())
 
     def _count_contradictions(self, state: State, events: Ints) -> int:
-        """Count the contexts of events that the classifier now takes for no event."""
+        """Return the number of event contexts that the classifier now takes for no event."""
         params, log = self.classifier.params, state.diary
         return sum(
             not predict(
@@ -428,6 +446,10 @@ class BWC(Restarting):
 
     @staticmethod
     def observe(params: BWC, state: State, lane: int, impression: Impression) -> None:
+        """Count the impression; begin a testing phase if the context announces an event or an audit is due.
+
+        The first round of a key also begins one. During a testing phase, only witnesses are stored.
+        """
         phases = state.phases
         phases.seen[lane] += 1
         row = lane if params.per_key else 0
@@ -445,6 +467,11 @@ class BWC(Restarting):
 
     @staticmethod
     def learn(params: BWC, state: State, lane: int, outcome: Outcome) -> None:
+        """Let the inner policy learn the outcome, and count the round in the phase.
+
+        After ``test_rounds`` rounds the arms are classified; at the end of a testing phase its context is
+        labelled and the adapting phase begins.
+        """
         learn(params.policy, state.policy, lane, outcome)
         phases = state.phases
         phases.length[lane] += 1
@@ -464,4 +491,5 @@ class BWC(Restarting):
 
     @staticmethod
     def epoch(params: BWC, state: State, lane: int) -> int:
+        """Return how often the inner policy was restarted in the lane."""
         return int(state.phases.epochs[lane])

@@ -66,7 +66,7 @@ class Memory(NamedTuple):
 
 @kernel
 def memory_posterior(state: Any, lane: int, arm: int) -> tuple[float, float]:
-    """Return the parameters of the Beta posterior of an arm under the memory."""
+    """Return the two parameters of an arm's Beta posterior under the lane's fading memory."""
     memory, beta = state.memory, state.shared.priors.beta
     a = beta[0, 1 + arm, 0] + memory.scale[lane] * float(memory.counts[lane, arm, 0])
     b = beta[0, 1 + arm, 1] + memory.scale[lane] * float(memory.counts[lane, arm, 1])
@@ -75,7 +75,10 @@ def memory_posterior(state: Any, lane: int, arm: int) -> tuple[float, float]:
 
 @kernel
 def update_memory(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> None:
-    """Discount the memory by one round, and add the successes and failures of the arm played."""
+    """Discount the lane's memory by one round, and add the successes and failures of the arm played.
+
+    An arm's counts are limited to 30 plays.
+    """
     memory.scale[lane] *= MEMORY_DISCOUNT
     scale, counts = memory.scale[lane], memory.counts[lane, arm]
     counts[0] = float(counts[0]) + hits / scale
@@ -113,7 +116,10 @@ def weigh_memory(
     share: float,
     prior_weight: float,
 ) -> None:
-    """Update the memory's weight by the likelihoods of a reward, and redistribute a share of all weight."""
+    """Update the memory's weight by the likelihoods of a reward under the memory and under the hypotheses.
+
+    Then a ``share`` of all weight is redistributed, of which the memory gets ``prior_weight``.
+    """
     weight = memory.weight[lane] * memory_likelihood
     weight /= weight + (1.0 - memory.weight[lane]) * mixture_likelihood
     memory.weight[lane] = (1.0 - share) * weight + share * prior_weight
@@ -121,7 +127,10 @@ def weigh_memory(
 
 @kernel
 def settle_warning(state: Any, lane: int) -> None:
-    """Count the pending warning, as right by the weight of the hypotheses of a change since."""
+    """Count the lane's pending warning and clear it.
+
+    It counts as right by the weight of the hypotheses of a change since the warning.
+    """
     lanes, changes, support = state.own, state.shared.found, 0.0
     for h in range(hypotheses.HYPOTHESES):
         if lanes.born[lane, h] >= state.warned[lane]:
@@ -138,7 +147,8 @@ def start_warning(params: Any, state: Any, lane: int) -> float:
     """Add hypotheses for a context that announces a change; return the probability of the change.
 
     The probability follows from earlier warnings. One hypothesis is that the best arm stayed as it was, which
-    only plays of other arms can confirm. A context soon after another warning is ignored.
+    only plays of other arms can confirm. A context soon after another warning, or a probability below 0.002,
+    is ignored: the result is 0. An older pending warning is settled first.
     """
     lanes, changes = state.own, state.shared.found
     if state.warned[lane] > 0:
@@ -163,7 +173,10 @@ def start_warning(params: Any, state: Any, lane: int) -> float:
 def check_drift_signals(
     params: Any, state: Any, lane: int, impression: Impression, margin: float | None
 ) -> None:
-    """Weigh a warning if the context is unusual, and lower the memory's weight; nothing without a margin."""
+    """Start a warning if the context is unusual, and lower the memory's weight by its probability.
+
+    The context is added to the usual ranges. Without a margin, do nothing.
+    """
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
         state.memory.weight[lane] *= 1.0 - start_warning(params, state, lane)
 
@@ -172,7 +185,11 @@ def check_drift_signals(
 def find_closest_pair(
     lanes: hypotheses.Hypotheses, priors: Priors, lane: int, means: Floats
 ) -> tuple[int, int]:
-    """Return the two hypotheses that can be merged at the least loss, the first into the second."""
+    """Return the two hypotheses of a lane that can be merged at the least loss, the first into the second.
+
+    The first is neither the heaviest nor the accepted one. Overwrites ``means``, of shape (8, arms), with
+    each arm's mean.
+    """
     arms, heaviest, first, second = lanes.counts.shape[2], hypotheses.find_heaviest(lanes, lane), -1, -1
     for h in range(hypotheses.HYPOTHESES):
         for arm in range(arms):
@@ -204,8 +221,17 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     Parameters
     ----------
-    arms, context_dim, margin, notice_within, priors
-        As in ``ShiftMixture``.
+    arms : int or sequence of str
+        Number of arms, or their names.
+    context_dim : int, default 0
+        Number of signals in a context, which may announce a shift.
+    margin : float, default 0.1
+        Distance from the usual range at which a signal is unusual, as a share of the range's width.
+    notice_within : int, optional
+        Number of impressions of a key within which a change in an arm that is not shown is to be noticed, at
+        the price that :class:`ShiftMixture` states; by default there is no limit.
+    priors : dict of arm to (float, float), optional
+        Successes and failures of arms known beforehand, as :class:`ShiftMixture` uses them.
     announced : float, default 0.0
         Prior share of the changes that the signals in a context announce, from 0 to 0.99; its true value is
         learned over all keys. The remaining share is left to the memory and to hypotheses of unannounced
@@ -261,12 +287,17 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @property
     def weak(self) -> str:
+        """Problems where the policy is worse than another one, with measured numbers.
+
+        Depends on ``announced``.
+        """
         if not self.announced:
             return super().weak
         cost = "2.1 ± 0.1 times the regret of who knows of them (1.8 with announced=0)"
         return f"{super().weak}; changes that signals announce, but what is shown does not have, {cost}"
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; raise InvalidValue if ``announced`` is set without signals."""
         super().__post_init__()
         if self.announced and not self.context_dim:
             raise InvalidValue("announced", self.announced, "leave it out, or give context_dim signals")
@@ -287,6 +318,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         return 0.5
 
     def init(self, lanes: int) -> Any:
+        """Return the initial state: that of ShiftMixture, and an empty memory with its prior weight."""
         base_state, arms = super().init(lanes), self.arm_count
         weight = np.full(lanes, MEMORY_WEIGHT * (1.0 - self.announced))
         memory = Memory(np.zeros((lanes, arms, 2), np.float32), np.ones(lanes), weight)
@@ -301,11 +333,20 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+        """Add clicks and plays of decisions not yet learned to an arm's open counts.
+
+        They are integers in units of 1/OPEN_UNIT.
+        """
         state.open[lane, arm, 0] += hits
         state.open[lane, arm, 1] += plays
 
     @staticmethod
     def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
+        """Return an arm's two Beta parameters and the deviation of its log-odds under a hypothesis.
+
+        ``h`` is a hypothesis or the memory. Decisions that are not yet learned count. The deviation accounts
+        for skew and shrinks with the rate of changes.
+        """
         if h == MEMORY:
             a, b = memory_posterior(state, lane, arm)
         else:
@@ -320,6 +361,12 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
+        """Add a hypothesis of a change just now, in place of the lightest one.
+
+        If the lightest one has at least its ``weight``, the two most similar hypotheses are merged to make
+        place. The counts are those of the stored ``epoch``, or, if that is negative, a part of the heaviest
+        hypothesis's.
+        """
         lanes = state.own
         source, h = hypotheses.find_heaviest(lanes, lane), hypotheses.find_lightest(lanes, lane)
         if lanes.weight[lane, h] >= weight:
@@ -343,10 +390,15 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
+        """Start a warning if the context is unusual; do nothing without signals."""
         check_drift_signals(params, state, lane, impression, params.signal_margin)
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the best arm under the memory or a hypothesis, drawn by weight.
+
+        With probability ``exploration``, return an arm drawn uniformly.
+        """
         if params.exploration > 0.0 and rng.random() < params.exploration:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
         h, uniform, weight = MEMORY, rng.random(), state.memory.weight[lane]
@@ -356,6 +408,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
+        """Return the probability of an arm, summed over the memory, the active hypotheses and exploration."""
         weight = state.memory.weight[lane]
         chance = shift_mixture.mixture_chance(params, state, lane, impression, arm, 1.0 - weight)
         chance += weight * shift_mixture.arm_chance(params, state, lane, MEMORY, impression, arm)
@@ -366,6 +419,11 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
+        """Weigh hypotheses and memory by the reward and add it to their counts.
+
+        Then accept a change that has become likely, add hypotheses, settle a warning, and fit the shared
+        priors, each when due.
+        """
         arm, reward, lanes, shared = outcome.shown, outcome.reward, state.own, state.shared
         share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.change_rate(lanes, lane))))
         scale = shift_mixture.count_reward(params, state, lane, arm, reward)
@@ -387,7 +445,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         count_round(shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
-        """Return the posteriors of the arms under the memory or hypothesis of the largest weight."""
+        """Return the posteriors of a lane's arms under the heaviest of its memory and its hypotheses."""
         memory = state.memory
         if memory.weight[lane] <= (1.0 - memory.weight[lane]) * state.own.weight[lane].max():
             return super().beliefs(state, lane)
@@ -396,6 +454,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def restart(params: Any, state: Any, lane: int) -> None:
+        """Reset hypotheses, memory and pending warning of a lane; state shared by all keys stays."""
         hypotheses.reset_lane(state.own, lane)
         state.memory.counts[lane] = 0.0
         state.memory.scale[lane] = 1.0

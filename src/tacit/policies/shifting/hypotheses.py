@@ -139,7 +139,10 @@ def posterior(lanes: Hypotheses, priors: Priors, lane: int, h: int, arm: int) ->
 
 @kernel
 def draw_hypothesis(lanes: Hypotheses, lane: int, uniform: float, idle: float) -> int:
-    """Draw a hypothesis by weight among the active ones, whose weight is at least ``idle``."""
+    """Return the active hypothesis that ``uniform``, a draw in [0, 1), selects by weight.
+
+    Active are those whose weight is at least ``idle``.
+    """
     remaining = uniform * active_weight(lanes, lane, idle)
     last = 0
     for h in range(HYPOTHESES):
@@ -163,7 +166,10 @@ def active_weight(lanes: Hypotheses, lane: int, idle: float) -> float:
 
 @kernel
 def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
-    """Return the likelihood, under Beta(a, b), of a reward that counts as ``scale`` clicks."""
+    """Return the likelihood, under Beta(a, b), of a reward that counts as ``scale`` clicks.
+
+    At least 1e-100.
+    """
     if reward == 1.0:
         likelihood = a / (a + b)
     elif reward == 0.0:
@@ -180,9 +186,10 @@ def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
 def update_weights(
     lanes: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float
 ) -> float:
-    """Multiply each hypothesis's weight by its likelihood of a reward, and count the reward for it.
+    """Multiply each hypothesis's weight by its likelihood of a reward, and add the reward to its counts.
 
-    Returns the likelihood of the reward under all hypotheses.
+    Weights are normalized to a sum of 1, and those below 1e-12 become 0. ``scale`` is the number of clicks
+    that the reward counts as. Returns the sum of weights before normalization, the likelihood of the reward.
     """
     total = 0.0
     for h in range(HYPOTHESES):
@@ -206,7 +213,11 @@ def update_weights(
 
 @kernel
 def accept_change(params: Any, state: Any, lane: int) -> None:
-    """Accept a newer change than the accepted one if its weight is above ½: count it, and store the epoch."""
+    """Accept a newer change than the accepted one if its weight is above ½; otherwise do nothing.
+
+    The change is counted for the lane and over all keys, the counts before it are stored as an epoch, and
+    after a change to new rates, hypotheses of recalled epochs are added.
+    """
     lanes, changes = state.own, state.shared.found
     old = lanes.leading[lane]
     new = old
@@ -239,7 +250,11 @@ def accept_change(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def add_recalled_epochs(params: Any, state: Any, lane: int) -> None:
-    """Add hypotheses that the change just accepted was to the rates of an earlier epoch, except the last."""
+    """Add hypotheses that the change just accepted was to the rates of a stored epoch, except the latest.
+
+    They get the share of earlier changes that were such; the weights of all others fall. With fewer than two
+    epochs, do nothing.
+    """
     lanes, changes = state.own, state.shared.found
     epochs = lanes.epochs[lane] - 1
     if epochs > 0:
@@ -252,7 +267,10 @@ def add_recalled_epochs(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def find_leader(lanes: Hypotheses, priors: Priors, lane: int, counts: Any, scale: float) -> int:
-    """Return the arm of the highest mean; ``counts`` are in units of 1/scale plays."""
+    """Return the arm of the highest posterior mean under the common prior.
+
+    ``counts`` are in units of 1/scale plays.
+    """
     leader, best = 0, -1.0
     a, b = priors.beta[0, 0, 0], priors.beta[0, 0, 1]
     for arm in range(counts.shape[0]):
@@ -265,8 +283,11 @@ def find_leader(lanes: Hypotheses, priors: Priors, lane: int, counts: Any, scale
 
 @kernel
 def store_epoch(lanes: Hypotheses, priors: Priors, lane: int, h: int) -> None:
-    """Store a hypothesis's counts as the latest epoch, in place of the epoch with the same best arm or of the
-    oldest one."""
+    """Store the counts of hypothesis ``h`` as the lane's latest epoch.
+
+    It replaces the epoch with the same best arm or, if four are stored, the oldest one. An arm's counts are
+    scaled down to at most 60 plays.
+    """
     leader = find_leader(lanes, priors, lane, lanes.counts[lane, h], 1.0)
     # One epoch per best arm is stored: four suffice to recognize an intent that recurs.
     place = lanes.epochs[lane]
@@ -299,8 +320,8 @@ def change_rate(lanes: Hypotheses, lane: int) -> float:
 def advance_round(params: Any, state: Any, lane: int, unannounced: float) -> None:
     """Count a round of the lane, in which the rates may have changed without an announcement.
 
-    The rate of changes is at least ``params.hazard``; hypotheses are added every ``params.spawn`` rounds.
-    ``unannounced`` is the share of changes without an announcement.
+    The rate of changes is at least ``params.hazard``; every ``params.spawn`` rounds, hypotheses of a change
+    are added. ``unannounced`` is the share of changes without an announcement.
     """
     lanes = state.own
     rate = params.pace * change_rate(lanes, lane) * unannounced
@@ -317,8 +338,8 @@ def advance_round(params: Any, state: Any, lane: int, unannounced: float) -> Non
 def weigh_warning(params: Any, state: Any, lane: int) -> float:
     """Add hypotheses for a context that announces a change; return the probability of the change.
 
-    The probability follows from earlier announcements. Soon after another announcement the context is
-    ignored, as new hypotheses would only displace those that were added then.
+    The probability follows from earlier announcements, and this one is counted. It is 0, and none are added,
+    if it is below 0.002 or another announcement was less than 20 rounds ago.
     """
     lanes, changes = state.own, state.shared.found
     for h in range(HYPOTHESES):
@@ -339,9 +360,10 @@ def weigh_warning(params: Any, state: Any, lane: int) -> float:
 
 @kernel
 def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int) -> None:
-    """Add hypotheses that the rates have just changed, to new or to earlier rates.
+    """Add hypotheses that the rates have just changed, to new rates or to those of each stored epoch.
 
-    ``change`` is the probability of the change; ``flag`` is added to their kind.
+    ``change`` is the probability of the change, by which the weights of all others fall; ``flag`` is added to
+    their kind.
     """
     lanes, changes = state.own, state.shared.found
     for h in range(HYPOTHESES):
@@ -356,7 +378,7 @@ def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int)
 
 @kernel
 def find_heaviest(lanes: Hypotheses, lane: int) -> int:
-    """Return the hypothesis of the largest weight."""
+    """Return the index of the lane's hypothesis of the largest weight."""
     heaviest = 0
     for h in range(HYPOTHESES):
         if lanes.weight[lane, h] > lanes.weight[lane, heaviest]:
@@ -366,7 +388,7 @@ def find_heaviest(lanes: Hypotheses, lane: int) -> int:
 
 @kernel
 def find_lightest(lanes: Hypotheses, lane: int) -> int:
-    """Return the hypothesis of the least weight that is neither the heaviest nor accepted."""
+    """Return the index of the hypothesis of the least weight that is neither the heaviest nor accepted."""
     heaviest, lightest = find_heaviest(lanes, lane), -1
     for h in range(HYPOTHESES):
         free = h != heaviest and h != lanes.leading[lane]
@@ -377,7 +399,10 @@ def find_lightest(lanes: Hypotheses, lane: int) -> int:
 
 @kernel
 def add_hypothesis(lanes: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
-    """Replace the lightest hypothesis by a new one, if the new one has more weight."""
+    """Replace the lightest hypothesis by a new one, if the new one has more weight; otherwise do nothing.
+
+    Its counts are those of the stored ``epoch``, or 0 if that is −1.
+    """
     lightest = find_lightest(lanes, lane)
     # The number of hypotheses is fixed, so a new one must be likelier than the one that it replaces.
     if lanes.weight[lane, lightest] < weight:
@@ -395,7 +420,7 @@ def epoch_count(lanes: Hypotheses, lane: int, epoch: int, arm: int, k: int) -> f
 
 @kernel
 def set_hypothesis(lanes: Hypotheses, lane: int, h: int, weight: float, kind: int) -> None:
-    """Write a new hypothesis to place ``h``; the caller must fill in its counts."""
+    """Write weight, kind and the present round to place ``h``; the caller must fill in the counts."""
     lanes.weight[lane, h] = weight
     lanes.kind[lane, h] = kind
     lanes.born[lane, h] = 1 + lanes.rounds[lane]
@@ -403,7 +428,7 @@ def set_hypothesis(lanes: Hypotheses, lane: int, h: int, weight: float, kind: in
 
 @kernel
 def reset_lane(lanes: Hypotheses, lane: int) -> None:
-    """Reset a lane."""
+    """Reset a lane to the state before its first round, stored epochs included."""
     lanes.weight[lane] = 0.0
     lanes.weight[lane, 0] = 1.0
     lanes.kind[lane] = INITIAL

@@ -62,7 +62,8 @@ class ProbationBandit(Policy):
         Prior rate of events with a warning, per impression of any key; in
         (0, 0.5]. It counts as three events.
     surprise : float, default 0.001
-        The same for events without a warning; it counts as a tenth of an event.
+        Prior rate of events without a warning, per impression of any key; in (0, 0.5]. It counts as a
+        tenth of an event.
     excluded : float, default 0.003
         Probability of an event below which it is excluded, and the warning's context is
         labelled false; in (0, 0.5].
@@ -116,6 +117,7 @@ class ProbationBandit(Policy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with a rectangle of ``dim`` context numbers."""
         return cls(arms, classifier=Rectangle(dim, margin=0.1))
 
     context_dim = delegate_property("dim", part="classifier")
@@ -126,6 +128,7 @@ class ProbationBandit(Policy):
         return probation_odds.BASES.index(self.base)
 
     def init(self, lanes: int) -> State:
+        """Return the initial state: counts of zero, the classifier's state and an empty event record."""
         arms, dim = self.arm_count, self.classifier.dim
 
         def ints() -> Ints:
@@ -151,6 +154,11 @@ class ProbationBandit(Policy):
 
     @staticmethod
     def observe(params: ProbationBandit, state: State, lane: int, impression: Impression) -> None:
+        """Count the round; if the classifier takes the context for an event, weigh this warning.
+
+        A probable event starts a probation, or raises the event's probability in a present one that favours
+        "no change". If an event is almost excluded, the classifier learns that the context was none.
+        """
         lanes, record = state.lanes, state.record
         row = lane if params.per_key else 0
         lanes.rounds[lane] += 1.0
@@ -188,6 +196,12 @@ class ProbationBandit(Policy):
 
     @staticmethod
     def learn(params: ProbationBandit, state: State, lane: int, outcome: Outcome) -> None:
+        """Add the outcome to the arm's new counts and its Bayes factor.
+
+        Ends a probation when its odds are clear or its time is over. Without a probation, merges the arm's
+        counts if they favour "no change", and drops its old counts, with a restart, if they favour a change
+        clearly.
+        """
         arm, reward = outcome.shown, outcome.reward
         lanes, record = state.lanes, state.record
         new, old = lanes.new[lane, arm], lanes.old[lane, arm]
@@ -236,4 +250,5 @@ class ProbationBandit(Policy):
 
     @staticmethod
     def epoch(params: ProbationBandit, state: State, lane: int) -> int:
+        """Return how often old counts were dropped in the lane."""
         return int(state.lanes.restarts[lane])

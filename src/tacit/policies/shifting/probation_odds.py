@@ -112,7 +112,7 @@ class Odds(NamedTuple):
 
 @kernel
 def relative_event_rate(lanes: ProbationLanes, lane: int) -> float:
-    """Return the lane's rate of events, as a multiple of the average over all lanes."""
+    """Return the lane's rate of events, as a multiple of the average over all lanes; at most 20."""
     events, expected = LANE_WEIGHT + lanes.found[lane], LANE_WEIGHT + lanes.due[lane]
     return float(min(events / expected, 20.0))
 
@@ -133,13 +133,13 @@ def whole_share(record: EventRecord, row: int) -> float:
 
 @kernel
 def bayes_factor(lanes: ProbationLanes, lane: int, arm: int) -> float:
-    """Return the Bayes factor for a change of the arm, limited to stay finite."""
+    """Return the Bayes factor for a change of the arm, at most exp(100)."""
     return float(np.exp(min(lanes.factor[lane, arm], 100.0)))
 
 
 @kernel
 def sum_of_factors(lanes: ProbationLanes, lane: int) -> float:
-    """Return the sum of the Bayes factors of all arms."""
+    """Return the sum over all arms of the Bayes factors for a change."""
     total = 0.0
     for arm in range(lanes.factor.shape[1]):
         total += bayes_factor(lanes, lane, arm)
@@ -148,7 +148,10 @@ def sum_of_factors(lanes: ProbationLanes, lane: int) -> float:
 
 @kernel
 def weigh_explanations(params: Any, state: Any, lane: int) -> Odds:
-    """Return the posterior weights of "all arms changed", "one arm changed" and "nothing changed"."""
+    """Return the posterior weights of "all arms changed", "one arm changed" and "nothing changed".
+
+    They are not normalized.
+    """
     lanes = state.lanes
     share = whole_share(state.record, lane if params.per_key else 0)
     arms = lanes.factor.shape[1]
@@ -164,7 +167,7 @@ def weigh_explanations(params: Any, state: Any, lane: int) -> Odds:
 
 @kernel
 def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Merge an arm's new counts into the old ones, and start its next window."""
+    """Add an arm's new counts to the old ones, reset its Bayes factor, and start its next window."""
     for k in range(2):
         lanes.old[lane, arm, k] += lanes.new[lane, arm, k]
         lanes.new[lane, arm, k] = 0.0
@@ -174,14 +177,14 @@ def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
 
 @kernel
 def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Drop an arm's old counts."""
+    """Set an arm's old counts and the logarithm of its Bayes factor to zero."""
     lanes.old[lane, arm] = 0.0
     lanes.factor[lane, arm] = 0.0
 
 
 @kernel
 def set_mode(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
-    """Start a mode, with the prior probability of its event."""
+    """Set a lane's mode and the prior probability of its event, and reset its length to 0."""
     lanes.mode[lane] = mode
     lanes.prior[lane] = prior
     lanes.length[lane] = 0
@@ -239,7 +242,7 @@ def end_mode(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def draw_changed_arm(lanes: ProbationLanes, lane: int, uniform: float) -> int:
-    """Draw the arm that changed, if one did."""
+    """Return the arm that ``uniform``, a draw in [0, 1), selects in proportion to the arms' Bayes factors."""
     last = lanes.factor.shape[1] - 1
     remaining = uniform * sum_of_factors(lanes, lane)
     for arm in range(last):
@@ -294,7 +297,10 @@ def quiet_change_rates(params: Any, state: Any, lane: int) -> QuietRates:
 
 @kernel
 def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: QuietRates) -> Any:
-    """Return the weights for and against a change of an arm, if arms change independently."""
+    """Return two weights, for and against a change of the arm, if arms change independently.
+
+    Outside of a probation, the prior weight of a change is the sum of ``rates`` since the last tests.
+    """
     factor = bayes_factor(lanes, lane, arm)
     if lanes.mode[lane] == QUIET:
         age = lanes.rounds[lane] - lanes.start[lane, arm]
@@ -305,7 +311,7 @@ def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: Qui
 
 @kernel
 def total_plays(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
-    """Return the number of plays of the arms on offer; only those in their windows if all arms changed."""
+    """Return the number of plays of the arms on offer, of their windows alone if ``whole``."""
     total = 0.0
     for arm in impression.arms:
         for k in range(2):
@@ -315,7 +321,10 @@ def total_plays(lanes: ProbationLanes, lane: int, impression: Impression, whole:
 
 @kernel
 def upper_bound(successes: float, failures: float, total: float) -> float:
-    """Return an arm's upper confidence bound; 2, above all others, before its first play."""
+    """Return an arm's Kullback–Leibler upper confidence bound after ``total`` plays of all arms.
+
+    It is 2, above all others, before the arm's first play.
+    """
     plays = successes + failures
     if plays == 0.0:
         return 2.0
@@ -324,7 +333,7 @@ def upper_bound(successes: float, failures: float, total: float) -> float:
 
 @kernel
 def choose_by_explanation(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-    """Draw an explanation and return the best arm under it."""
+    """Draw an explanation of the clicks by its posterior weight, and return the best arm under it."""
     lanes = state.lanes
     quiet = lanes.mode[lane] == QUIET
     whole, single = False, -1
@@ -389,7 +398,7 @@ def fill_scores(
     rates: QuietRates,
     scores: ArmScores,
 ) -> None:
-    """Fill in the scores under an explanation.
+    """Fill ``scores``, in place, with the two possible scores of each offered arm under an explanation.
 
     ``place`` is the place of the arm that changed, −1 if each arm may have, and another number if none did.
     """

@@ -32,14 +32,17 @@ class Restarting(Wrapper, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
+        """Return the inner policy's choice."""
         return choose(params.policy, state.policy, lane, impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> Any:
+        """Return the inner policy's propensity of an arm."""
         return propensity(params.policy, state.policy, lane, impression, arm)
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
+        """Let the inner policy learn the outcome."""
         learn(params.policy, state.policy, lane, outcome)
 
 
@@ -111,23 +114,28 @@ class OracleRestart(Restarting):
     signal: Annotated[int, int_range(0, 10_000)] = 0
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; take arms and kind of action from the inner policy."""
         super().__post_init__()
         check_restartable("policy", self.policy, estimates=False)
         self._copy_fields("arms", "randomized", "shows")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over UCB1 whose signal is number ``dim`` of the context."""
         return cls(UCB1(arms), signal=dim)
 
     @property
     def context_dim(self) -> int:
+        """Length of the context: up to and including the signal."""
         return self.signal + 1
 
     def init(self, lanes: int) -> State:
+        """Return the inner policy's initial state and zero restarts."""
         return self.State(self.policy.init(lanes), np.zeros(lanes, np.int64))
 
     @staticmethod
     def observe(params: OracleRestart, state: State, lane: int, impression: Impression) -> None:
+        """Restart the inner policy and count the restart if the signal exceeds 1/2."""
         if impression.context[params.signal] > 0.5:
             restart(params.policy, state.policy, lane)
             state.restarts[lane] += 1
@@ -136,10 +144,12 @@ class OracleRestart(Restarting):
     def decide(
         params: OracleRestart, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Fill ``action`` with the inner policy's choice."""
         decide(params.policy, state.policy, lane, impression, rng, action)
 
     @staticmethod
     def epoch(params: OracleRestart, state: State, lane: int) -> int:
+        """Return how often the lane was restarted."""
         return int(state.restarts[lane])
 
 
@@ -208,6 +218,10 @@ class CUSUMRestart(Restarting):
     armed: Annotated[int, int_range(0)] = 200
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; take arms from the inner policy.
+
+        Raises InvalidValue if that policy is no click model or does not show one arm.
+        """
         super().__post_init__()
         if not isinstance(self.policy, ClickModel):
             raise InvalidValue("policy", self.policy, "give one over features, as LaplaceEC(5, 5)")
@@ -218,14 +232,21 @@ class CUSUMRestart(Restarting):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over LaplaceEC with ``dim`` features of each kind."""
         return cls(LaplaceEC(dim, dim))
 
     def init(self, lanes: int) -> State:
+        """Return the inner policy's initial state, walks of zero and zero counts."""
         counts = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         return self.State(self.policy.init(lanes), np.zeros((lanes, 2)), *counts)
 
     @staticmethod
     def learn(params: CUSUMRestart, state: State, lane: int, outcome: Outcome) -> None:
+        """Add the residual of the reward to both walks, then let the inner policy learn the outcome.
+
+        If a walk exceeds the threshold, restart the inner policy, reset the walks, count the restart, and do
+        not learn this outcome. No test takes place in the first ``armed`` rewards.
+        """
         state.rounds[lane] += 1
         if state.rounds[lane] > params.armed:
             chance = believed(params.policy, state.policy, lane, outcome.impression, outcome.shown)
@@ -245,4 +266,5 @@ class CUSUMRestart(Restarting):
 
     @staticmethod
     def epoch(params: CUSUMRestart, state: State, lane: int) -> int:
+        """Return how often the lane was restarted."""
         return int(state.restarts[lane])

@@ -50,7 +50,7 @@ class Priors(NamedTuple):
 
     @classmethod
     def uniform(cls, arms: int) -> Priors:
-        """Return uniform priors without statistics."""
+        """Return Beta(1, 1) priors of ``arms`` arms without statistics."""
         return cls(
             tails=np.zeros((1, 1 + arms, BINS, 3)),
             beta=np.ones((1, 1 + arms, 2)),
@@ -61,7 +61,9 @@ class Priors(NamedTuple):
 
 
 def beta_priors(counts: Floats) -> Floats:
-    """Return the Beta priors for successes and failures known beforehand, with a limited weight.
+    """Return the parameters of the Beta priors for successes and failures known beforehand.
+
+    Each is counts + 1, scaled down to a sum of at most 500.
 
     Parameters
     ----------
@@ -111,7 +113,10 @@ def count_play(priors: Priors, arm: int, successes: float, failures: float, hit:
 
 @kernel
 def fill_imaginary_tails(priors: Priors, a: float, b: float) -> None:
-    """Set the imaginary key to the expected tails under Beta(a, b), which are beta-binomial."""
+    """Set the imaginary key's tails (``priors.imagined``) to those expected under Beta(a, b).
+
+    They are beta-binomial tails of 32 plays.
+    """
     mass, cumulative = 1.0, 0.0
     for i in range(IMAGINARY_PLAYS):
         mass *= (b + i) / (a + b + i)
@@ -125,9 +130,10 @@ def fill_imaginary_tails(priors: Priors, a: float, b: float) -> None:
 
 @kernel
 def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None:
-    """Fit a Beta prior by steps towards the maximum of the likelihood, with imaginary keys added.
+    """Fit the Beta prior of a row, in place, by ``steps`` steps towards the maximum of the likelihood.
 
-    ``keys`` is their number. The smaller parameter becomes at least ``floor``; the mean stays.
+    ``keys`` is the number of imaginary keys that are added to the data. The smaller parameter becomes at
+    least ``floor``; the mean stays.
     """
     a, b = priors.beta[0, row, 0], priors.beta[0, row, 1]
     for _ in range(steps):
@@ -155,7 +161,10 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
 
 @kernel
 def fill_prior_tails(priors: Priors, betas: Floats, arm: int) -> None:
-    """Set the imaginary key to an arm's configured prior, or to the common prior if it has none."""
+    """Set the imaginary key's tails to those of an arm's configured prior (``betas``).
+
+    Without a configured prior, they are those of the common prior.
+    """
     if betas[arm, 0] > 0.0:
         fill_imaginary_tails(priors, betas[arm, 0], betas[arm, 1])
     else:
@@ -164,9 +173,10 @@ def fill_prior_tails(priors: Priors, betas: Floats, arm: int) -> None:
 
 @kernel
 def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
-    """Fit the common prior, then the prior of each arm, and set the time of the next fit.
+    """Fit the common prior, then the prior of each arm, in place, and set the time of the next fit.
 
-    For an arm with a configured prior (``betas``), the imaginary keys follow that prior.
+    For an arm with a configured prior (``betas``), the imaginary keys follow that prior. ``floor`` is the
+    minimum of the parameters.
     """
     fill_imaginary_tails(priors, 1.0, 1.0)
     fit(priors, 0, COMMON_KEYS, STEPS, floor)
@@ -180,7 +190,7 @@ def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
 
 @kernel
 def count_round(priors: Priors, betas: Floats | None, floor: float) -> None:
-    """Count a reward of any key, and fit the priors when a fit is due."""
+    """Count a learned reward of any key, and fit all priors when a fit is due."""
     priors.rounds[0] += 1.0
     if priors.rounds[0] >= priors.due[0]:
         fit_all(priors, betas, floor)

@@ -74,7 +74,10 @@ class SharedState(NamedTuple):
 
 @kernel
 def click_equivalents(spread: RewardSpread, mean: float, reward: float) -> float:
-    """Return the number of clicks that a reward counts as, and add the reward to the spread."""
+    """Return the number of clicks that a reward counts as, from 1 to 20, and add the reward to the spread.
+
+    ``mean`` is the reward's expectation. The number is 1 until a reward was neither 0 nor 1.
+    """
     if 0.0 < reward < 1.0:
         spread.fractions[0] += 1.0
     scale = 1.0
@@ -93,7 +96,10 @@ def log_odds_deviation(a: float, b: float) -> float:
 
 @kernel
 def find_leader_place(params: Any, state: Any, lane: int, h: int, impression: Impression) -> int:
-    """Return the place of the arm of the highest odds, then deviation, which is never left out."""
+    """Return the place among the offered arms of the leader, which is never left out.
+
+    It is the arm of the highest odds under hypothesis ``h``; among equal ones, that of the larger deviation.
+    """
     leader, top, least = 0, -1.0, 0.0
     for i in range(len(impression.arms)):
         a, b, _ = odds(params, state, lane, h, impression.arms[i])
@@ -104,9 +110,9 @@ def find_leader_place(params: Any, state: Any, lane: int, h: int, impression: Im
 
 @kernel
 def draw_arm(params: Any, state: Any, lane: int, h: int, impression: Impression, rng: Generator) -> int:
-    """Draw the arm to play under a hypothesis: the highest mean + z·deviation, with one z for all arms.
+    r"""Return a random arm to play under hypothesis ``h``: the highest mean + z·deviation of log-odds.
 
-    Each arm but the leader is left out with probability ½.
+    z = \|N(0, 1)\| is the same for all arms. Each arm but the leader is left out with probability ½.
     """
     z, coins = abs(rng.standard_normal()), rng.random()
     score_tie = rng.random()
@@ -145,7 +151,7 @@ def draw_arm(params: Any, state: Any, lane: int, h: int, impression: Impression,
 
 @kernel
 def arm_chance(params: Any, state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
-    """Return the probability that an arm is drawn under a hypothesis.
+    """Return the probability that :func:`draw_arm` returns an arm under hypothesis ``h``.
 
     The arm must score above the leader, which is never left out, and all other arms above it must be left
     out.
@@ -188,7 +194,7 @@ def arm_chance(params: Any, state: Any, lane: int, h: int, impression: Impressio
 def mixture_chance(
     params: Any, state: Any, lane: int, impression: Impression, arm: int, weight: float
 ) -> float:
-    """Return ``weight`` times the probability that an arm is drawn, over the active hypotheses."""
+    """Return ``weight`` times the probability that an arm is drawn, averaged over the active hypotheses."""
     lanes, total = state.own, 0.0
     for h in range(hypotheses.HYPOTHESES):
         if lanes.weight[lane, h] >= params.idle:
@@ -215,7 +221,10 @@ def count_reward(params: Any, state: Any, lane: int, arm: int, reward: float) ->
 
 @kernel
 def check_signals(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
-    """Weigh a warning if the context is unusual; without a margin, do nothing."""
+    """Add hypotheses of an announced change if the context is unusual; without a margin, do nothing.
+
+    The context is added to the usual ranges.
+    """
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
         hypotheses.weigh_warning(params, state, lane)
 
@@ -322,6 +331,7 @@ class ShiftMixture(PriorsPolicy):
     priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; raise InvalidValue if ``notice_within`` is too small for the arms."""
         super().__post_init__()
         if self.notice_within is not None:
             number = checks.integer("notice_within", self.notice_within, 3 * self._exploration_count)
@@ -329,6 +339,7 @@ class ShiftMixture(PriorsPolicy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``dim`` signals."""
         return cls(arms, context_dim=dim)
 
     @property
@@ -354,7 +365,7 @@ class ShiftMixture(PriorsPolicy):
 
     @property
     def _exploration_count(self) -> int:
-        """Number of impressions that must explore before a change is noticed."""
+        """Number of exploring impressions that are needed to notice a change in time."""
         return (NOTICE_PLAYS + NOTICE_ARM_PLAYS * self.arm_count) * self.arm_count
 
     @param
@@ -375,7 +386,7 @@ class ShiftMixture(PriorsPolicy):
 
     @param
     def pace(self) -> float:
-        """Factor on the estimated rate of changes."""
+        """Factor on the estimated rate of changes, by which new hypotheses get their weight."""
         return 1.0
 
     @param
@@ -385,10 +396,11 @@ class ShiftMixture(PriorsPolicy):
 
     @param
     def prior_betas(self) -> Floats | None:
-        """The configured Beta priors of arms, or None."""
+        """Parameters of the configured Beta priors of arms, of shape (arms, 2); None without priors."""
         return beta_priors(self.prior_counts) if self.priors else None
 
     def init(self, lanes: int) -> Any:
+        """Return the initial state: no changes so far, and the configured priors of arms."""
         arms = self.arm_count
         spread = RewardSpread(*(np.zeros(1) for _ in RewardSpread._fields))
         changes = hypotheses.ChangeTotals(*(np.zeros(1) for _ in hypotheses.ChangeTotals._fields))
@@ -402,19 +414,26 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def odds(params: ShiftMixture, state: State, lane: int, h: int, arm: int) -> tuple[float, float, float]:
+        """Return an arm's Beta parameters under hypothesis ``h``, and the deviation of its log-odds."""
         a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
         return a, b, log_odds_deviation(a, b)
 
     @staticmethod
     def enter(params: ShiftMixture, state: State, lane: int, weight: float, kind: int, epoch: int) -> None:
+        """Add a hypothesis of a change just now, in place of the lightest one if it has more weight."""
         hypotheses.add_hypothesis(state.own, lane, weight, kind, epoch)
 
     @staticmethod
     def observe(params: ShiftMixture, state: State, lane: int, impression: Impression) -> None:
+        """Add hypotheses of an announced change if the context is unusual; do nothing without signals."""
         check_signals(params, state, lane, impression, params.signal_margin)
 
     @staticmethod
     def choose(params: ShiftMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the best arm under a hypothesis drawn by weight.
+
+        With probability ``exploration``, return an arm drawn uniformly.
+        """
         if params.exploration > 0.0 and rng.random() < params.exploration:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
         h = hypotheses.draw_hypothesis(state.own, lane, rng.random(), params.idle)
@@ -422,12 +441,17 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def propensity(params: ShiftMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
+        """Return the probability of an arm, summed over the active hypotheses and exploration."""
         chance = mixture_chance(params, state, lane, impression, arm, 1.0 - params.exploration)
         # Weights sum up to 1 but for rounding.
         return min(1.0, float(chance + params.exploration / len(impression.arms)))
 
     @staticmethod
     def learn(params: ShiftMixture, state: State, lane: int, outcome: Outcome) -> None:
+        """Weigh the hypotheses by the reward and add it to their counts.
+
+        Then accept a change that has become likely, add hypotheses, and fit the shared priors, each when due.
+        """
         arm, reward = outcome.shown, outcome.reward
         lanes, shared = state.own, state.shared
         scale = count_reward(params, state, lane, arm, reward)
@@ -440,10 +464,11 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def refit(params: ShiftMixture, state: State) -> None:
+        """Fit the priors of arms, in place, to the statistics of all keys."""
         fit_all(state.shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return the posteriors of the arms under the hypothesis of most weight."""
+        """Return the posteriors of a lane's arms under the hypothesis of most weight."""
         lanes, beta = state.own, state.shared.priors.beta[0]
         # Not the accepted hypothesis, which may have hardly any weight by now.
         heaviest = int(lanes.weight[lane].argmax())
@@ -453,10 +478,12 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def restart(params: ShiftMixture, state: State, lane: int) -> None:
+        """Reset the hypotheses of a lane; state shared by all keys stays."""
         hypotheses.reset_lane(state.own, lane)
 
     @staticmethod
     def estimate(params: ShiftMixture, state: State, lane: int, arm: int) -> float:
+        """Return the mean reward of an arm under the accepted hypothesis; 0 before its first play."""
         counts = state.own.counts[lane, state.own.leading[lane], arm]
         plays = float(counts[0]) + float(counts[1])
         return float(counts[0]) / plays if plays > 0.0 else 0.0

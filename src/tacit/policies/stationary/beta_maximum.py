@@ -60,7 +60,7 @@ def beta_tail(a: float, b: float, x: float) -> float:
 
 @kernel
 def draw_above(a: float, b: float, x: float, rng: Generator) -> float:
-    """Draw from Beta(a, b), a and b at least 1, given that the draw exceeds x.
+    """Return a draw from Beta(a, b), a and b at least 1, given that the draw exceeds x.
 
     Far in the tail, by rejection from the exponential that touches the log-concave density at x and
     lies above it; otherwise by drawing until a draw exceeds x.
@@ -115,11 +115,12 @@ POINTS = len(NODES)
 
 
 def _running_integrals() -> tuple[Floats, Floats]:
-    """Return weights of sums and differences of node pairs for the integrals from a node up to 1.
+    """Return weights of sums and differences of node pairs for the integrals from an upper node up to 1.
 
-    The integral from node i is the sums weighed by column i of the first array, plus the differences
-    weighed by column i of the second; from its mirror image it is the total, minus the former, plus the
-    latter. The total is the sums weighed by the last column of the first array.
+    The shapes are (8, 9) and (8, 8). The integral from upper node i is the sums weighed by column i of the
+    first array, plus the differences weighed by column i of the second; from its mirror image it is the
+    total, minus the former, plus the latter. The total is the sums weighed by the last column of the first
+    array.
     """
     lagrange = np.linalg.inv(np.vander(NODES, increasing=True))
     powers = np.arange(1, POINTS + 1)
@@ -201,7 +202,7 @@ def softplus(y: float) -> float:
 
 @kernel
 def stirling_remainder(x: float) -> float:
-    """Return ln Γ(x) − ((x − 1/2)·ln x − x + ln(2π)/2)."""
+    """Return the remainder of Stirling's formula, ln Γ(x) − ((x − 1/2)·ln x − x + ln(2π)/2)."""
     if x < 10.0:
         if x == int(x):
             return float(REMAINDERS[int(x)])
@@ -212,7 +213,10 @@ def stirling_remainder(x: float) -> float:
 
 @kernel
 def describe(variables: Floats, b: int, s: float, f: float, level: float) -> None:
-    """Fill in mode, limits and scales of variable b.
+    """Fill column b of ``variables`` with mode, limits and scales of a Beta(s, f) variable in log-odds.
+
+    The mass outside of the limits LOW and HIGH is at most exp(−``level``) on each side. TOTAL and ABOVE are
+    not filled in.
 
     By Chernoff's inequality, P(y < mode − d) ≤ exp(−h(d)), h(d) = s·d + n·ln(1 − p + p·exp(−d)),
     with n = s + f, p = s/n, and likewise above. As h'' falls by no more than exp(−d),
@@ -237,7 +241,10 @@ def describe(variables: Floats, b: int, s: float, f: float, level: float) -> Non
 
 @kernel
 def normalise(variables: Floats, b: int) -> None:
-    """Fill in the factor by which the density of variable b, 1 at its mode, integrates to 1."""
+    """Set TOTAL of variable b to the factor by which its density, 1 at its mode, integrates to 1.
+
+    Set ABOVE to 0.
+    """
     s, f = variables[SUCCESSES, b], variables[FAILURES, b]
     remainder = stirling_remainder(s + f) - stirling_remainder(s) - stirling_remainder(f)
     variables[TOTAL, b] = np.sqrt(variables[VARIANCE, b] / (2.0 * math.pi)) * np.exp(remainder)
@@ -271,16 +278,20 @@ def lower_limit(variables: Floats, count: int, low: float, high: float, level: f
 
 @kernel
 def widest_panel(contenders: int) -> float:
-    """Return the largest width of a panel in cores: the product of many F is steeper than each F.
+    """Return the largest width of a panel, in cores of a density, for a number of contending variables.
 
-    The exponent keeps the error of up to 80 equal variables below 5e-9.
+    It falls with their number: the product of many distribution functions is steeper than each. The exponent
+    keeps the error of up to 80 equal variables below 5e-9.
     """
     return float(min(WIDEST, contenders**-0.3))
 
 
 @kernel
 def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: float, widest: float) -> float:
-    """Return the distance down from y over which all relevant densities are smooth enough for one panel."""
+    """Return the width of the next panel below y (log-odds), over which all relevant densities are smooth.
+
+    At most y − ``bottom``. Within ``reach`` of 0 the bend of softplus limits it; ``widest`` is in cores.
+    """
     width = y - bottom
     if y > -reach:
         width = min(width, max(y - reach, BENT))
@@ -299,7 +310,10 @@ def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: f
 
 @kernel
 def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
-    """Fill in the nodes of a panel and their weights."""
+    """Fill in the nodes of a panel from ``middle`` and ``half``-width, their softplus and their weights.
+
+    The weights are the initial PRODUCT.
+    """
     for i in range(points):
         work[NODE, i] = middle + half * NODES[i]
         work[PRODUCT, i] = half * WEIGHTS[i]
@@ -319,7 +333,7 @@ def exponent_of_many(y: float, s: float, f: float, mode: float) -> float:
 
 @kernel
 def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
-    """Fill in the density of variable b at the nodes."""
+    """Fill row DENSITY + b of ``work`` with the density of variable b at the nodes."""
     s, f = variables[SUCCESSES, b], variables[FAILURES, b]
     n, peak, total = s + f, variables[PEAK, b], variables[TOTAL, b]
     if n > MANY:
@@ -368,7 +382,11 @@ def weigh_differences(i: int, x: tuple[float, ...]) -> float:
 
 @kernel
 def multiply_below(work: Floats, points: int, row: int, half: float, above: float) -> float:
-    """Multiply the product by F, 1 − the mass above each node; return the mass above the panel's end."""
+    """Multiply the product at each node, in place, by F, which is 1 − the mass of a variable above the node.
+
+    ``row`` of ``work`` holds its density, ``above`` its mass above the panel. Overwrites the rows SUM and
+    DIFFERENCE. Return the mass above the panel's lower end.
+    """
     pairs = points // 2
     for i in range(pairs):
         upper, lower = half * work[row, i], half * work[row, PAIRS + i]
@@ -385,7 +403,7 @@ def multiply_below(work: Floats, points: int, row: int, half: float, above: floa
 
 @kernel
 def probability_largest(successes: Floats, failures: Floats, chosen: int) -> float:
-    """Return the probability that variable ``chosen`` is the largest; above 0.
+    """Return the probability that Beta variable ``chosen`` is the largest; at least 1e-12.
 
     The error is below 1e-8 where all parameters are at least 0.5, and below 1e-7 down to 0.05.
 
@@ -415,7 +433,7 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
 def integrate_largest(
     successes: Floats, failures: Floats, chosen: int, variables: Floats, work: Floats
 ) -> float:
-    """Return the probability that variable ``chosen`` is the largest; overwrites two work arrays."""
+    """Return the probability that Beta variable ``chosen`` is the largest; overwrite the two work arrays."""
     count = len(successes)
     level = NEGLIGIBLE + np.log(float(count))
     bottom, fewest, most, same = -np.inf, np.inf, 0.0, True

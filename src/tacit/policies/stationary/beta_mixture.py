@@ -71,9 +71,9 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
 def sum_densities(
     work: Floats, points: int, variables: Floats, count: int, variable: int, lowest: float
 ) -> None:
-    """Fill in the density of a variable at the nodes.
+    """Fill in the density of one mixture variable at the nodes, a row of ``work``, as the sum over its Betas.
 
-    Betas without mass above ``lowest`` are left out.
+    Betas without mass above ``lowest`` (log-odds) are left out. ``count`` is the number of variables.
     """
     for i in range(points):
         work[beta_maximum.DENSITY + variable, i] = 0.0
@@ -93,7 +93,9 @@ def sum_densities(
 
 @kernel
 def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: int, chosen: int) -> float:
-    """Return the probability that variable ``chosen`` is the largest; above 0.
+    """Return the probability that the mixture of Betas ``chosen`` is the largest of ``count``.
+
+    At least 1e-12.
 
     The error is below 1e-8 where all parameters are at least 0.5.
 

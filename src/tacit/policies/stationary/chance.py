@@ -63,6 +63,7 @@ class EpsilonGreedy(CountingPolicy):
 
     @staticmethod
     def index(params: EpsilonGreedy, state: Counts, lane: int, arm: int, confidence: float) -> float:
+        """Return the mean reward of an arm; infinity before its first play."""
         plays = state.plays[lane, arm]
         return math.inf if plays == 0.0 else float(state.rewards[lane, arm] / plays)
 
@@ -70,6 +71,7 @@ class EpsilonGreedy(CountingPolicy):
     def choose(
         params: EpsilonGreedy, state: Counts, lane: int, impression: Impression, rng: Generator
     ) -> int:
+        """Return a uniformly drawn arm with probability ε, else the arm of the highest mean."""
         arms = impression.arms
         if rng.random() < params.epsilon:
             return int(arms[int(rng.random() * len(arms))])
@@ -79,6 +81,10 @@ class EpsilonGreedy(CountingPolicy):
     def propensity(
         params: EpsilonGreedy, state: Counts, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the probability of an arm.
+
+        It is ε/(arms on offer), plus (1 − ε)/(arms tied for the highest mean) if it is one of these.
+        """
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return params.epsilon / len(impression.arms) + (1.0 - params.epsilon) * greedy
 
@@ -123,23 +129,28 @@ class UniformRandom(Policy):
     )
 
     def init(self, lanes: int) -> State:
+        """Return zero rounds for each lane."""
         return self.State(np.zeros(lanes))
 
     @staticmethod
     def choose(params: UniformRandom, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return an offered arm drawn uniformly."""
         arms = impression.arms
         return int(arms[int(rng.random() * len(arms))])
 
     @staticmethod
     def propensity(params: UniformRandom, state: State, lane: int, impression: Impression, arm: int) -> float:
+        """Return 1/(number of arms on offer)."""
         return 1.0 / len(impression.arms)
 
     @staticmethod
     def learn(params: UniformRandom, state: State, lane: int, outcome: Outcome) -> None:
+        """Add one round to the lane; the reward is ignored."""
         state.rounds[lane] += 1.0
 
     @staticmethod
     def unlearn(params: UniformRandom, state: State, lane: int, outcome: Outcome) -> None:
+        """Remove one round from the lane."""
         state.rounds[lane] -= 1.0
 
 
@@ -173,13 +184,13 @@ class ExponentialWeights(NamedTuple):
 
     @classmethod
     def equal(cls, lanes: int, arms: int) -> ExponentialWeights:
-        """Return equal weights."""
+        """Return weights of 1 (logarithms of 0) for ``lanes`` lanes and ``arms`` arms."""
         return cls(np.zeros((lanes, arms)), np.ones((lanes, arms)), np.zeros(lanes))
 
 
 @kernel
 def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -> float:
-    """Return the sum of the weights of the offered arms."""
+    """Return the sum of the relative weights of the offered arms."""
     total = 0.0
     for i in range(len(impression.arms)):
         total += state.weights[lane, impression.arms[i]]
@@ -188,7 +199,10 @@ def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -
 
 @kernel
 def gain(gamma: float, outcome: Outcome) -> float:
-    """Return the increment of a log weight by an outcome; 0 if the propensity is unknown."""
+    """Return the increment of a log weight by an outcome, γ·reward/(propensity·offered arms).
+
+    It is at most MOST_GAIN, and 0 if the propensity is unknown.
+    """
     if not outcome.propensity > 0.0:
         return 0.0
     weighed = gamma * outcome.reward / (outcome.propensity * len(outcome.impression.arms))
@@ -197,7 +211,10 @@ def gain(gamma: float, outcome: Outcome) -> float:
 
 @kernel
 def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
-    """Recompute an arm's weight from its logarithm; move the base if the weight has grown too large."""
+    """Recompute an arm's relative weight from its logarithm, in place.
+
+    If the weight would be too large, move the base and recompute all weights of the lane.
+    """
     if state.logs[lane, arm] - state.base[lane] > 200.0:
         state.base[lane] = state.logs[lane, arm]
         for i in range(state.logs.shape[1]):
@@ -209,7 +226,10 @@ def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
 def exp3_choice(
     gamma: float, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
 ) -> int:
-    """Draw an arm: uniform with probability γ, else in proportion to the weights."""
+    """Return a random arm: uniform with probability γ, else in proportion to the weights.
+
+    It is always uniform if all offered weights are 0.
+    """
     arms = impression.arms
     last = len(arms) - 1
     u = rng.random()
@@ -246,12 +266,18 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
 
     @property
     def least_share(self) -> float:
+        """Lower bound of an arm's propensity times the arms on offer: γ."""
         return self.gamma
 
     def init(self, lanes: int) -> ExponentialWeights:
+        """Return equal weights for each lane."""
         return ExponentialWeights.equal(lanes, self.arm_count)
 
     def enrol(self, state: ExponentialWeights, lanes: int, known: int) -> None:
+        """Give new arms, from index ``known`` on, the mean weight of the earlier arms of their lane.
+
+        Only the first ``lanes`` lanes, which have learned, are changed.
+        """
         # The reward of a new arm so far is unknown: it is taken to be the average of the others.
         mean = state.weights[:lanes, :known].mean(axis=1, keepdims=True)
         state.weights[:lanes, known:] = mean
@@ -261,12 +287,14 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
     def choose(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
     ) -> int:
+        """Return an arm drawn uniformly with probability γ, else in proportion to the weights."""
         return exp3_choice(params.gamma, state, lane, impression, rng)
 
     @staticmethod
     def propensity(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, arm: int
     ) -> float:
+        """Return the probability of an arm: γ/(arms on offer) + (1 − γ)·(its share of the weights)."""
         return exp3_propensity(params.gamma, state, lane, impression, arm)
 
 
@@ -279,7 +307,7 @@ class EXP3(ExponentialWeightsPolicy):
     arms : int or sequence of str
         Number of arms, or their names.
     gamma : float, default 0.1
-        Share of uniform exploration, in (0, 1]; :meth:`tuned` uses the published value.
+        Share of uniform exploration, in (0, 1]; :meth:`from_horizon` uses the published value.
 
     Raises
     ------
@@ -309,12 +337,13 @@ class EXP3(ExponentialWeightsPolicy):
 
     @classmethod
     def from_horizon(cls, arms: int | tuple[str, ...], horizon: int) -> Self:
-        """Return the policy with γ of corollary 3.2 for a total reward of at most ``horizon``."""
+        """Return the policy with γ of corollary 3.2 for at most ``horizon`` rounds, which is at most 1."""
         count = cls(arms).arm_count
         rounds = checks.integer("horizon", horizon, 1)
         return cls(arms, min(1.0, math.sqrt(count * math.log(max(count, 2)) / ((math.e - 1) * rounds))))
 
     @staticmethod
     def learn(params: EXP3, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
+        """Add the importance-weighted reward to the shown arm's log weight, and recompute its weight."""
         state.logs[lane, outcome.shown] += gain(params.gamma, outcome)
         reweigh(state, lane, outcome.shown)

@@ -89,6 +89,7 @@ class Thompson(PriorsPolicy):
     priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
 
     def init(self, lanes: int) -> State:
+        """Return the initial state of new lanes: zero counts, or the successes and failures of the priors."""
         shape = (lanes, self.arm_count)
         state = self.State(np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2), np.int32))
         if self.priors:
@@ -97,6 +98,7 @@ class Thompson(PriorsPolicy):
 
     @staticmethod
     def choose(params: Thompson, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the highest draw from its Beta posterior."""
         best, leader = -1.0, -1
         for arm in impression.arms:
             a, b = posterior_with_open(params, state, lane, arm)
@@ -107,6 +109,7 @@ class Thompson(PriorsPolicy):
 
     @staticmethod
     def propensity(params: Thompson, state: State, lane: int, impression: Impression, arm: int) -> float:
+        """Return the probability that the arm's posterior draw is the highest of the offered arms."""
         count = len(impression.arms)
         if count == 1:
             return 1.0
@@ -123,11 +126,19 @@ class Thompson(PriorsPolicy):
 
     @staticmethod
     def count_open(params: Thompson, state: State, lane: int, arm: int, hits: int, plays: int) -> None:
+        """Add clicks and plays of decisions not yet learned to an arm's open counts.
+
+        They are integers in units of 1/OPEN_UNIT.
+        """
         state.open[lane, arm, 0] += hits
         state.open[lane, arm, 1] += plays
 
     @staticmethod
     def learn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:
+        """Multiply all counts of the lane by the discount, then add the outcome to the arm that was shown.
+
+        The reward r counts as r successes and 1 − r failures.
+        """
         if params.discount < 1.0:
             for i in range(state.successes.shape[1]):
                 state.successes[lane, i] *= params.discount
@@ -137,30 +148,35 @@ class Thompson(PriorsPolicy):
 
     @property
     def correctable(self) -> bool:
+        """Whether a learned reward can be replaced: only without a discount."""
         # Later rewards have discounted it, an unknown number of times.
         return super().correctable and self.discount == 1.0
 
     @staticmethod
     def unlearn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:
+        """Subtract an outcome from the shown arm's successes and failures."""
         state.successes[lane, outcome.shown] -= outcome.reward
         state.failures[lane, outcome.shown] -= 1.0 - outcome.reward
 
     @property
     def forgets(self) -> bool:
+        """Whether the policy discounts earlier rewards."""
         return self.discount < 1.0
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return the Beta posteriors of the arms."""
+        """Return the Beta posteriors of the arms of one lane, without decisions that are not yet learned."""
         clicks, none = state.successes[lane], state.failures[lane]
         a, b = clicks + self.prior_successes, none + self.prior_failures
         return ArmBeliefs.from_posteriors(clicks + none, a, b)
 
     @staticmethod
     def restart(params: Thompson, state: State, lane: int) -> None:
+        """Set successes and failures of a lane to zero; priors are not restored and open counts stay."""
         state.successes[lane, :] = 0.0
         state.failures[lane, :] = 0.0
 
     @staticmethod
     def estimate(params: Thompson, state: State, lane: int, arm: int) -> float:
+        """Return the mean reward of an arm; 0 before its first play."""
         plays = state.successes[lane, arm] + state.failures[lane, arm]
         return float(state.successes[lane, arm] / plays) if plays > 0.0 else 0.0

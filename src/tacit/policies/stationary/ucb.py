@@ -73,6 +73,7 @@ class UCB1(CountingPolicy, RadiusPolicy):
 
     @staticmethod
     def confidence(params: UCB1, state: Counts, lane: int) -> float:
+        """Return α·sqrt(8·ln(t0 + t)) in round t of the lane, by which the radius of each arm is scaled."""
         return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.rounds[lane] + 1.0)))
 
 
@@ -81,7 +82,10 @@ class UCB1(CountingPolicy, RadiusPolicy):
 
 @kernel
 def bernoulli_kl(p: float, q: float) -> float:
-    """Return the Kullback–Leibler divergence of Bernoulli(p) from Bernoulli(q)."""
+    """Return the Kullback–Leibler divergence kl(p, q) of Bernoulli(p) from Bernoulli(q).
+
+    It may be infinite.
+    """
     divergence = 0.0
     if p > 0.0:
         divergence += p * np.log(p / q) if q > 0.0 else math.inf
@@ -132,7 +136,7 @@ def kl_index(counts: Any, lane: int, arm: int, budget: float) -> float:
 
 @kernel
 def kl_budget(counts: Counts, lane: int, c: float) -> float:
-    """Return ln t + c·ln ln t in round t of a key."""
+    """Return ln t + c·ln ln t in round t of a lane; ln t alone while that is at most 1."""
     log_t = np.log(counts.rounds[lane] + 1.0)
     return float(log_t + c * np.log(log_t)) if log_t > 1.0 else float(log_t)
 
@@ -182,10 +186,12 @@ class KLUCB(CountingPolicy):
 
     @staticmethod
     def confidence(params: KLUCB, state: Counts, lane: int) -> float:
+        """Return ln t + c·ln ln t in round t of the lane, the bound on plays·kl."""
         return kl_budget(state, lane, params.c)
 
     @staticmethod
     def index(params: KLUCB, state: Counts, lane: int, arm: int, confidence: float) -> float:
+        """Return the Kullback–Leibler upper bound of an arm's mean; infinity before its first play."""
         return kl_index(state, lane, arm, confidence)
 
 
@@ -292,16 +298,18 @@ class TestableUCB1(IndexPolicy):
     prior_plays: Annotated[int, int_range(0, 1)] = 1
 
     def __post_init__(self) -> None:
+        """Validate the hyperparameters; set ``t0`` to ``horizon`` if it is None."""
         super().__post_init__()
         self._set("t0", checks.number("t0", self.rounds_before, 0.0, 2.0**53))
 
     @param
     def rounds_before(self) -> float:
-        """t0, the rounds that the index adds to the clock."""
+        """Number of rounds that the index adds to the clock: ``t0``, or ``horizon`` if that is None."""
         return self.horizon if self.t0 is None else self.t0
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with a horizon of 10,000 rounds; ``dim`` is ignored."""
         return cls(arms, horizon=10_000)
 
     @classmethod
@@ -331,7 +339,7 @@ class TestableUCB1(IndexPolicy):
         return cls(arms, horizon, min_shift, alpha=0.5, t0=0.0, prior_plays=0)
 
     def guess(self, state: State, lane: int) -> Guess:
-        """Return the guess after the rounds of a lane so far.
+        """Return the sets of best and worse arms that the policy believes after a lane's rounds so far.
 
         Parameters
         ----------
@@ -353,6 +361,7 @@ class TestableUCB1(IndexPolicy):
         )
 
     def init(self, lanes: int) -> State:
+        """Return zero counts and an empty window of latest plays for each lane."""
         shape, ring = (lanes, self.arm_count), (lanes, self.horizon // 2 + 1)
         return self.State(
             Counts.zeros(*shape),
@@ -362,12 +371,17 @@ class TestableUCB1(IndexPolicy):
 
     @staticmethod
     def confidence(params: TestableUCB1, state: State, lane: int) -> float:
+        """Return α·sqrt(8·ln(t0 + t)) in round t of the lane, by which the radius of each arm is scaled."""
         return float(
             params.alpha * np.sqrt(8.0 * np.log(params.rounds_before + state.counts.rounds[lane] + 1.0))
         )
 
     @staticmethod
     def index(params: TestableUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
+        """Return mean + confidence/sqrt(plays + prior_plays); infinity if the divisor is 0.
+
+        An unplayed arm's mean is 0.
+        """
         plays = state.counts.plays[lane, arm]
         if plays + params.prior_plays == 0.0:
             return math.inf
@@ -376,6 +390,7 @@ class TestableUCB1(IndexPolicy):
 
     @staticmethod
     def learn(params: TestableUCB1, state: State, lane: int, outcome: Outcome) -> None:
+        """Add the outcome to the counts and to the window of latest plays, which drops its oldest rounds."""
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         round, size = int(state.counts.rounds[lane]), state.recent.shape[1]
@@ -388,10 +403,12 @@ class TestableUCB1(IndexPolicy):
 
     @staticmethod
     def restart(params: TestableUCB1, state: State, lane: int) -> None:
+        """Set the counts of a lane and its plays in the window to zero."""
         forget(state.counts, lane)
         state.late[lane, :] = 0
 
     @staticmethod
     def estimate(params: TestableUCB1, state: State, lane: int, arm: int) -> float:
+        """Return the mean reward of an arm; 0 before its first play."""
         plays = state.counts.plays[lane, arm]
         return float(state.counts.rewards[lane, arm] / plays) if plays > 0.0 else 0.0
