@@ -55,6 +55,11 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     def decide(
         params: Any, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Write the arms of the highest indices into ``action``, best first; equal indices are ordered at
+        random.
+
+        Positions for which no arm is left get −1.
+        """
         scores = state.scores[lane]
         shared = confidence(params, state, lane)
         for arm in impression.arms:
@@ -76,6 +81,10 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
+        """Count a read and a reward for each arm down to the last click, or for all arms without a click.
+
+        Counts one round per list.
+        """
         action = outcome.shown
         read_count = len(action)
         for k in range(len(action)):

@@ -157,7 +157,10 @@ class State(NamedTuple):
 
 @kernel
 def order_arms(state: State, lane: int, arms: Ints) -> int:
-    """Fill ``order`` with the standing list and new arms on offer; return its length.
+    """Fill the workspace ``order`` with the standing list and new arms on offer; return its length.
+
+    A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before; they
+    are the same afterwards.
 
     A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before.
     """
@@ -243,6 +246,7 @@ class SafeListMix(MixPolicy):
     )
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first list, with empty standing lists."""
         table = lanes, self.arm_count
         return State(
             readers=UserModels.blank(*table),
@@ -257,6 +261,9 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> State:
+        """Fill in beliefs and the order of the arms on offer in the workspace of the state, and return the
+        state.
+        """
         update_beliefs(state.readers, lane, impression.arms, False)
         order, offered = state.order[lane], 0
         for i in range(order_arms(state, lane, impression.arms)):
@@ -269,6 +276,7 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def clear(params: SafeListMix, state: State, lane: int) -> None:
+        """Reset the workspace of a lane: beliefs and ``order``."""
         clear_beliefs(state.readers, lane)
         for i in range(state.order.shape[1]):
             state.order[lane, i] = NO_ARM
@@ -277,6 +285,11 @@ class SafeListMix(MixPolicy):
     def line_up(
         params: SafeListMix, state: State, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
+        """Write the list for a draw into ``action``: compared neighbours exchanged where the draw reverses
+        scores.
+
+        A forced arm of the draw is put at its place. The exchanges also change the workspace ``order``.
+        """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pair_range(state.learned[lane], params.positions, offered)
@@ -304,6 +317,10 @@ class SafeListMix(MixPolicy):
         count: int,
         without: int,
     ) -> float:
+        """Return the probability that the list begins with the first ``count`` arms of ``begin``.
+
+        The arm ``without``, unless −1, is removed from both.
+        """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         start, stop = pair_range(state.learned[lane], params.positions, len(impression.arms))
         low, high = FULL_INTERVAL
@@ -343,6 +360,11 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def learn(params: SafeListMix, state: State, lane: int, outcome: Outcome) -> None:
+        """Learn the clicks on a list, then exchange neighbours of the standing list where means differ
+        enough.
+
+        New arms on offer join the standing list; the count of learned lists grows by 1.
+        """
         models, arms = state.readers, outcome.impression.arms
         learn_clicks(models, lane, arms, outcome.shown, outcome.reward, False)
         update_beliefs(models, lane, arms, False)
@@ -371,6 +393,9 @@ class SafeListMix(MixPolicy):
         without: int,
         chances: Floats,
     ) -> None:
+        """Write the probability that an arm has rank 0, 1, … into ``chances``, with the arm ``without``
+        removed.
+        """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pair_range(state.learned[lane], params.positions, offered)

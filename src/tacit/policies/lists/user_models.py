@@ -95,7 +95,12 @@ def position_effect(hypothesis: int, k: int) -> float:
 
 @kernel
 def next_examination(chain: int, examined: float, attraction: float, reward: float) -> float:
-    """Return the probability that a user who reads from the top examines the next position.
+    """Return the probability that a user who reads from the top examines the next position, under a chain
+    model.
+
+    ``chain`` (0 to 7) selects the continuation probabilities. After a click it is a constant; after a skip it
+    follows from the probability ``examined`` that this position is examined and from the arm's
+    ``attraction``.
 
     It follows from the probability ``examined`` that this position is examined and from its reward.
     """
@@ -106,7 +111,9 @@ def next_examination(chain: int, examined: float, attraction: float, reward: flo
 
 @kernel
 def base_rate(models: UserModels, lane: int, hypothesis: int, arms: Ints) -> float:
-    """Return the mean attraction of all arms on offer, from their pooled counts."""
+    """Return the mean attraction of all arms on offer under a hypothesis, from their pooled counts; at most
+    0.9.
+    """
     clicks, examinations = 0.3, 1.0
     for i in range(len(arms)):
         clicks += models.clicks[lane, arms[i]]
@@ -138,7 +145,11 @@ def prior_shift(rank: int, arms: int, doubted: bool) -> float:
 
 @kernel
 def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> None:
-    """Fill in mean and spread of the arms on offer, over all hypotheses, and their ranks.
+    """Write mean and deviation of the attraction of the arms on offer, over all hypotheses, and their ranks.
+
+    They go into ``mean``, ``spread`` and ``rank`` of ``models``, which must be clear before. ``doubted`` says
+    that the order on offer may be a weak guess of the arms' quality: this widens the deviation, most for arms
+    that were examined least.
 
     ``doubted`` says that the order on offer may be a weak guess of the arms' quality: this widens the spread,
     most for arms that were examined least.
@@ -193,7 +204,7 @@ def summarize_beliefs(models: UserModels, lane: int, doubted: bool) -> ArmBelief
 
 @kernel
 def clear_beliefs(models: UserModels, lane: int) -> None:
-    """Reset the workspace of a lane."""
+    """Reset the workspace of a lane: mean and spread to 0, ranks to −1, for all arms."""
     for arm in range(models.mean.shape[1]):
         models.mean[lane, arm] = 0.0
         models.spread[lane, arm] = 0.0
@@ -204,7 +215,12 @@ def clear_beliefs(models: UserModels, lane: int) -> None:
 def learn_clicks(
     models: UserModels, lane: int, arms: Ints, action: Ints, feedback: Floats, doubted: bool
 ) -> None:
-    """Update counts and weights of all hypotheses with the clicks on a list, from the top."""
+    """Update counts and weights of all hypotheses with the clicks on a list, from the top.
+
+    Adds to the arms' clicks and expected examinations, and to the log weights, rescaled to 0 for the best
+    hypothesis; hypotheses far below the best one are dropped. Empty positions (−1) are skipped. Ranks are −1
+    after the call.
+    """
     weights, rank = models.weights[lane], models.rank[lane]
     for i in range(len(arms)):
         rank[arms[i]] = i
