@@ -74,7 +74,7 @@ def code_key(
 def find_functions(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> Iterator[Any]:
-    """Yield the functions that a loop may call, directly or not, including the kernels of its parts."""
+    """Yield each function that a loop may call, directly or not, once, including the kernels of its parts."""
     kernels = frozenset(generics)
     pending: list[Any] = [loop]
     visited: set[Any] = set()
@@ -98,7 +98,7 @@ def clear_descriptions() -> None:
 
 @cache
 def _describe_part(part: Any) -> str:
-    """Return a description of a part: its name and the layouts of its named tuples."""
+    """Return a text that identifies a part's layout: its name and the fields of its named tuples; cached."""
     layouts = [_layout(attribute) for attribute in vars(part).values() if _is_layout(attribute)]
     # Cached code names the modules of its types and imports them: it must not import another package's.
     home = "" if part.__module__.startswith("tacit.") else part.__module__
@@ -107,7 +107,7 @@ def _describe_part(part: Any) -> str:
 
 @cache
 def _describe_function(function: FunctionType) -> tuple[str, list[Any]]:
-    """Return a description of a function, and the functions that it may call directly."""
+    """Return a text that identifies a function's code and values, and the functions it may call; cached."""
     called: list[Any] = []
     closure_values = [cell.cell_contents for cell in function.__closure__ or ()]
     values = [_describe_value(value, called) for value in (*closure_values, *_find_globals(function))]
@@ -130,7 +130,7 @@ def _describe_constant(value: Any) -> Any:
 
 
 def _find_globals(function: FunctionType) -> Iterator[Any]:
-    """Yield the values of the global names in a function, and of their attributes that it uses."""
+    """Yield the values of the global names in a function, and of the attributes that it uses of them."""
     for code in _codes(function.__code__):
         for name in code.co_names:
             if name in function.__globals__:
@@ -154,7 +154,9 @@ def _is_foreign(value: Any) -> bool:
 
 
 def _describe_value(value: Any, called: list[Any]) -> Any:
-    """Return a description of a value; append functions to ``called``."""
+    """Return a description of a global or closure value; append functions outside numpy and numba to
+    ``called``.
+    """
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):
         value = value.__func__

@@ -99,7 +99,10 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 @cache
 def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
-    """Return numba's dispatcher of a loop, with our cache; ``counting`` enables reference counting."""
+    """Return numba's dispatcher of a loop, with our cache, and record it for :func:`cache_statistics`.
+
+    ``counting`` enables reference counting.
+    """
     options: Any = OPTIONS | {
         "nogil": True,
         "_nrt": counting,
@@ -143,7 +146,11 @@ class Driver:
         return self.entry(arguments)(*arguments)
 
     def entry(self, arguments: tuple[Any, ...]) -> Any:
-        """Return the entry point for arguments of exactly these types.
+        """Return the compiled loop for arguments of exactly these types; compile it, or load it, on the first
+        call.
+
+        It does not check types (which takes some 10 µs a call), so every call of it must pass arguments of
+        the same types. Raise KernelError if it cannot be compiled.
 
         It does not check types (which takes some 10 µs a call), so every call of it must pass
         arguments of the same types.
@@ -160,7 +167,11 @@ class Driver:
         return self._entries[form]
 
     def _compile(self, types: tuple[Any, ...]) -> Any:
-        """Compile the loop for these types, with reference counting only if needed."""
+        """Compile or load the loop for these types and return its entry point; count references only if
+        needed.
+
+        A loop that needs reference counting is noted in the cache.
+        """
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
         # The result of an earlier attempt is stored, so that it is not repeated in every process.
@@ -184,7 +195,10 @@ class Driver:
 
 
 def _shorten_error(error: Exception) -> Exception:
-    """Shorten the text of numba's error to its first line; ``msg`` has the full text."""
+    """Shorten the text of numba's error to its first line, and return it without traceback.
+
+    ``msg`` keeps the full text; other errors keep their text.
+    """
     if isinstance(error, NumbaError):
         whole: Any = str(error)
         vars(error)["msg"] = whole
@@ -193,7 +207,9 @@ def _shorten_error(error: Exception) -> Exception:
 
 
 def _type_key(value: Any) -> Any:
-    """Return a key of an argument's type; numba's own check takes 20 times as long."""
+    """Return a hashable key of an argument's type, nested tuples included; numba's check takes 20 times as
+    long.
+    """
     kind = type(value)
     if kind is np.ndarray:
         return value.dtype, value.ndim, value.flags.num
@@ -225,7 +241,10 @@ _drivers: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
 
 
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
-    """Return the driver of a loop for parts, a cached one unless reachable code was edited."""
+    """Return the driver of a loop for parts, a cached one unless code that it can reach was edited.
+
+    After an edit all cached results on functions are cleared.
+    """
     cached = _drivers.get((function, parts))
     if cached is not None and all(fn.__code__ is code for fn, code in cached[1]):
         return cached[0]
@@ -259,7 +278,9 @@ def _collect_parts(params: Any) -> Iterable[type]:
 
 
 def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
-    """Return the driver of ``loop`` for parts with these ``Params``."""
+    """Return the driver of ``loop`` for parts with these ``Params``; register new helper functions with
+    numba.
+    """
     global _registered_helpers
     for helper in dispatch.helpers[_registered_helpers:]:
         register_jitable(**KERNEL_OPTIONS)(helper)

@@ -22,6 +22,7 @@ class Interpreted:
         return self
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run the loop as plain Python, without warnings of floating-point errors."""
         # Compiled code does not warn of overflow either.
         with np.errstate(all="ignore"):
             return self._loop(*arguments)
@@ -42,7 +43,8 @@ def compiles_loops() -> bool:
 
 
 def compile_loop(driver: Callable[..., Any], *all_params: Any) -> Any:
-    """Return ``driver`` as compiled code for parts with these ``Params``.
+    """Return ``driver`` as compiled code for parts with these ``Params``, or as plain Python if not
+    compiling.
 
     Without compilation it runs as plain Python: debuggers stop in kernels, kernels may print, and an index
     out of bounds raises.

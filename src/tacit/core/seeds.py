@@ -15,7 +15,9 @@ Seed = int | np.random.SeedSequence | Generator | None
 
 
 def stream(purpose: str, seed: int | None, *place: int) -> Generator:
-    """Return the generator of one purpose, optionally of one numbered stream within it.
+    """Return a new generator for a purpose, a seed and optionally numbers of a stream within the purpose.
+
+    Equal arguments give equal draws, unless the seed is None.
 
     It is independent of ``numpy.random.default_rng(seed)``, of the children of that seed by
     ``spawn``, and of the streams of other purposes: clicks that are simulated with the same
@@ -42,7 +44,7 @@ def stream(purpose: str, seed: int | None, *place: int) -> Generator:
 
 
 def generator(purpose: str, seed: Seed) -> Generator:
-    """Return the generator of one purpose for a seed; a Generator is returned as it is.
+    """Return a generator for a purpose and a seed; a Generator over PCG64 is returned as it is.
 
     Raises
     ------
@@ -95,9 +97,15 @@ def derive_generator(first: int, second: int, third: int) -> Generator:
 
 
 def borrow_generator(rng: Generator) -> Generator:
-    """Return a local copy of a generator over PCG64, for use until :func:`return_generator`."""
+    """Return a local copy of a generator over PCG64 for compiled code, for use until
+    :func:`return_generator`.
+
+    In plain Python it is the generator itself.
+    """
     return rng
 
 
 def return_generator(local: Generator, rng: Generator) -> None:
-    """Write the state of a local copy back to its generator."""
+    """Write the state of a local copy of :func:`borrow_generator` back to its generator; nothing in plain
+    Python.
+    """
