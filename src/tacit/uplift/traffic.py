@@ -62,6 +62,10 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
 def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
     """Return the numbers of decisions of control and policy, divided by the design effect of units.
 
+    They are unchanged without buckets of units. If units stay in their group, their decisions are less
+    informative about shares: both counts are divided by the variance of the control's share over buckets of
+    units, relative to independence.
+
     If units stay in their group, their decisions are less informative about shares: both counts are
     divided by the variance of the control's share over buckets of units, relative to independence.
 
@@ -104,7 +108,7 @@ class PropensitySums(NamedTuple):
         return cls(np.zeros(2))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike) -> None:
-        """Add the excess of the tested arm's decisions over its propensities, and its variance, in place.
+        """Add decisions in place: shown minus propensity of the tested arm, and the variance of that.
 
         Parameters
         ----------
@@ -119,7 +123,7 @@ class PropensitySums(NamedTuple):
         np.add.at(self.sums, np.ones(len(q), np.int64), q * (1 - q))
 
     def evidence(self) -> float:
-        """Return the log of the evidence that the propensities are wrong.
+        """Return the log of the evidence that the propensities are wrong; above ``ALARM`` they are.
 
         References
         ----------
@@ -134,7 +138,7 @@ class PropensitySums(NamedTuple):
         return top + math.log(float(np.mean(np.exp(exponents - top))))
 
     def merge(self, other: PropensitySums) -> PropensitySums:
-        """Return the sums over the decisions of both."""
+        """Return new sums over the decisions of both."""
         return PropensitySums(self.sums + other.sums)
 
 
@@ -175,11 +179,11 @@ class FrequencySums(NamedTuple):
 
     @classmethod
     def empty(cls, arms: int) -> FrequencySums:
-        """Return sums over no decisions."""
+        """Return sums over no decisions, for this number of arms."""
         return cls(np.zeros((arms, len(BETS))), np.zeros(arms), np.zeros(len(BETS)))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike, offers: Sequence[Ints]) -> None:
-        """Add decisions to the three sums, in place; a propensity below the least counts as the least.
+        """Add decisions to the three sums, in place; propensities below 2⁻⁵³ count as 2⁻⁵³.
 
         Parameters
         ----------
@@ -203,7 +207,7 @@ class FrequencySums(NamedTuple):
             self.offered[distinct[name]] += times
 
     def evidence(self) -> float:
-        """Return the log of the evidence that the propensities are wrong.
+        """Return the log of the evidence that the propensities are wrong; above ``ALARM`` they are.
 
         References
         ----------
@@ -219,5 +223,5 @@ class FrequencySums(NamedTuple):
         return top + math.log(float(np.mean(np.exp(exponents - top))))
 
     def merge(self, other: FrequencySums) -> FrequencySums:
-        """Return the sums over the decisions of both."""
+        """Return new sums over the decisions of both."""
         return FrequencySums(*(a + b for a, b in zip(self, other, strict=True)))
