@@ -67,8 +67,7 @@ def copy_state(state: Any) -> Any:
 
 
 def copy_to_larger(small: Any, large: Any) -> Any:
-    """Copy each array of ``small`` into the leading corner of the same array in ``large``, and return
-    ``large``.
+    """Copy each array of ``small`` into the leading corner of the same array in ``large``; return ``large``.
 
     The remaining part of ``large`` is unchanged, so that a state can grow in lanes or arms.
     """

@@ -23,8 +23,9 @@ DEEPEST = 100
 
 
 def number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
-    """Return ``value`` as a float within [low, high], or (low, high] if ``open_low``; raise InvalidValue
-    otherwise.
+    """Return ``value`` as a float within [low, high], or (low, high] if ``open_low``.
+
+    Raise InvalidValue otherwise.
     """
     # isinstance(value, Real) takes ten times as long.
     if type(value) is float or (isinstance(value, Real) and not isinstance(value, bool)):
@@ -48,7 +49,9 @@ def positive(field: str, value: Any) -> float:
 
 
 def integer(field: str, value: Any, low: int, high: int = 2**62) -> int:
-    """Return ``value`` as an int within [low, high]; raise InvalidValue otherwise, also for true and false.
+    """Return ``value`` as an int within [low, high].
+
+    Raise InvalidValue otherwise, also for true and false.
     """
     if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
         return int(value)
@@ -120,8 +123,9 @@ def as_list(value: Any) -> Any:
 
 
 def names(field: str, value: Any) -> Any:
-    """Return ``value`` unless it is a single string, which would be read as a list of letters: raise
-    InvalidValue.
+    """Return ``value`` unless it is a single string, which raises InvalidValue.
+
+    A string would be read as a list of letters.
     """
     if isinstance(value, str | bytes):
         raise InvalidValue(field, value, f"give a list of names, such as [{value!r}]")
@@ -143,10 +147,9 @@ def offer(value: Any) -> Any:
 
 
 def arms(field: str, value: Any) -> int | tuple[str, ...]:
-    """Return ``value`` as a number of arms, or as a tuple of distinct arm names; raise InvalidValue
-    otherwise.
+    """Return ``value`` as a number of arms, or as a tuple of distinct arm names.
 
-    Warn of names that are nearly the same, or empty.
+    Raise InvalidValue otherwise. Warn of names that are nearly the same, or empty.
     """
     value = as_list(value)
     if _is_whole(value):
@@ -209,8 +212,9 @@ def flag(field: str, value: Any) -> bool:
 
 
 def parse_json(field: str, value: Any) -> Any:
-    """Return the parsed value of JSON text, or a value that is not text unchanged; raise InvalidValue if not
-    JSON.
+    """Return the parsed value of JSON text, or a value that is not text unchanged.
+
+    Raise InvalidValue if text is not JSON.
     """
     if not isinstance(value, str):
         return value

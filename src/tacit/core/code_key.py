@@ -154,8 +154,9 @@ def _is_foreign(value: Any) -> bool:
 
 
 def _describe_value(value: Any, called: list[Any]) -> Any:
-    """Return a description of a global or closure value; append functions outside numpy and numba to
-    ``called``.
+    """Return a description of a global or closure value; append a function to ``called``.
+
+    Functions of numba, numpy and the standard packages are not appended.
     """
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):

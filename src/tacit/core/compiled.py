@@ -146,14 +146,11 @@ class Driver:
         return self.entry(arguments)(*arguments)
 
     def entry(self, arguments: tuple[Any, ...]) -> Any:
-        """Return the compiled loop for arguments of exactly these types; compile it, or load it, on the first
-        call.
+        """Return the compiled loop for arguments of exactly these types.
 
-        It does not check types (which takes some 10 µs a call), so every call of it must pass arguments of
-        the same types. Raise KernelError if it cannot be compiled.
-
-        It does not check types (which takes some 10 µs a call), so every call of it must pass
-        arguments of the same types.
+        It is compiled, or loaded from the cache, on the first call. It does not check types (which takes some
+        10 µs a call), so every call of it must pass arguments of the same types. Raise KernelError if it
+        cannot be compiled.
         """
         form = _type_key(arguments)
         if form not in self._entries:
@@ -167,10 +164,9 @@ class Driver:
         return self._entries[form]
 
     def _compile(self, types: tuple[Any, ...]) -> Any:
-        """Compile or load the loop for these types and return its entry point; count references only if
-        needed.
+        """Compile or load the loop for these types and return its entry point.
 
-        A loop that needs reference counting is noted in the cache.
+        References are counted only if needed. A loop that needs reference counting is noted in the cache.
         """
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
@@ -207,8 +203,9 @@ def _shorten_error(error: Exception) -> Exception:
 
 
 def _type_key(value: Any) -> Any:
-    """Return a hashable key of an argument's type, nested tuples included; numba's check takes 20 times as
-    long.
+    """Return a hashable key of an argument's type, nested tuples included.
+
+    numba's own check takes 20 times as long.
     """
     kind = type(value)
     if kind is np.ndarray:
@@ -278,8 +275,9 @@ def _collect_parts(params: Any) -> Iterable[type]:
 
 
 def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
-    """Return the driver of ``loop`` for parts with these ``Params``; register new helper functions with
-    numba.
+    """Return the driver of ``loop`` for parts with these ``Params``.
+
+    Also registers new helper functions with numba.
     """
     global _registered_helpers
     for helper in dispatch.helpers[_registered_helpers:]:

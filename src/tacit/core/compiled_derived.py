@@ -75,10 +75,10 @@ def _word_pointer(builder: Any, state: Any, i: int) -> Any:
 
 
 def _function(module: Any, name: str, result: Any, state: Any = STATE) -> tuple[Any, Any, Any]:
-    """Return the LLVM function of this name with the state's address as argument, its builder, and a state
-    pointer.
+    """Return the LLVM function of this name, its builder, and a pointer to the state.
 
-    Builder and pointer are None if the module has the function already; else the body must be built.
+    Its argument is the state's address. Builder and pointer are None if the module has the function already;
+    else the body must be built.
     """
     name = f"tacit_{name}"
     if name in module.globals:

@@ -87,9 +87,7 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
 
 
 def _check_kernel_code(generic: Callable[..., Any], function: Callable[..., Any]) -> set[str]:
-    """Return warnings, as texts, of a kernel that returns an unused value or draws from numpy's global
-    generator.
-    """
+    """Return warnings of a kernel that returns an unused value or draws from numpy's global generator."""
     code: Any = getattr(function, "__code__", None)
     doubts, silent = set(), generic.__annotations__["return"] == "None"
     for before, step in pairwise([] if code is None else dis.get_instructions(code)):
@@ -286,8 +284,9 @@ def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> Any:
 
 
 def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
-    """Add a hypothesis of this weight and kind to a lane, with the counts of an earlier epoch unless that is
-    −1.
+    """Add a hypothesis of this weight and kind to a lane.
+
+    It has the counts of an earlier epoch unless that is −1.
     """
     parts[type(params)].enter(params, state, lane, weight, kind, epoch)
 
@@ -336,8 +335,9 @@ def share(
 
 
 def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
-    """Return the sum of ``share`` over the arms not among the first ``count`` of ``begin``, each as
-    ``without``.
+    """Return the sum of ``share`` over the arms that are not in ``begin``, each in turn as ``without``.
+
+    ``begin`` has ``count`` arms.
     """
     return parts[type(params)].shares(params, arranged, lane, impression, begin, count)
 
@@ -369,7 +369,9 @@ def placed(
 
 
 def cells(params: Any, state: Any, lane: int, impression: Any, found: Any) -> None:
-    """Fill the table ``found`` with the probability that ``decide`` shows each arm on offer at each position.
+    """Fill the table ``found`` with the probability that ``decide`` shows each arm at each position.
+
+    Its rows are the arms on offer.
     """
     parts[type(params)].cells(params, state, lane, impression, found)
 

@@ -24,8 +24,9 @@ def find_namesake(folder: Path = SITE) -> str:
 
 
 def warn_of_namesake(folder: Path = SITE) -> None:
-    """Warn if another distribution named ``tacit`` is installed in the same folder; it overwrites files of
-    this one.
+    """Warn if another distribution named ``tacit`` is installed in the same folder.
+
+    It overwrites files of this one.
     """
     if name := find_namesake(folder):
         both = f"{name.rpartition('.')[0]} is installed next to {DISTRIBUTION}"

@@ -33,8 +33,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def progress(total: float | None, label: str) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on a terminal (on standard error) or in a notebook, if the block takes over a
-    second.
+    """Show a progress bar on a terminal (on standard error) or in a notebook, after one second.
 
     Nested blocks show none.
 
@@ -77,8 +76,9 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
 
 
 def _bar(is_known: bool) -> Any:
-    """Return a new progress bar on standard error, not started; it shows the amount if the total is not
-    known.
+    """Return a new progress bar on standard error, not started.
+
+    It shows the amount if the total is not known.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -93,8 +93,7 @@ def _bar(is_known: bool) -> Any:
 def report_progress(
     label: str, callback: Callable[[int], None] | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function to be called with the total amount done so far: ``callback``, or else that of a bar.
-    """
+    """Yield a function to call with the total amount done so far: ``callback``, or else a bar's."""
     if callback is not None:
         yield callback
         return

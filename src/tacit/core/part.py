@@ -46,7 +46,9 @@ def int_range(low: int, high: int = 2**62) -> Check:
 
 
 def one_word(*allowed: str) -> Check:
-    """Return a field check that accepts one of the allowed words, and raises InvalidValue for other values.
+    """Return a field check that accepts one of the allowed words.
+
+    The check raises InvalidValue for other values.
     """
 
     def check(field: str, value: Any) -> str:
@@ -153,8 +155,7 @@ def field_checks(kind: type) -> dict[str, Check]:
 
 @cache
 def _annotations(kind: Any) -> dict[str, Any]:
-    """Return the own annotations of a class or function, evaluated; an empty dict if a name is not defined.
-    """
+    """Return the own annotations of a class or function, evaluated; {} if a name in them is not defined."""
     try:
         return get_annotations(kind, eval_str=True)
     except NameError:
@@ -194,8 +195,7 @@ class Part(Checked):
     """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Derive the ``Params`` of a new class, and register its kernels and its name, unless it is abstract.
-        """
+        """Derive the ``Params`` of a new class and register its kernels and name, unless it is abstract."""
         super().__init_subclass__(**kwargs)
         if abstract:
             return
@@ -205,8 +205,7 @@ class Part(Checked):
 
     @cached_property
     def params(self) -> Any:
-        """The named tuple of values that kernels read, each converted to its annotated type; computed once.
-        """
+        """The named tuple of values that kernels read, each of its annotated type; computed once."""
         layout = type(self).Params  # type: ignore[attr-defined]
         hints = get_type_hints(layout)
         return layout(*(_convert_param(hints[name], getattr(self, name)) for name in layout._fields))
@@ -261,11 +260,10 @@ GRAMMAR = 'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floo
 def find_class(
     name: str, registry: dict[str, type[Kind]], base: type[Kind], other_names: str = ""
 ) -> type[Kind]:
-    """Return the class of this name from ``registry``, or import it as ``module:Class``, a subclass of
-    ``base``.
+    """Return the class of this name from ``registry``, or import it as ``module:Class``.
 
-    Raise UnknownName, with a suggestion, if there is none. ``other_names`` has further names, separated by
-    blanks, that may be suggested.
+    An imported class must be a subclass of ``base``. Raise UnknownName, with a suggestion, if there is none.
+    ``other_names`` has further names, separated by blanks, that may be suggested.
     """
     if ":" in name:
         return _import_class(name, base)
@@ -286,8 +284,9 @@ def find_class(
 
 
 def _import_class(name: str, base: type[Kind]) -> type[Kind]:
-    """Import a class as ``module:Class`` and return it; raise UnknownName unless it is a subclass of
-    ``base``.
+    """Import a class as ``module:Class`` and return it.
+
+    Raise UnknownName unless it is a subclass of ``base``.
     """
     module, _, attribute = name.partition(":")
     kind = base.__name__.lower()

@@ -43,11 +43,10 @@ def compiles_loops() -> bool:
 
 
 def compile_loop(driver: Callable[..., Any], *all_params: Any) -> Any:
-    """Return ``driver`` as compiled code for parts with these ``Params``, or as plain Python if not
-    compiling.
+    """Return ``driver`` as compiled code for parts with these ``Params``, or to run as plain Python.
 
-    Without compilation it runs as plain Python: debuggers stop in kernels, kernels may print, and an index
-    out of bounds raises.
+    ``TACIT_COMPILE`` decides which. Without compilation it runs as plain Python: debuggers stop in kernels,
+    kernels may print, and an index out of bounds raises.
 
     Parameters
     ----------

@@ -17,11 +17,9 @@ Seed = int | np.random.SeedSequence | Generator | None
 def stream(purpose: str, seed: int | None, *place: int) -> Generator:
     """Return a new generator for a purpose, a seed and optionally numbers of a stream within the purpose.
 
-    Equal arguments give equal draws, unless the seed is None.
-
-    It is independent of ``numpy.random.default_rng(seed)``, of the children of that seed by
-    ``spawn``, and of the streams of other purposes: clicks that are simulated with the same
-    seed as the decisions must be independent of them.
+    Equal arguments give equal draws, unless the seed is None. The generator is independent of
+    ``numpy.random.default_rng(seed)``, of the children of that seed by ``spawn``, and of the streams of other
+    purposes: clicks that are simulated with the same seed as the decisions must be independent of them.
 
     Parameters
     ----------
@@ -97,8 +95,7 @@ def derive_generator(first: int, second: int, third: int) -> Generator:
 
 
 def borrow_generator(rng: Generator) -> Generator:
-    """Return a local copy of a generator over PCG64 for compiled code, for use until
-    :func:`return_generator`.
+    """Return a local copy of a generator over PCG64, for use until :func:`return_generator`.
 
     In plain Python it is the generator itself.
     """
@@ -106,6 +103,4 @@ def borrow_generator(rng: Generator) -> Generator:
 
 
 def return_generator(local: Generator, rng: Generator) -> None:
-    """Write the state of a local copy of :func:`borrow_generator` back to its generator; nothing in plain
-    Python.
-    """
+    """Write the state of a local copy back to its generator; in plain Python do nothing."""

@@ -72,7 +72,9 @@ def check_state(state: Any, arms: Any) -> None:
 
 
 def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
-    """Check the arrays of a state and of its nested named tuples; raise ValueError for one out of its range.
+    """Check the arrays of a state and of its nested named tuples.
+
+    Raise ValueError for one out of its range.
     """
     kind: Any = type(state)
     ranges = read_ranges(kind)
@@ -84,9 +86,7 @@ def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
 
 
 def _read_extent(declared: ValueRange, state: Any, extents: dict[str, int]) -> int:
-    """Return the number that a range's ``extent`` stands for: of arms, lanes or an axis; 0 if none is
-    declared.
-    """
+    """Return the number that a range's ``extent`` stands for: of arms, lanes or an axis; 0 if it is empty."""
     if declared.extent in extents or not declared.extent:
         return extents.get(declared.extent, 0)
     return int(getattr(state, declared.extent).shape[declared.axis])

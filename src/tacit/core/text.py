@@ -80,8 +80,7 @@ def no_toml(error: ValueError) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Return text with the control characters of terminals escaped as in JSON, except for ends of lines and
-    tabs.
+    """Return text with terminals' control characters escaped as in JSON, except ends of lines and tabs.
 
     Examples
     --------
@@ -142,8 +141,9 @@ class Column(NamedTuple):
     missing: str = MISSING
 
     def cell(self, record: Mapping[str, Any]) -> str:
-        """Return the formatted cell of a record; the column's ``missing`` if one of its fields is None or
-        NaN.
+        """Return the formatted cell of a record, or the column's ``missing`` text.
+
+        The latter is returned if one of the column's fields is None or NaN.
         """
         values = [record[name] for _, name, _, _ in Formatter().parse(self.form) if name]
         return self.missing if None in map(replace_nan, values) else self.form.format_map(record)
@@ -268,8 +268,9 @@ def html_table(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(records: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
-    """Return column names, the rows' cells as text, and for each column whether all its values are numbers or
-    None.
+    """Return column names, the rows' cells as text, and for each column whether it is numeric.
+
+    None counts as a number.
     """
     head = list(records[0]) if records else []
     numeric = [all(row[name] is None or _is_number(row[name]) for row in records) for name in head]
@@ -281,9 +282,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return a value as text for a cell of a table: rounded, with thousands separators; a dash for None and
-    NaN.
-    """
+    """Return a value as text for a cell: rounded, with thousands separators; a dash for None and NaN."""
     if replace_nan(value) is None:
         return MISSING
     if isinstance(value, float):

@@ -61,21 +61,18 @@ class Credit(NamedTuple):
 
     @property
     def outcome(self) -> float:
-        """Outcome of a duel, from ``chance`` rounded: 1 if the left ranker won, 0 if the right one did, 0.5
-        for a tie.
+        """Outcome of a duel: 1 if the left ranker is likelier to have won, 0 if the right one is, else 0.5.
 
-        If ``chance`` is neither 0, 0.5 nor 1, the rounded outcome can favour a ranker even under random
-        clicks: policies should learn from :meth:`draw_outcome`.
-
-        This rounds ``chance``. If ``chance`` is neither 0, 0.5 nor 1, the rounded outcome can favour a
-        ranker even under random clicks: policies should learn from :meth:`draw_outcome`.
+        This rounds ``chance``. If ``chance`` is neither 0, 0.5 nor 1, the rounded outcome can favour a ranker
+        even under random clicks: policies should learn from :meth:`draw_outcome`.
         """
         return 0.5 if abs(self.chance - 0.5) < TIE else float(self.chance > 0.5)
 
     @with_suggestions
     def draw_outcome(self, rng: Generator, ties: str = "coin") -> float | None:
-        """Draw the outcome of a duel from ``chance``: 1.0 if the left ranker wins, 0.0 if not; 0.5 or None
-        for a tie.
+        """Draw the outcome of a duel from ``chance``: 1.0 if the left ranker wins, 0.0 if the right one does.
+
+        A tie can give 0.5 or None.
 
         Parameters
         ----------
@@ -99,9 +96,7 @@ class Credit(NamedTuple):
         return float(rng.random() < self.chance)
 
     def duel(self, left: int, right: int) -> float:
-        """Compare the credits of two rankers, by their indices: 1 if ``left`` has more, 0 if less, 0.5 if
-        equal.
-        """
+        """Compare the credits of two rankers, by index: 1 if ``left`` has more, 0 if less, 0.5 if equal."""
         return duel_outcome(self.credits[left] - self.credits[right])
 
 
@@ -197,10 +192,10 @@ class Interleaved:
 
 
 def _check_memory(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
-    """Return an entry of a list's memory if it is valid: one cell per position, or a row of such cells per
-    ranker.
+    """Return an entry of a list's memory if it is valid.
 
-    Raise InvalidValue otherwise.
+    It must have one cell per position, or, except for ``teams``, a row of such cells per ranker. Raise
+    InvalidValue otherwise.
     """
     field = f"interleaved.memory.{name}"
     if name not in CELLS:
@@ -375,8 +370,9 @@ class InterleavingMethod(Checked):
 
 
 def ranking(field: str, items: Any) -> tuple[Item, ...]:
-    """Validate ``items`` and return them as a tuple: at least one id, each once; ``field`` names them in
-    errors.
+    """Validate ``items`` and return them as a tuple: at least one id, each once.
+
+    ``field`` names them in errors.
 
     Raises
     ------
@@ -408,7 +404,9 @@ def fair_depth(rankings: Rankings, length: int) -> int:
 
 
 def complete_list(rankings: Rankings, items: Sequence[Item], length: int) -> list[Item]:
-    """Return ``items`` followed by the remaining items of the rankings, best ranks first, at most ``length``.
+    """Return ``items`` and then the remaining items of the rankers' rankings, best ranks first.
+
+    The list is cut at ``length``.
     """
     depth = max(map(len, rankings))
     by_rank = [row[rank] for rank in range(depth) for row in rankings if rank < len(row)]
@@ -426,10 +424,10 @@ _last_draw: list[Any] = [None, 0]
 
 
 def _warn_same_state(rng: Generator) -> None:
-    """Warn once if many lists in a row are drawn from the same generator state, as with a new generator per
-    list.
+    """Warn once if many lists in a row are drawn from the same generator state.
 
-    Records the state of ``rng`` for the next call. Only NumPy's default generator is checked.
+    This happens if the caller creates a new generator with the same seed for each list. Records the state of
+    ``rng`` for the next call. Only NumPy's default generator is checked.
     """
     # Only for NumPy's default generator: comparing the states of others takes longer than drawing the list.
     state = rng.bit_generator.state["state"] if isinstance(rng.bit_generator, np.random.PCG64) else None

@@ -107,8 +107,9 @@ class Probabilistic(InterleavingMethod):
         return self._complete_draw(rankings, items, teams)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield every possible list, with its probability; unless ``marginalised``, once per assignment to
-        teams.
+        """Yield every possible list, with its probability.
+
+        Unless ``marginalised``, a list is yielded once per assignment of its items to teams.
         """
         union = list(dict.fromkeys(item for ranking in rankings for item in ranking))
         depth = fair_depth(rankings, self.length)
@@ -125,9 +126,7 @@ class Probabilistic(InterleavingMethod):
                     yield joint, self._complete_draw(rankings, list(items), list(teams))
 
     def _complete_draw(self, rankings: Ranked, items: list[Item], teams: list[int]) -> Interleaved:
-        """Return the drawn items as a filled-up list, with the rankers' shares or teams and the items'
-        probability.
-        """
+        """Return the drawn items as a filled-up list, with shares or teams and the items' probability."""
         chances = turn_chances(rankings, items, self.decay)
         total = chances.sum(axis=0)
         complete = complete_list(rankings, items, self.length)
@@ -140,9 +139,7 @@ class Probabilistic(InterleavingMethod):
         return self._build_interleaved(complete, 2, memory, float(np.prod(total / 2)))
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        """Return the clicks on each team, or, if ``marginalised``, each ranker's probability of having most
-        clicks.
-        """
+        """Return the clicks on each team, or each ranker's probability of most clicks if ``marginalised``."""
         if not self.marginalised:
             teams = [interleaved.memory["teams"][position] for position in clicks]
             left_clicks, right_clicks = float(teams.count(0)), float(teams.count(1))
@@ -299,9 +296,7 @@ class ProbabilisticMultileave(InterleavingMethod):
                 yield interleaved.probability, interleaved
 
     def _complete_draw(self, rankings: Ranked, items: list[Item]) -> Interleaved:
-        """Return the drawn items as a filled-up list, with the shares of the rankers and the items'
-        probability.
-        """
+        """Return the drawn items as a filled-up list, with the rankers' shares and the items' probability."""
         chances = turn_chances(rankings, items, self.decay).T
         starts = range(0, len(items), len(rankings))
         rounds = [shares(chances[start : start + len(rankings)]) for start in starts]
@@ -402,9 +397,7 @@ class Optimized(InterleavingMethod):
             yield choice[0], self._build_choice(choice)
 
     def _build_choice(self, choice: tuple[float, tuple[Item, ...], Floats]) -> Interleaved:
-        """Return a choice of ``solve_lists`` as a list, with both rankers' credits for a click at each
-        position.
-        """
+        """Return a choice of ``solve_lists`` as a list, with the credits for a click at each position."""
         probability, items, difference = choice
         credits = [np.maximum(difference, 0.0).tolist(), np.maximum(-difference, 0.0).tolist()]
         return self._build_interleaved(items, 2, credits, probability)
@@ -418,8 +411,9 @@ class Optimized(InterleavingMethod):
 
 
 def list_candidates(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item, ...]]:
-    """Return all lists of ``length``, or of all items, in which each next item is the best left of one
-    ranking.
+    """Return all lists in which each next item is the best remaining item of one ranking.
+
+    They have ``length`` items, or all if there are fewer.
 
     Examples
     --------
@@ -488,10 +482,9 @@ def sensitivity(difference: Floats) -> Floats:
 def solve_lists(
     rankings: Ranked, length: int, score: str
 ) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
-    """Solve for the probabilities of lists; return those above 0, with items and credit differences by
-    position.
+    """Return the possible lists with their optimal probabilities.
 
-    Results are cached.
+    Only those above 0 are returned, with items and credit differences by position. Results are cached.
 
     Raises
     ------
@@ -507,8 +500,7 @@ def solve_lists(
 
 
 def _solve_program(unfairness: Floats, sensitivities: Floats) -> Any:
-    """Return the probabilities of lists that are fair and most sensitive; if none are fair, the least unfair
-    ones.
+    """Return the most sensitive fair probabilities of lists; if none are fair, the least unfair ones.
 
     ``unfairness`` has the left ranker's lead in credit for a click on each of the first k positions, summed,
     by list and k. Raise MissingExtra without scipy.

@@ -277,10 +277,9 @@ class CreditRule:
         return [largest[key] for key in sorted(largest)]
 
     def _disagreements(self, shown: Interleaved, rankings: Any) -> list[float]:
-        """Return, per item of the list, the range of its inverse ranks over the rankers; 1 for all unless
-        ``distinct``.
+        """Return, per item, how far the rankers disagree: the range of its inverse ranks.
 
-        Raise InvalidValue if the rankings are needed and missing.
+        It is 1 for all items unless ``distinct``. Raise InvalidValue if the rankings are needed and missing.
         """
         if not self.distinct:
             return [1.0] * len(shown.items)

@@ -92,8 +92,9 @@ class Balanced(InterleavingMethod):
             yield 0.5, self._build_interleaved(items, 2, ranks(rankings, items), probability)
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        """Return the number of clicks on each ranker's top k, k the depth of the lowest clicked item; and the
-        winner.
+        """Return the number of clicks on each ranker's top k, and the winner of the duel.
+
+        k is the least depth at which either ranking has the lowest clicked item.
         """
         rank_rows = interleaved.memory["ranks"]
         if not clicks:
@@ -121,8 +122,7 @@ def merge_rankings(rankings: Ranked, leader: int, length: int) -> list[Item]:
 
 
 def examination(field: str, value: Any) -> Any:
-    """Validate the probabilities that positions are seen: return "inverse", or a tuple of one number per
-    position.
+    """Return the probabilities that positions are seen if they are valid: "inverse", or a tuple of numbers.
 
     Raise InvalidValue for other values, or if the first probability is 0.
     """
@@ -196,8 +196,8 @@ class DebiasedBalanced(InterleavingMethod):
         return candidates[int(rng.integers(2))]
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield the two lists with probability ½ each, with the credit of a click at each position for both
-        rankers.
+        """Yield the two lists with probability ½ each, with the rankers' credits for a click at each
+        position.
         """
         merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
         probability = 1.0 if merges[0] == merges[1] else 0.5
@@ -245,10 +245,7 @@ MOST_RANKERS = 16
 
 
 def shares(chances: Floats) -> tuple[float, Floats]:
-    """Return the probability of a round's items, and of each ranker having picked each item given these
-    items.
-
-    Both are exact sums over all orders of the rankers in the round.
+    """Return the probability of a round's items, and of each ranker having picked each item, given the items.
 
     Both are exact sums over all orders of the rankers in the round.
 

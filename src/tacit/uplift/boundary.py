@@ -303,8 +303,7 @@ def decisions_needed(
     dispersion: float = 1.0,
     largest: float = 1.0,
 ) -> float:
-    """Return the number of decisions, of both groups, after which a holdout shows a lift with 95 %
-    confidence.
+    """Return the number of decisions, of both groups, after which a holdout shows a lift.
 
     Warns if the lift is above 1, as it may be meant as a ratio.
 
@@ -365,7 +364,7 @@ def duels_needed(
     likeness: float | None = None,
     comparisons: int = 1,
 ) -> float:
-    """Return the number of duels after which the better of two rankers is shown with 95 % confidence.
+    """Return the number of duels after which the better of two rankers is shown.
 
     Parameters
     ----------
@@ -415,8 +414,7 @@ def duels_needed(
 def searches_needed(
     difference: float, deviation: float, *, power: float = 0.8, comparisons: int = 1
 ) -> float:
-    """Return the number of interleaved searches after which a difference of credit is shown with 95 %
-    confidence.
+    """Return the number of interleaved searches after which a difference of credit is shown.
 
     Parameters
     ----------
@@ -453,7 +451,9 @@ def searches_needed(
 
 
 def _per_variance(power: float) -> float:
-    """Return the number of decisions per unit of variance for a power; raise InvalidValue unless 0.8 or 0.5.
+    """Return the number of decisions per unit of variance for a power.
+
+    Raise InvalidValue unless 0.8 or 0.5.
     """
     if power not in PER_VARIANCE:
         raise InvalidValue("power", power, f"give one of {list(PER_VARIANCE)}")

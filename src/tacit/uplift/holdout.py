@@ -137,9 +137,6 @@ def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, lar
     ``shares`` are the observed shares of the control by period. It is 1 with fewer than two clustered
     periods. Units that stay in their group do so across periods: a unit in the control at a share of 5 % is
     also in it at 10 %.
-
-    Units that stay in their group do so across periods: a unit in the control at a
-    share of 5 % is also in it at 10 %.
     """
     sticky = [i for i, sums in enumerate(periods) if sums.buckets is not None]
     if len(sticky) < 2:
@@ -322,13 +319,12 @@ def holdout_lift(
     largest: float = 1.0,
     planned: bool = False,
 ) -> Lift:
-    """Return the lift of the policy over the control: claim, ratio and difference, with intervals valid at
-    any time.
+    """Return the lift of the policy over the control as claim, ratio and difference, valid at any time.
 
-    The lift is the average over all decisions so far. The policy may learn and drift meanwhile;
-    the random assignment to the control must not depend on it. If the control's share or unit or the
-    control itself has changed, give the sums of each period: mean rewards are then weighted by
-    the decisions of the periods, omitting periods with too little traffic for their own interval.
+    The lift is the average over all decisions so far. The policy may learn and drift meanwhile; the random
+    assignment to the control must not depend on it. If the control's share or unit or the control itself has
+    changed, give the sums of each period: mean rewards are then weighted by the decisions of the periods,
+    omitting periods with too little traffic for their own interval.
 
     Parameters
     ----------

@@ -137,8 +137,6 @@ class DegradationSums:
         """Return the last arm shown before each decision in its bucket, and its propensity; shape (2, n).
 
         The propensity is 0 if there is none. Also updates ``last``.
-
-        Also updates ``last``.
         """
         order = np.argsort(places, kind="stable")
         sorted_places, current = places[order], np.array([arms, q])[:, order]

@@ -115,8 +115,9 @@ class PairSums(NamedTuple):
 
     @property
     def error(self) -> Floats:
-        """Standard error of the mean difference, at least that between buckets of units; 0 without any
-        search.
+        """Standard error of the mean difference; 0 without any search.
+
+        It is at least that between buckets of units.
         """
         return np.asarray(np.sqrt(np.maximum(*self._squares)) / np.maximum(self.sums[0], 1.0))
 
@@ -190,11 +191,10 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
 
 
 def chance_of_score(score: float) -> float:
-    """Return the anytime-valid p-value of a score, a mean difference in standard errors; at most 1.
+    """Return the anytime-valid p-value of a score: a bound on ever exceeding it without a difference.
 
-    It bounds the probability of ever exceeding the score without a difference.
-
-    It inverts the formula of boundaries for m comparisons: c² grows by 2 ln m.
+    The score is a mean difference in standard errors. It inverts the formula of boundaries for m comparisons:
+    c² grows by 2 ln m.
 
     Examples
     --------

@@ -78,8 +78,7 @@ class Scores(NamedTuple):
         )
 
     def interval(self, c: float) -> tuple[Floats, Floats]:
-        """Return both ends of the interval of the difference of mean rewards, of half-width ``c`` standard
-        errors.
+        """Return low and high of the interval of the difference, of half-width ``c`` standard errors.
 
         The variance is at least that of scores whose rewards are independent of the arms shown:
         the empirical variance alone is too small if weights are heavy.
@@ -93,10 +92,9 @@ class Scores(NamedTuple):
     def lift(self, confidence: float = 0.95, comparisons: int = 1) -> Lift:
         """Return the difference of mean rewards as a lift, with an interval valid at any time.
 
-        The claim is ``early`` without enough data, or if policy and control have the same propensities.
-
-        A ratio is not estimated. The interval is asymptotic; for a
-        guarantee, see the ``anytime`` intervals of ``tacit.off_policy``.
+        The claim is ``early`` without enough data, or if policy and control have the same propensities. A
+        ratio is not estimated. The interval is asymptotic; for a guarantee, see the ``anytime`` intervals of
+        ``tacit.off_policy``.
 
         Parameters
         ----------
@@ -201,9 +199,7 @@ class ScoreSums(NamedTuple):
         np.add.at(self.arms, (ROWS, arms), additions)
 
     def _means_before(self, rewards: Floats) -> Floats:
-        """Return the mean reward before each decision, and add all decisions to ``overall``; 0 before the
-        first.
-        """
+        """Return the mean reward before each decision, 0 for the first; add the decisions to ``overall``."""
         ones = np.ones_like(rewards)
         running = _running_sums(self.overall, ones, rewards, rewards * rewards)
         self.overall[:] = running[:, -1]
@@ -214,18 +210,14 @@ class ScoreSums(NamedTuple):
         return self._scores(self.uniform)
 
     def compare_with_arm(self, arm: int) -> Scores:
-        """Return the sums of scores that compare the policy with one arm, which must always have been on
-        offer.
-        """
+        """Return the sums of scores of the policy against one arm, which must always have been on offer."""
         d, dd, gg, products, coefs = self.arms[:, arm]
         policy_sums = self.policy
         compared = policy_sums[0] - d, policy_sums[1] + dd - 2 * products, policy_sums[2] + gg - 2 * coefs
         return self._scores(compared)
 
     def compare_arms(self, arm: int, other: int) -> Scores:
-        """Return the sums of scores that compare ``arm`` with ``other``, which must both always have been on
-        offer.
-        """
+        """Return the sums of scores of ``arm`` against ``other``; both must always have been on offer."""
         (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
         return self._scores((d - d2, dd + dd2, gg + gg2))
 
@@ -249,8 +241,7 @@ class ScoreSums(NamedTuple):
 
 
 def _add_scores(sums: Floats, coef: Floats, deviation: Floats) -> None:
-    """Add decisions to sums of scores, of their squares, of coef² and, if there is a fourth, of coef, in
-    place.
+    """Add decisions to sums of scores, of their squares, of coef² and, if it has a place, of coef.
 
     A score is coef times the deviation of the reward from the mean.
     """
@@ -291,13 +282,8 @@ class Winner(NamedTuple):
 def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None = None) -> Winner | None:
     """Return the arm with the best mean reward over all decisions so far, and whether that is significant.
 
-    Return None if there is only one arm or too little traffic. The arms' means may drift together, as over a
-    day: click counts could then declare a false winner, this weighting by propensities does not. If arms
-    drift apart, the result is about these decisions only.
-
-    The arms' means may drift together, as over a day: click counts could then declare a false
-    winner, this weighting by propensities does not. If arms drift apart, the result is about these
-    decisions only.
+    The arms' means may drift together, as over a day: click counts could then declare a false winner, this
+    weighting by propensities does not. If arms drift apart, the result is about these decisions only.
 
     Parameters
     ----------

@@ -22,8 +22,7 @@ Safety = Literal["early", "harm", "safe", "unknown"]
 def guardrail_status(
     lift: Lift, margin: float = 0.0, *, better: Literal["more", "less"] = "more", span: float = 1.0
 ) -> Safety:
-    """Return whether a guardrail metric is significantly worse than the control's: harm, safe, unknown or
-    early.
+    """Return whether a guardrail metric is worse than the control's: harm, safe, unknown or early.
 
     Parameters
     ----------

@@ -62,12 +62,9 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
 def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
     """Return the numbers of decisions of control and policy, divided by the design effect of units.
 
-    They are unchanged without buckets of units. If units stay in their group, their decisions are less
-    informative about shares: both counts are divided by the variance of the control's share over buckets of
-    units, relative to independence.
-
-    If units stay in their group, their decisions are less informative about shares: both counts are
-    divided by the variance of the control's share over buckets of units, relative to independence.
+    If units stay in their group, their decisions are less informative about shares: both counts are divided
+    by the variance of the control's share over buckets of units, relative to independence. They are unchanged
+    without buckets.
 
     Parameters
     ----------

@@ -382,10 +382,9 @@ class LoopCache(caching.FunctionCache):
         return loaded
 
     def _wait_for_lock(self, index_key: Any) -> bool:
-        """Wait for any process that compiles the same loop and hold the lock until :meth:`close`; return
-        True.
+        """Wait for any process that compiles the same loop and hold the lock until :meth:`close`.
 
-        Return False if the lock cannot be written.
+        Return True, or False if the lock cannot be written.
         """
         import filelock
 
@@ -397,9 +396,7 @@ class LoopCache(caching.FunctionCache):
         return False
 
     def _load_any(self, sig: Any, target_context: Any) -> Any:
-        """Return the loop for these types from the shipped code or the cache; None if it is in neither or
-        outdated.
-        """
+        """Return the loop for these types from the shipped code or the cache, or None if neither has it."""
         # numba would first load all its compilation rules. Compiled code only needs the functions
         # that it calls.
         rtsys.initialize(target_context)  # type: ignore[no-untyped-call]
@@ -413,8 +410,9 @@ class LoopCache(caching.FunctionCache):
             return None
 
     def _load_shipped(self, sig: Any, target_context: Any) -> Any:
-        """Return the loop for these types from the shipped code; None without it, or if the processor cannot
-        run it.
+        """Return the loop for these types from the shipped code.
+
+        Return None without it, or if the processor cannot run it.
         """
         triple, *_ = target_context.codegen().magic_tuple()
         stored = self._shipped.load(_index_key(sig, (triple, SHIPPED_FOR, "")))
@@ -423,8 +421,9 @@ class LoopCache(caching.FunctionCache):
         return self._impl.rebuild(target_context, stored)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Set the kernels' environments in a newly compiled loop, and write it to the cache; ignore write
-        errors.
+        """Set the kernels' environments in a newly compiled loop, and write it to the cache.
+
+        Errors of writing are ignored, with a notice.
         """
         set_environments(data)
         # filelock imports asyncio, which is not needed if all loops are cached.

@@ -57,7 +57,9 @@ class Notice:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """Start the timer after which the first half of the notice is written; do nothing if it is started.
+        """Start the timer after which the first half of the notice is written.
+
+        Do nothing if it is started.
         """
         if self._timer is None:
             self.began = time.monotonic()
@@ -66,8 +68,9 @@ class Notice:
             self._timer.start()
 
     def _begin_line(self) -> None:
-        """Write the beginning of the line, unless notices are suppressed or another thread has an unfinished
-        line.
+        """Write the beginning of the line, unless notices are suppressed.
+
+        Nothing is written while another thread has an unfinished line.
         """
         if not is_quiet() and _line_lock.acquire(blocking=False):
             self._has_line = True
@@ -117,7 +120,9 @@ def start_notice() -> None:
 
 
 def warn_not_cached(folder: Path, error: OSError) -> None:
-    """Record a warning that code cannot be cached in a folder; it is written once, after the current notice.
+    """Record a warning that code cannot be cached in a folder.
+
+    It is written once, after the current notice.
     """
     _cache_warnings.setdefault(
         f"tacit: what is compiled cannot be kept in {folder} ({error.strerror}), so every "
@@ -188,9 +193,7 @@ def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callabl
 
 
 def _cause(head: list[str]) -> str:
-    """Return the innermost error of numba's chain of errors, from the lines of its message; "" if there is
-    none.
-    """
+    """Return the innermost error of numba's chain of errors, from the lines of its message, or ""."""
     begins = [i for i, line in enumerate(head) if "Failed in nopython mode pipeline" in line]
     lines = head[begins[-1] + 1 :] if begins else head
     lines = [line for line in lines if line and not line.startswith("- Resolution failure")]
@@ -234,8 +237,9 @@ def _absolute(file: str) -> str:
 
 
 def _find_name_use(name: str, function: str | None, kernels: Iterable[Callable[..., Any]]) -> Place | None:
-    """Return the location of the first use of a name in a kernel, or None; ``function`` restricts it to that
-    kernel.
+    """Return the location of the first use of a name in a kernel; None if there is none.
+
+    ``function`` restricts the search to the kernel of that name.
     """
     for kernel in kernels:
         if function in (None, kernel.__name__) and name in kernel.__code__.co_names:
@@ -248,8 +252,7 @@ def _find_name_use(name: str, function: str | None, kernels: Iterable[Callable[.
 
 
 def _find_in_frames(traceback: TracebackType | None) -> Place | None:
-    """Return the location that numba was compiling when it raised, from its traceback; None if it has none.
-    """
+    """Return the location that numba was compiling when it raised, from its traceback, or None."""
     location = None
     while traceback is not None:
         for name in ("inst", "self", "func_id"):
@@ -306,8 +309,7 @@ def _name(place: Place, kernels: Iterable[Callable[..., Any]]) -> str:
 
 
 def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
-    """Return numba's cause as one line in plain words, with the source line and, if there is one, the remedy.
-    """
+    """Return numba's cause as one line in plain words, with the source line and a remedy if there is one."""
     source = _source(place)
     quoted = f"`{source}`: " if source and not source.startswith(("@", "def ")) else ""
     lacking = re.match(r"Unknown attribute '(\w+)' of type (.+)", cause)
@@ -333,8 +335,7 @@ def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
 
 
 def _fields(part: Any, kind: str) -> tuple[str, ...]:
-    """Return the fields of the named tuple ``kind`` (``Params`` or ``State``) of a part; empty if it has
-    none.
+    """Return the fields of the named tuple ``kind`` (``Params`` or ``State``) of a part; () if it has none.
     """
     layout = inspect.getattr_static(part, kind, None)
     return getattr(layout, "_fields", ())

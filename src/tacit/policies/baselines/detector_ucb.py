@@ -29,13 +29,9 @@ from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity, 
 def explore_in_turn(share: float, impressions: int, arms: int, impression: Impression) -> int:
     """Return the arm that the current impression must explore in turn, or −1 for none.
 
-    ``impressions`` counts this one. Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in
-    their order; an arm that is not on offer loses its turn. Impressions are counted, not rewards: otherwise
-    all decisions of a batch would be forced, or none.
-
-    Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in their order; an arm
-    that is not on offer loses its turn. Impressions are counted, not rewards: otherwise all decisions of a
-    batch would be forced, or none.
+    Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in their order; an arm that is not
+    on offer loses its turn. ``impressions`` counts the current one. Impressions are counted, not rewards:
+    otherwise all decisions of a batch would be forced, or none.
     """
     if share > 0.0:
         turn = (impressions - 1) % int(arms / share)
@@ -107,7 +103,9 @@ class DriftState(NamedTuple):
 
 @kernel
 def restart_arm(state: DriftState, lane: int, arm: int) -> None:
-    """Reset an arm's counts and walks, and add 1 to the lane's restarts; its next plays set a new baseline.
+    """Reset an arm's counts and walks, and add 1 to the lane's restarts.
+
+    Its next plays set a new baseline.
     """
     state.counts.rounds[lane] -= state.counts.plays[lane, arm]
     state.counts.plays[lane, arm] = 0.0
@@ -236,8 +234,9 @@ class CUSUMUCB(Detector):
 
     @staticmethod
     def learn(params: CUSUMUCB, state: DriftState, lane: int, outcome: Outcome) -> None:
-        """Count the reward and update the arm's baseline or walks; restart the arm if a walk reaches the
-        threshold.
+        """Count the reward and update the arm's baseline or walks.
+
+        Restart the arm if a walk reaches the threshold.
         """
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
@@ -440,9 +439,7 @@ class MUCB(ForcingDetector):
 
     @staticmethod
     def learn(params: MUCB, state: HalvesState, lane: int, outcome: Outcome) -> None:
-        """Count the reward, and restart all arms of the lane if the halves of the arm's window differ too
-        much.
-        """
+        """Count the reward, and restart all arms of the lane if the arm's test finds a change."""
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         slide_window(state, lane, arm, outcome.reward)

@@ -124,8 +124,7 @@ class SelfSparring(DuelPolicy):
 
     @staticmethod
     def learn(params: SelfSparring, state: State, lane: int, outcome: Outcome) -> None:
-        """Count the outcome as a win and a loss, times ``eta``, for both arms, and update the stored tails.
-        """
+        """Count the outcome, times ``eta``, as wins and losses of both arms, and update the stored tails."""
         reward = outcome.reward
         left_arm, right_arm = outcome.shown
         state.wins[lane, left_arm] += params.eta * reward
@@ -312,8 +311,9 @@ class FeelGoodThompson(DuelPolicy):
 
     @staticmethod
     def learn(params: FeelGoodThompson, state: State, lane: int, outcome: Outcome) -> None:
-        """Update the shared posterior by a Laplace step on the outcome; a duel of an arm with itself is
-        ignored.
+        """Update the shared posterior by a Laplace step on the outcome.
+
+        A duel of an arm with itself is ignored.
         """
         left_arm, right_arm = outcome.shown
         if left_arm == right_arm:
@@ -330,8 +330,7 @@ class FeelGoodThompson(DuelPolicy):
 
 @kernel
 def fill_contrast(context: Floats, left_arm: int, right_arm: int, x: Floats) -> None:
-    """Fill ``x`` with the features of a duel: the context and 1 at the left arm's block, negated at the right
-    one's.
+    """Fill ``x`` with the features of a duel: the context and 1 for the left arm, negated for the right one.
 
     ``x`` must be 0 before.
     """

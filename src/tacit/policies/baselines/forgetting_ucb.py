@@ -305,8 +305,7 @@ class EXP3S(ExponentialWeightsPolicy):
 
     @classmethod
     def from_horizon(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
-        """Return the policy with α and γ of corollary 8.3 for ``shifts`` changes in ``horizon`` rounds of a
-        key.
+        """Return the policy with α and γ of corollary 8.3 for ``shifts`` changes in ``horizon`` rounds.
 
         Raise InvalidValue if one of them is not a whole number of at least 1.
         """
@@ -318,8 +317,7 @@ class EXP3S(ExponentialWeightsPolicy):
 
     @staticmethod
     def learn(params: EXP3S, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
-        """Multiply the weight of the arm shown by exp(its gain), and add a share α of all weight to each arm
-        on offer.
+        """Raise the weight of the arm shown by its gain, and add a share of all weight to each arm on offer.
 
         Large weights of a lane are rescaled.
         """

@@ -77,10 +77,10 @@ def extend_hull(hull: Hull, lane: int, arm: int, side: int, time: float, total: 
 
 @kernel
 def likelihood_ratio(hull: Hull, lane: int, arm: int) -> float:
-    """Return the largest Bernoulli log-likelihood ratio of two rates over one, over all splits of an arm's
-    rewards.
+    """Return the maximum, over all splits of an arm's rewards, of the log-likelihood ratio of two rates.
 
-    It is 0 if all rewards so far are 0, or all are 1.
+    The ratio compares two Bernoulli rates, before and after the split, with one. It is 0 if all rewards so
+    far are 0, or all are 1.
     """
     size = hull.sizes[lane, arm, BELOW]
     count, total = hull.times[lane, arm, BELOW, size - 1], hull.sums[lane, arm, BELOW, size - 1]
@@ -271,14 +271,12 @@ class GLRKLUCB(ForcingDetector):
 
     @staticmethod
     def index(params: GLRKLUCB, state: RatioState, lane: int, arm: int, confidence: float) -> float:
-        """Return the arm's Kullback–Leibler upper bound with a budget of ln of the rounds since its restart.
-        """
+        """Return the arm's Kullback–Leibler upper bound; its budget is ln of the rounds since its restart."""
         return kl_index(state.counts, lane, arm, np.log(confidence - state.started[lane, arm]))
 
     @staticmethod
     def learn(params: GLRKLUCB, state: RatioState, lane: int, outcome: Outcome) -> None:
-        """Count the reward and test the arm for a change; at a change restart it, or all arms unless
-        ``local``.
+        """Count the reward and test the arm for a change; then restart it, or all arms unless ``local``.
 
         The test is run after every ``every``-th play of the arm. A change adds 1 to the lane's restarts.
         """

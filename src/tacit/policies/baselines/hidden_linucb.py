@@ -144,7 +144,7 @@ class HLinUCB(Policy):
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the arms' mean rewards, clipped to [0, 1], from the posterior: shape (draws, arms on offer).
+        """Draw the arms' mean rewards, clipped to [0, 1], from the posterior; shape (draws, arms on offer).
         """
         shared = state.shared
         theta = gaussian.draw_samples(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
@@ -166,9 +166,7 @@ class HLinUCB(Policy):
 
     @staticmethod
     def learn(params: HLinUCB, state: State, lane: int, outcome: Outcome) -> None:
-        """Update the shared parameters with a reward by least squares, then the hidden features of the arm
-        shown.
-        """
+        """Update the shared parameters, then the hidden features of the arm shown, by least squares."""
         arm = outcome.shown
         mean, root, workspace = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
         place = find_place(outcome.impression.arms, arm)

@@ -57,8 +57,7 @@ class PositionTotals(NamedTuple):
 
 @kernel
 def sum_counts(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
-    """Return an arm's clicks, shows, and shows weighted by the positions' effects, summed over the positions.
-    """
+    """Return an arm's clicks, shows, and shows weighted by position effects, summed over the positions."""
     clicks, shows, weighted_shows = 0.0, 0.0, 0.0
     for j in range(counts.shows.shape[2]):
         clicks += counts.clicks[lane, arm, j]
@@ -69,8 +68,7 @@ def sum_counts(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
 
 @kernel
 def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> float:
-    """Return an arm's upper confidence bound S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)) with δ = scale·ln t on its
-    attraction.
+    """Return an upper confidence bound S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)), δ = scale·ln t, on an arm's attraction.
 
     S, N and Ñ are those of :class:`PositionTotals`, t the lane's rounds; infinite for an arm never shown.
     """
@@ -93,12 +91,9 @@ def count_show(counts: PositionCounts, lane: int, arm: int, position: int, rewar
 def estimate_effects(counts: PositionCounts, lane: int) -> None:
     """Improve the stored position effects by one step of alternating maximum likelihood.
 
-    The largest is scaled to 1; none is below 0.001. It assumes rare clicks, whose counts are Poisson: the
-    effect of a position is its clicks over the clicks expected by the attraction of its arms, and likewise
-    for the arms.
-
-    It assumes rare clicks, whose counts are Poisson: the effect of a position is its clicks over the
-    clicks expected by the attraction of its arms, and likewise for the arms.
+    It assumes rare clicks, whose counts are Poisson: the effect of a position is its clicks over the clicks
+    expected by the attraction of its arms, and likewise for the arms. The largest effect is scaled to 1; none
+    is below 0.001.
     """
     largest = 0.0
     for j in range(counts.effects.shape[1]):
@@ -225,8 +220,9 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
 
     @staticmethod
     def learn(params: PlacedPBMUCB, state: PositionCounts, lane: int, outcome: Outcome) -> None:
-        """Count a show and its reward for the item at its position; re-estimate position effects unless
-        configured.
+        """Count a show and its reward for the item at its position.
+
+        Re-estimate position effects unless configured.
         """
         state.rounds[lane] += 1.0
         count_show(
@@ -241,15 +237,11 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
 
 @kernel
 def fill_by_score(scores: Floats, arms: Ints, order: Floats, action: Ints) -> None:
-    """Write the arms of the highest scores into ``action``, the best one at the position of the largest
-    effect.
+    """Write the arms of the highest scores into ``action``, the best at the position of the largest effect.
 
-    Positions without an arm get −1; the scores of all arms on offer are 0 afterwards. ``order`` holds the
-    positions' effects. Arms and positions are marked once they are used, so that nothing has to be sorted or
+    ``order`` holds the positions' effects. Positions without an arm get −1. The scores of the arms on offer
+    are 0 afterwards: arms and positions are marked once they are used, so that nothing has to be sorted or
     allocated.
-
-    ``order`` holds the positions' effects. Arms and positions are marked once they are used, so that nothing
-    has to be sorted or allocated.
     """
     for j in range(len(action)):
         action[j] = -1
@@ -372,11 +364,10 @@ def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
 
 @kernel
 def weigh_grid(logs: Floats, cumulative: Floats, effect: float, reward: float) -> None:
-    """Multiply a posterior on a grid of attractions by the likelihood of a reward; update its cumulative
-    sums.
+    """Multiply a posterior on a grid of attractions by the likelihood of a reward.
 
-    ``logs`` has the log weights, rescaled to a maximum of 0; ``effect`` is the probability that the position
-    is seen.
+    Update its cumulative sums. ``logs`` has the log weights, rescaled to a maximum of 0; ``effect`` is the
+    probability that the position is seen.
     """
     largest = -np.inf
     for g in range(len(logs)):
@@ -450,8 +441,7 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     def decide(
         params: PBMThompson, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the arms of the highest posterior draws into ``action``, best at the position that is seen
-        most.
+        """Write the arms of the highest posterior draws into ``action``, the best at the most seen position.
         """
         scores = state.scores[lane]
         for arm in impression.arms:

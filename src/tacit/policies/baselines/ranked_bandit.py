@@ -151,10 +151,10 @@ class RankedBandit(SlatePolicy):
     def decide(
         params: RankedBandit, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the list into ``action``: each position's bandit chooses, and repeated arms are replaced at
-        random.
+        """Write the list into ``action``: each position's bandit chooses; repeated arms are replaced.
 
-        Positions beyond the arms on offer get −1. A list with a replacement is stored until its feedback.
+        Replacements are drawn at random. Positions beyond the arms on offer get −1. A list with a replacement
+        is stored until its feedback.
         """
         positions = len(action)
         choices = state.wanted[lane, state.cursor[lane]]

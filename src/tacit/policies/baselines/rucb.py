@@ -113,12 +113,9 @@ def review_verdicts(bounds: PairBounds, lane: int, alpha: float, now: float) -> 
 def record_duel(
     bounds: PairBounds, lane: int, alpha: float, left_arm: int, right_arm: int, outcome: float
 ) -> bool:
-    """Count a round and the outcome of its duel, and update verdicts; return True if no verdict can have
-    changed.
+    """Count a round and its outcome, and update verdicts; return True if no verdict can have changed.
 
     A duel of an arm with itself changes no wins; it may let verdicts expire.
-
-    A duel of an arm against itself changes no wins.
     """
     bounds.rounds[lane] += 1.0
     now = log_round(bounds, lane)
@@ -392,17 +389,13 @@ class DoubleThompsonSampling(DuelPolicy):
     def choose(
         params: DoubleThompsonSampling, state: State, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
-        """Return a pair: the left arm by one draw of all preferences, the right arm by a second draw against
-        it.
-        """
+        """Return a pair: the left arm by one draw of all preferences, the right arm by a second draw."""
         left_arm = draw_left_arm(state, lane, impression, rng)
         return left_arm, draw_right_arm(state, lane, impression, left_arm, rng)
 
     @staticmethod
     def learn(params: DoubleThompsonSampling, state: State, lane: int, outcome: Outcome) -> None:
-        """Record the duel, store the left arm as favourite, and update the pair's probabilities of exceeding
-        ½.
-        """
+        """Record the duel, the left arm as favourite, and the pair's probabilities of exceeding ½."""
         left_arm, right_arm = outcome.shown
         record_duel(state.bounds, lane, params.alpha, left_arm, right_arm, outcome.reward)
         state.favourite[lane] = left_arm
@@ -421,9 +414,6 @@ def draw_left_arm(
 
     Equal arms are drawn from at random. The favourite's pairs are drawn first: if it wins them all, no other
     arm can, and the other pairs need not be drawn.
-
-    The favourite's pairs are drawn first: if it wins them all, no other arm can, and the other
-    pairs need not be drawn.
     """
     arms = impression.arms
     fewest, count, leader = math.inf, 0, arms[0]
@@ -480,10 +470,8 @@ def draw_right_arm(
 ) -> int:
     """Draw the right arm: of arms that do not surely beat the left one, that of the largest draw against it.
 
-    It is the left arm itself if no draw exceeds ½. One uniform number decides for all arms up to the next one
-    whose draw exceeds 1/2.
-
-    One uniform number decides for all arms up to the next one whose draw exceeds 1/2.
+    It is the left arm itself if no draw exceeds 1/2. One uniform number decides for all arms up to the next
+    one whose draw exceeds 1/2.
     """
     wins = state.bounds.wins[lane]
     right_arm, largest = left_arm, -1.0

@@ -121,10 +121,10 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def learn(params: WinnerStays, state: State, lane: int, outcome: Outcome) -> None:
-        """Update the scores of both arms; in the strong variant, end the round and exploit its winner if it
-        is over.
+        """Update the scores of both arms, and in the strong variant end a round that is over.
 
-        A duel of the winner with itself only reduces the duels of exploitation to come.
+        Its winner is then exploited. A duel of the winner with itself only reduces the duels of exploitation
+        to come.
         """
         left_arm, right_arm = outcome.shown
         if left_arm == right_arm:
@@ -156,8 +156,6 @@ def is_exploiting(state: WinnerStays.State, lane: int, impression: Impression) -
 @kernel
 def find_incumbent(state: WinnerStays.State, lane: int, impression: Impression, without: int) -> Duel:
     """Return the arm of the last duel among those of the highest score, and how many arms have this score.
-
-    The arm ``without`` is left out. The first value is −1 if none of the arms was in the last duel.
 
     The arm ``without`` is left out. The first value is −1 if none of the arms was in the last duel.
     """

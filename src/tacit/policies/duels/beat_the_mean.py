@@ -82,9 +82,7 @@ def count_comparison(state: State, lane: int, arm: int, rival: int, outcome: flo
 
 @kernel
 def move_recent(state: State, lane: int, arm: int, rival: int) -> None:
-    """Move the recent comparisons of an arm with a rival to the totals in ``met``; the recent counts are then
-    0.
-    """
+    """Move the recent comparisons of an arm with a rival to the totals in ``met``, and set them to 0."""
     for i in range(2):
         state.met[lane, arm, rival, i] += np.int64(state.recent[lane, arm, rival, i])
         state.recent[lane, arm, rival, i] = 0
@@ -92,8 +90,7 @@ def move_recent(state: State, lane: int, arm: int, rival: int) -> None:
 
 @kernel
 def update_bounds(state: State, lane: int) -> None:
-    """Store the least and the greatest share of wins in the working set in ``low`` and ``high`` of the lane.
-    """
+    """Store the least and the greatest share of wins in the working set in ``low`` and ``high``."""
     low, high = math.inf, -math.inf
     for i in range(state.working.size[lane]):
         value = state.means[lane, state.working.members[lane, i]]
@@ -111,10 +108,9 @@ def is_separated(state: State, lane: int) -> bool:
 
 @kernel
 def update_radius(state: State, lane: int, kappa: float, enough: int) -> bool:
-    """Set the confidence radius to kappa/√n, n the fewest comparisons of any arm in the working set; 1 for n
-    = 0.
+    """Set the confidence radius to kappa/√n, n the fewest comparisons of any arm in the working set.
 
-    Also regroups the working set. Return True if n is at least ``enough``.
+    It is 1 for n = 0. Also regroups the working set. Return True if n is at least ``enough``.
     """
     least = working_set.regroup(state.working, lane, state.plays)
     state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
@@ -189,8 +185,7 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Return a pair: an arm of the fewest comparisons and a random one, or the winner twice once it is
-        found.
+        """Return a pair: an arm of the fewest comparisons and a random one, or the winner twice.
 
         If the needed arms are not on offer, draw two arms on offer at random.
         """
@@ -342,8 +337,7 @@ class BeatTheMean(Elimination):
 
 
 def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> int:
-    """Return the comparisons per arm that :class:`BeatTheMeanPAC` needs: the smallest N =
-    ⌈36γ⁶/ε²·ln(K³N/δ)⌉.
+    """Return the comparisons per arm that a PAC guarantee needs: the smallest N = ⌈36γ⁶/ε²·ln(K³N/δ)⌉.
 
     Iterated from below, which cannot step over the smallest solution.
 

@@ -63,8 +63,7 @@ def compare_arm(state: State, lane: int, arm: int, kappa: float) -> int:
 
 @kernel
 def replace_candidate(state: State, lane: int, challenger: int, prunes: bool) -> None:
-    """Make ``challenger`` the candidate and reset the comparisons of all arms; the former candidate is
-    eliminated.
+    """Make ``challenger`` the candidate, eliminate the former one, and reset the comparisons of all arms.
 
     With ``prunes``, arms that the former candidate led are eliminated too.
     """
@@ -83,8 +82,7 @@ def replace_candidate(state: State, lane: int, challenger: int, prunes: bool) ->
 
 @kernel
 def finish_sweep(state: State, lane: int, kappa: float, prunes: bool) -> None:
-    """After a sweep, eliminate the arms that surely lost; the arm that most clearly won becomes the
-    candidate.
+    """After a sweep, eliminate the arms that surely lost; the clearest winner becomes the candidate.
 
     If no arm remains, the candidate is stored as the winner.
     """
@@ -206,8 +204,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
-        """Count a comparison of the candidate with an arm, and end the sweep once all arms are compared
-        equally often.
+        """Count a comparison of the candidate with an arm, and end the sweep if it is complete.
 
         The left arm of the first comparison becomes the candidate. Sets the winner when the budget is spent.
         Comparisons with former candidates or eliminated arms, and those after the winner is set, are ignored.

@@ -38,9 +38,6 @@ def opening(state: Standings, lane: int, arm: int, log_round: float, tail: float
     While the change test's walk of leader and rival is above 0, the rival is eligible at once, except for a
     delay that grows with the duels not yet learned: otherwise all duels decided until one is learned would be
     against it.
-
-    While the walk of leader and rival is above 0, the rival is eligible at once, except for a delay that
-    grows with the duels not yet learned: else all duels decided until one is learned would be against it.
     """
     gap, walk = max(state.gates[lane, state.leader[lane], arm] - log_round, 0.0), state.walk[lane, arm]
     if walk > 0.0:
@@ -61,10 +58,10 @@ def rival_gain(state: Standings, lane: int, arm: int) -> float:
 def find_open_rivals(
     state: Standings, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
-    """Return the number of rivals eligible within ``reach``, the one of most expected gain, and the next
-    opening.
+    """Return the number of rivals eligible within ``reach``, the best of them, and the next opening.
 
-    The best rival is −1 if none is eligible; the next opening is infinite if all are.
+    The best one has the largest expected gain. The best rival is −1 if none is eligible; the next opening is
+    infinite if all are.
     """
     count, best, most, beyond = 0, -1, -1.0, np.inf
     for arm in arms:
@@ -163,8 +160,9 @@ def rival_chance(state: Standings, lane: int, arms: Ints, log_round: float, tail
 
 @kernel
 def pair_gate(state: Standings, lane: int, arm: int, rival: int) -> float:
-    """Return the log horizon from which duels of two arms pay off, from the stored gates if they are up to
-    date.
+    """Return the log horizon from which duels of two arms pay off.
+
+    The stored gates are used if they are up to date.
     """
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return float(state.gates[lane, arm, rival])

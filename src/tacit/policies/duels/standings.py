@@ -57,8 +57,7 @@ def net_wins(margins: Margins, lane: int, arm: int, rival: int) -> float:
 
 @kernel
 def signed_margin(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return a number with the sign of the mean margin of an arm over a rival: positive if the arm seems
-    better.
+    """Return a number with the sign of an arm's mean margin over a rival: positive if the arm seems better.
     """
     mean = margins.mean[lane]
     return float(mean[arm] - mean[rival] + 2.0 * PAIR_VARIANCE * net_wins(margins, lane, arm, rival))
@@ -127,9 +126,7 @@ def count_duel(margins: Margins, lane: int, left_arm: int, right_arm: int, outco
 
 @kernel
 def fade_pairs(margins: Margins, lane: int, most: float) -> None:
-    """Scale each pair's wins down to at most ``most`` duels, with the same share of wins, and refit the
-    utilities.
-    """
+    """Scale each pair's wins down to at most ``most`` duels, keeping their share, and refit the utilities."""
     wins, arms = margins.wins[lane], margins.mean.shape[1]
     margins.mean[lane] = 0.0
     margins.covariance[lane] = 0.0
@@ -249,8 +246,7 @@ def count_wins(state: Standings, lane: int, arms: Ints) -> None:
 
 @kernel
 def find_leader(state: Standings, lane: int, arms: Ints) -> int:
-    """Return the arm with the most wins in the workspace; of equal ones the present leader, else the best
-    utility.
+    """Return the arm of most wins in the workspace; of equal ones the present leader, else the best utility.
     """
     wins, mean, present = state.room[0, 0], state.margins.mean[lane], state.leader[lane]
     best = arms[0]

@@ -75,10 +75,9 @@ def remove_arm(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
 
 @dispatch.kernel
 def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
-    """Move the arms with the fewest comparisons to the front and store their count; return the fewest
-    comparisons.
+    """Move the arms with the fewest comparisons to the front and store their number.
 
-    ``plays`` has the number of comparisons by arm.
+    Return the fewest comparisons that an arm has. ``plays`` has the number of comparisons by arm.
     """
     size = working.size[lane]
     least = plays[lane, working.members[lane, 0]]

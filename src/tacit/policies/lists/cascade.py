@@ -55,10 +55,9 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     def decide(
         params: Any, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the arms of the highest indices into ``action``, best first; equal indices are ordered at
-        random.
+        """Write the arms of the highest indices into ``action``, best first.
 
-        Positions for which no arm is left get −1.
+        Equal indices are ordered at random. Positions for which no arm is left get −1.
         """
         scores = state.scores[lane]
         shared = confidence(params, state, lane)

@@ -48,15 +48,11 @@ SWEEPS = 2
 
 @kernel
 def list_value(columns: Floats, listed: int, left_out: int, one_click: bool) -> float:
-    """Return the expected clicks of the list in the first ``listed`` columns, without the arm in
-    ``left_out``.
+    """Return the expected clicks of the list in the first ``listed`` columns, without column ``left_out``.
 
-    ``left_out`` is a column, or ``listed`` for none. Computed from the last position up: the expected clicks
+    Nothing is left out if ``left_out`` is ``listed``. Computed from the last position up: the expected clicks
     from an arm on down are e·(p + (1 − p)·V), or e·(p + V) if users continue after a click, where V are the
     expected clicks below it.
-
-    Computed from the last position up: the expected clicks from an arm on down are e·(p + (1 − p)·V), or
-    e·(p + V) if users continue after a click, where V are the expected clicks below it.
     """
     below = 0.0
     for j in range(listed - 1, -1, -1):
@@ -71,9 +67,7 @@ def list_value(columns: Floats, listed: int, left_out: int, one_click: bool) -> 
 
 @kernel
 def write_arm(columns: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
-    """Write an arm into column ``j``: place on offer, click probability if seen, odds against being seen,
-    sort key.
-    """
+    """Write an arm's place, click probability, odds against being seen and sort key into column ``j``."""
     columns[PLACE, j] = place
     columns[RANK, j] = attraction / hidden
     columns[ATTRACTION, j] = attraction
@@ -161,21 +155,14 @@ def has_arm(columns: Floats, listed: int, place: int) -> bool:
 def fill_list(
     impression: Impression, theta: Floats, split: int, one_click: bool, columns: Floats, action: Ints
 ) -> None:
-    """Fill ``action`` with the list of the most expected clicks under the parameters ``theta``, found
-    greedily.
-
-    Positions without an arm get −1. ``columns`` is a workspace and is left filled. The neighbour with the
-    larger p·e/(1 − e) belongs above, as an exchange argument shows, if examination depends on the arms alone
-    or on the positions alone (Kempe, Mahdian 2008). Keeping that order, each arm on offer in turn replaces
-    one in the list if the list gains; this is done twice. With constants of positions both may matter: then
-    there are further sweeps, in which neighbours are exchanged and arms replace others at their positions as
-    long as the list gains.
+    """Fill ``action`` with the list of the most expected clicks under ``theta``, as far as exchanges find it.
 
     The neighbour with the larger p·e/(1 − e) belongs above, as an exchange argument shows, if examination
     depends on the arms alone or on the positions alone (Kempe, Mahdian 2008). Keeping that order, each arm on
     offer in turn replaces one in the list if the list gains; this is done twice. With constants of positions
     both may matter: then there are further sweeps, in which neighbours are exchanged and arms replace others
-    at their positions as long as the list gains.
+    at their positions as long as the list gains. Positions without an arm get −1. ``columns`` is a workspace
+    and stays filled.
     """
     constants_start, positions, listed = split + impression.examination.shape[1], len(action), 0
     for k in range(positions):
@@ -210,7 +197,9 @@ def fill_list(
 
 @kernel
 def relevance_logit(impression: Impression, place: int, mean: Floats, split: int) -> float:
-    """Return the relevance logit x_C·m_C of the arm at a place on offer: log-odds of a click once it is seen.
+    """Return the relevance logit x_C·m_C of the arm at a place on offer.
+
+    It is the log-odds of a click once the arm is seen.
     """
     return score_row(impression.relevance[place], mean[:split])
 
@@ -400,8 +389,9 @@ class CascadeEC(ClickModel, SlatePolicy):
         return CascadeState(Gaussian.prior(lanes, width, self.prior_variance), workspace)
 
     def posterior(self, state: CascadeState, lane: int) -> Beliefs:
-        """Return a key's posterior of each block of parameters, and of all jointly; positions' constants come
-        last.
+        """Return a key's posterior of each block of parameters, and of all jointly.
+
+        Positions' constants come last.
         """
         gaussian = state.posterior
         return split_beliefs(gaussian.mean[lane], gaussian.root[lane], self.split)
@@ -409,8 +399,7 @@ class CascadeEC(ClickModel, SlatePolicy):
     def reward_draws(
         self, state: CascadeState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' click probabilities at the top of the list, shape (draws, arms on offer).
-        """
+        """Draw the arms' click probabilities at the top of the list; shape (draws, arms on offer)."""
         gaussian, split = state.posterior, self.split
         theta = draw_samples(gaussian.mean[lane], gaussian.root[lane], rng, draws)
         first = split + self.examination_dim + int(self.position_constants)
@@ -438,8 +427,7 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @staticmethod
     def learn(params: CascadeEC, state: CascadeState, lane: int, outcome: Outcome) -> None:
-        """Update the posterior with the clicks on a list, from the top down, after discounting earlier
-        evidence.
+        """Discount earlier evidence, and update the posterior with the clicks on a list, from the top down.
 
         With ``one_click``, positions below the first click are ignored.
         """

@@ -104,9 +104,7 @@ class ItemListState(NamedTuple):
 
 @kernel
 def hash_weights(dim: int) -> Floats:
-    """Return ``dim`` different weights in [−½, ½), by which the hash of an item's numbers multiplies each
-    number.
-    """
+    """Return ``dim`` different weights in [−½, ½) for the numbers of an item, to hash them."""
     weights = np.empty(dim)
     for j in range(dim):
         # A low-discrepancy sequence.
@@ -140,8 +138,7 @@ def find_effect(item: Floats, weights: Floats) -> int:
 
 @kernel
 def click_base(state: ItemListState, model: int) -> Base:
-    """Return the prior mean and variance of the constant of all items: the log-odds of a click on a seen
-    item.
+    """Return the prior mean and variance of the constant of all items, in log-odds of a click once seen.
 
     The mean is the observed click rate of all items so far, or a rate of 0.25 before the first list; the
     variance is 1.
@@ -156,10 +153,9 @@ def click_base(state: ItemListState, model: int) -> Base:
 
 @kernel
 def reward_likelihood(chance: float, reward: float) -> float:
-    """Return the likelihood of a reward in [0, 1] under a click probability; fractions interpolate
-    geometrically.
+    """Return the likelihood of a reward in [0, 1] under a click probability.
 
-    The probability is clipped away from 0 and 1.
+    Fractional rewards interpolate geometrically. The probability is clipped away from 0 and 1.
     """
     chance = min(max(chance, MIN_CHANCE), 1.0 - MIN_CHANCE)
     if 0.0 < reward < 1.0:
@@ -171,12 +167,11 @@ def reward_likelihood(chance: float, reward: float) -> float:
 def fill_learned_examination(
     state: ItemListState, model: int, last: int, k: int, examination: Floats
 ) -> tuple[float, float]:
-    """Fill in the probability that the last user model, learned from clicks, sees a position; return two
-    means.
+    """Fill in the probability that the last user model, learned from clicks, sees a position.
 
-    It is written into ``examination[LEARNED_MODEL]``; the other entries must hold the probabilities by the
-    other user models. ``k`` is the position, from 0, and ``last`` is 1 + the position of the last click
-    above, or 0.
+    The probability is written into ``examination[LEARNED_MODEL]``; the other entries must hold the
+    probabilities by the other user models. ``k`` is the position, from 0, and ``last`` is 1 + the position of
+    the last click above, or 0.
 
     Returns
     -------
@@ -220,8 +215,6 @@ def learn_item(
 
     Updates the models and weights of all hypotheses and the item's effect. The item's features must be in the
     workspace of ``learning``.
-
-    The item's features must be in the workspace of ``learning``.
     """
     weights, effects, base = learning.tally.weights[model], state.own[model], click_base(state, model)
     offset, variance = np.float64(effects[0, effect_index]), np.float64(effects[1, effect_index])
@@ -263,9 +256,6 @@ def learn_position(
 
     ``first`` is False if the item is learned again, from a stored list; then the total clicks are not
     counted. ``last`` is 1 + the position of the last click above, or 0.
-
-    ``first`` is False if the item is learned again, from a stored list; ``last`` is 1 + the position of the
-    last click above, or 0.
     """
     expected, mean_examination = fill_learned_examination(state, model, last, k, examination)
     chance = learn_item(
@@ -325,9 +315,7 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
 
 @kernel
 def store_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
-    """Store a list as number ``number``: the user, and each shown item with its place on offer and its
-    reward.
-    """
+    """Store a list as number ``number``: the user, and each item's numbers, place on offer and reward."""
     impression, action, relevance = outcome.impression, outcome.shown, state.relevance
     weights = hash_weights(impression.relevance.shape[1])
     store_event(relevance.kept_users, model, number, user, 0, 0.0)
@@ -353,8 +341,7 @@ def learn_list(
     stored: int,
     first: bool,
 ) -> None:
-    """Learn from all items of a list, from the top: from stored list ``stored``, or, if negative, from
-    ``outcome``.
+    """Learn from all items of a list: of stored list ``stored``, or, if negative, of ``outcome``.
 
     Updates item and user models and the count of lists; ``first`` is False if the list is learned again.
     """
@@ -558,8 +545,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     def reward_draws(
         self, state: ItemListState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the candidates' click probabilities, if they are seen, from the posterior: shape (draws,
-        candidates).
+        """Draw the candidates' click probabilities, if seen, from the posterior; shape (draws, candidates).
         """
         model, count, chances = lane if self.per_key else 0, len(impression.arms), []
         base, weights = click_base(state, model), hash_weights(impression.relevance.shape[1])

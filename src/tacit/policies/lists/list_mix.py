@@ -161,8 +161,6 @@ def order_arms(state: State, lane: int, arms: Ints) -> int:
 
     A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before; they
     are the same afterwards.
-
-    A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before.
     """
     order, rank = state.order[lane], state.readers.rank[lane]
     count = 0
@@ -261,9 +259,7 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> State:
-        """Fill in beliefs and the order of the arms on offer in the workspace of the state, and return the
-        state.
-        """
+        """Fill in beliefs and the order of the arms on offer in the workspace, and return the state."""
         update_beliefs(state.readers, lane, impression.arms, False)
         order, offered = state.order[lane], 0
         for i in range(order_arms(state, lane, impression.arms)):
@@ -285,10 +281,10 @@ class SafeListMix(MixPolicy):
     def line_up(
         params: SafeListMix, state: State, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
-        """Write the list for a draw into ``action``: compared neighbours exchanged where the draw reverses
-        scores.
+        """Write the list for a draw into ``action``, with neighbours exchanged whose scores it reverses.
 
-        A forced arm of the draw is put at its place. The exchanges also change the workspace ``order``.
+        Only the pairs that are compared in this list are exchanged. A forced arm of the draw is put at its
+        place. The exchanges also change the workspace ``order``.
         """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
@@ -360,8 +356,7 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def learn(params: SafeListMix, state: State, lane: int, outcome: Outcome) -> None:
-        """Learn the clicks on a list, then exchange neighbours of the standing list where means differ
-        enough.
+        """Learn the clicks on a list, then exchange neighbours in the standing list if means differ enough.
 
         New arms on offer join the standing list; the count of learned lists grows by 1.
         """
@@ -393,9 +388,7 @@ class SafeListMix(MixPolicy):
         without: int,
         chances: Floats,
     ) -> None:
-        """Write the probability that an arm has rank 0, 1, … into ``chances``, with the arm ``without``
-        removed.
-        """
+        """Write the probability that an arm has rank 0, 1, … into ``chances``, with ``without`` removed."""
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pair_range(state.learned[lane], params.positions, offered)

@@ -31,8 +31,6 @@ def narrow_interval(low: float, high: float, gap: float, slope: float, level: bo
     """Return the part [low, high] of an interval of z in which gap + z·slope is above 0.
 
     If gap and slope are 0, this is the whole interval if ``level`` is True. An empty part is (inf, 0).
-
-    If both are 0, this is the whole interval if ``level``, else an empty one.
     """
     if slope > 0.0:
         return max(low, -gap / slope), high
@@ -72,7 +70,9 @@ class MixPolicy(SlatePolicy, abstract=True):
     at_least: Any = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        """Validate ``at_least`` and store it in its canonical form; raise InvalidValue if arms are not named.
+        """Validate ``at_least`` and store it in its canonical form.
+
+        Raise InvalidValue if arms are not named.
         """
         super().__post_init__()
         if self.at_least and self.arms is None:
@@ -81,9 +81,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @param
     def promises(self) -> Floats:
-        """Share of lists that each arm is promised by ``at_least``, by arm index, for kernels; empty without
-        promises.
-        """
+        """Share of lists promised to each arm by ``at_least``, by arm index; empty without promises."""
         promised_shares = dict(self.at_least)
         names = (
             () if not promised_shares else range(self.arm_count) if isinstance(self.arms, int) else self.arms
@@ -136,8 +134,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def cells(params: Any, state: Any, lane: int, impression: Impression, table: Floats) -> None:
-        """Fill ``table``, shape (arms on offer, positions), with the probability of each arm at each
-        position.
+        """Fill ``table`` with the probability that each arm on offer (row) is shown at each position.
 
         Resets the workspace of the state afterwards.
         """
@@ -182,7 +179,8 @@ class MixPolicy(SlatePolicy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Draw a list of arms and write it into ``action``; the workspace of the state is clear afterwards.
+        """Draw a list of arms and write it into ``action``, by :func:`draw_list`; the workspace is clear
+        afterwards.
         """
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
@@ -190,8 +188,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Return the probability of showing exactly this list, or one that starts with it if it ends with −1.
-        """
+        """Return the probability of showing this list, or one that starts with it if it ends with −1."""
         count = find_place(action, len(action), -1)
         arranged = arrange(params, state, lane, impression)
         chance = prefix_propensity(params, arranged, lane, impression, action, count)
@@ -242,8 +239,9 @@ def sum_promises(params: Any, arms: Ints) -> float:
 
 @kernel
 def pick_promised_arm(params: Any, arms: Ints, uniform: float) -> int:
-    """Return the promised arm that a uniform number selects, in proportion to promises; −1 if above their
-    sum.
+    """Return the promised arm that a uniform number selects, in proportion to promises, or −1.
+
+    It is −1 if the number is above the sum of promises.
     """
     promised_arm, reached = -1, 0.0
     for arm in arms:
@@ -255,9 +253,7 @@ def pick_promised_arm(params: Any, arms: Ints, uniform: float) -> int:
 
 @kernel
 def find_place(begin: Ints, count: int, arm: int) -> int:
-    """Return the index of an arm among the first ``count`` entries of ``begin``; ``count`` if it is not
-    there.
-    """
+    """Return the index of an arm among the first ``count`` entries of ``begin``, or ``count``."""
     for k in range(count):
         if begin[k] == arm:
             return k
@@ -303,8 +299,6 @@ def fill_position_chances(
     """Fill ``places`` with the probability that an arm is shown at each position, promises included.
 
     ``chances`` is a workspace for the probabilities of the arm's ranks, one longer than ``places``.
-
-    ``chances`` is a workspace for the probabilities of the arm's ranks.
     """
     arms, positions = impression.arms, len(places)
     promise_share = sum_promises(params, arms)
@@ -374,8 +368,7 @@ class LinePolicy(MixPolicy, abstract=True):
     def decide_and_weigh(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> float:
-        """Draw a list, write it into ``action`` and return its propensity; the workspace is clear afterwards.
-        """
+        """Draw a list, write it into ``action`` and return its propensity; then clear the workspace."""
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
         chance = prefix_propensity(
@@ -388,8 +381,9 @@ class LinePolicy(MixPolicy, abstract=True):
     def line_up(
         params: Any, arranged: Lines, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
-        """Write the arms in descending order of mean + z·deviation into ``action``, a forced arm at its
-        place.
+        """Write the arms in descending order of mean + z·deviation into ``action``.
+
+        A forced arm of the draw is put at its place.
         """
         arms, (mean, spread, rank), (z, arm, place) = impression.arms, arranged, draw
         if arm >= 0:
@@ -439,9 +433,7 @@ class LinePolicy(MixPolicy, abstract=True):
     def shares(
         params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
-        """Return the sum of ``share`` over the arms not in the first ``count`` of ``begin``, each as the
-        removed arm.
-        """
+        """Return the sum of ``share`` over the arms that are not in ``begin``, each as the removed arm."""
         # Leaving out an arm changes the interval of z only if that arm sets its lower or upper end; then the
         # next arm does.
         if count == 0:
@@ -486,8 +478,9 @@ class LinePolicy(MixPolicy, abstract=True):
         without: int,
         chances: Floats,
     ) -> None:
-        """Write the probability that an arm has rank 0, 1, … by score into ``chances``, with ``without``
-        removed.
+        """Write the probability that an arm has rank 0, 1, … by score into ``chances``.
+
+        The arm ``without``, unless −1, is removed.
         """
         # With growing z, the arm falls by a rank where another line crosses its own line upwards, and rises
         # where one crosses it downwards; ``crossings`` has the former in front, the latter at the end.

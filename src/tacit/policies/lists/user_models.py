@@ -95,14 +95,11 @@ def position_effect(hypothesis: int, k: int) -> float:
 
 @kernel
 def next_examination(chain: int, examined: float, attraction: float, reward: float) -> float:
-    """Return the probability that a user who reads from the top examines the next position, under a chain
-    model.
+    """Return the probability that a user who reads from the top examines the next position.
 
-    ``chain`` (0 to 7) selects the continuation probabilities. After a click it is a constant; after a skip it
-    follows from the probability ``examined`` that this position is examined and from the arm's
-    ``attraction``.
-
-    It follows from the probability ``examined`` that this position is examined and from its reward.
+    The chain model ``chain`` (0 to 7) gives the continuation probabilities. After a click the result is one
+    of them; after a skip it also depends on the probability ``examined`` that this position is examined and
+    on the arm's ``attraction``.
     """
     if reward > 0.0:
         return AFTER_CLICK[chain % 4]
@@ -111,9 +108,7 @@ def next_examination(chain: int, examined: float, attraction: float, reward: flo
 
 @kernel
 def base_rate(models: UserModels, lane: int, hypothesis: int, arms: Ints) -> float:
-    """Return the mean attraction of all arms on offer under a hypothesis, from their pooled counts; at most
-    0.9.
-    """
+    """Return the mean attraction of the arms on offer under a hypothesis, from pooled counts; at most 0.9."""
     clicks, examinations = 0.3, 1.0
     for i in range(len(arms)):
         clicks += models.clicks[lane, arms[i]]
@@ -149,13 +144,8 @@ def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> 
 
     They go into ``mean``, ``spread`` and ``rank`` of ``models``, which must be clear before. ``doubted`` says
     that the order on offer may be a weak guess of the arms' quality: this widens the deviation, most for arms
-    that were examined least.
-
-    ``doubted`` says that the order on offer may be a weak guess of the arms' quality: this widens the spread,
-    most for arms that were examined least.
-
-    Attractions under a hypothesis are scaled to the best hypothesis's base rate, as they are
-    identified only up to a factor.
+    that were examined least. Attractions under a hypothesis are scaled to the best hypothesis's base rate, as
+    they are identified only up to a factor.
     """
     weights = models.weights[lane]
     mean, spread = models.mean[lane], models.spread[lane]
