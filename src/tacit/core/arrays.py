@@ -112,6 +112,7 @@ def lane_rows(init: Callable[[int], Any]) -> list[int]:
 
 
 def _lengths(*states: list[tuple[str, Any]]) -> Iterator[tuple[int, ...]]:
+    """Yield, for each array, its number of rows in each of the states."""
     return (tuple(len(array) for _, array in arrays) for arrays in zip(*states, strict=True))
 
 

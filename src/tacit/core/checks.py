@@ -169,7 +169,10 @@ def arms(field: str, value: Any) -> int | tuple[str, ...]:
 
 
 def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
-    """Warn of names that differ only in case or in blanks around them, and of an empty name."""
+    """Warn of names that differ only in case or in blanks around them, and of an empty name.
+
+    Single letters may differ in case.
+    """
     plain: dict[str, str] = {}
     for name in sorted(names, key=lambda name: name != name.strip()):
         plain.setdefault(name.strip().casefold(), name)

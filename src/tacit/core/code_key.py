@@ -30,7 +30,7 @@ def code_key(
     generics: Iterable[Callable[..., Any]],
     versions: Iterable[str],
 ) -> str:
-    """Return the key of a loop that runs the kernels of parts.
+    """Return a hash of all code that a loop can reach when it runs the kernels of parts.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def find_functions(
 
 
 def clear_descriptions() -> None:
-    """Clear all cached descriptions, after a function or class was edited."""
+    """Clear the caches of descriptions, after a function or class was edited."""
     _describe_part.cache_clear()
     _describe_function.cache_clear()
 
@@ -141,7 +141,7 @@ def _find_globals(function: FunctionType) -> Iterator[Any]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and all code objects nested in it."""
+    """Yield a code object and all code objects nested in it, such as lambdas."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -149,6 +149,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_foreign(value: Any) -> bool:
+    """True if a function, class or module is of a package that its version identifies."""
     name = value.__name__ if isinstance(value, ModuleType) else value.__module__
     return name.partition(".")[0] in VERSIONED_PACKAGES
 
@@ -156,7 +157,8 @@ def _is_foreign(value: Any) -> bool:
 def _describe_value(value: Any, called: list[Any]) -> Any:
     """Return a description of a global or closure value; append a function to ``called``.
 
-    Functions of numba, numpy and the standard packages are not appended.
+    Functions of builtins, math, numba and numpy are not appended. Functions of numba, numpy and the standard
+    packages are not appended.
     """
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):
@@ -177,8 +179,10 @@ def _describe_value(value: Any, called: list[Any]) -> Any:
 
 
 def _is_layout(value: Any) -> bool:
+    """True if a value is a class of named tuples."""
     return isinstance(value, type) and hasattr(value, "_fields")
 
 
 def _layout(named_tuple: Any) -> Any:
+    """Return the qualified name and the fields of a named tuple class."""
     return named_tuple.__qualname__, named_tuple._fields

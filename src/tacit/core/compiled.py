@@ -92,6 +92,7 @@ def _learns_from_propensity(params: Any) -> bool:
 
 @overload(dispatch.learned_propensity, jit_options=KERNEL_OPTIONS, strict=False)
 def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
+    """Return the kernel for numba: the part's propensity if it learns from it, else a constant NaN."""
     if _learns_from_propensity(params):
         return dispatch.parts[params.instance_class].propensity
     return lambda params, state, lane, impression, shown: math.nan
@@ -143,6 +144,7 @@ class Driver:
         return f"{what} for {whose}" if whose else what
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled loop on the arguments; compile it first if their types are new."""
         return self.entry(arguments)(*arguments)
 
     def entry(self, arguments: tuple[Any, ...]) -> Any:
@@ -221,7 +223,7 @@ def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
 
 @contextmanager
 def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector: compilation creates millions of objects, most of them long-lived."""
+    """Pause the garbage collector in the ``with`` block."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -254,7 +256,7 @@ def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
 
 
 def _clear_caches() -> None:
-    """Clear cached results on functions, here and in numba, after an edit."""
+    """Clear cached descriptions here and cached implementations in numba, after an edit of a function."""
     clear_descriptions()
     for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_registered_helpers]):
         try:

@@ -55,7 +55,8 @@ def kernel(function: Function) -> Function:
 def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
     """Register ``part`` for its ``Params`` type, after checking the signatures of its kernels.
 
-    A class without its own ``Params`` is a variant that shares its parent's kernels. Kernels are optional.
+    Warns of likely errors in kernels outside this package. A class without its own ``Params`` is a variant
+    that shares its parent's kernels. Kernels are optional.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def register_name(part: Any, registry: dict[str, Any]) -> None:
 
 
 def list_parts(registry: dict[str, Part], package: str) -> list[Part]:
-    """Return the parts of a registry that are defined in a subpackage of tacit, sorted by name."""
+    """Return the parts of a registry that are defined in ``tacit.<package>``, sorted by name."""
     package_parts = (part for part in registry.values() if part.__module__.startswith(f"tacit.{package}."))
     return sorted(package_parts, key=lambda part: part.__name__)
 
@@ -387,12 +388,12 @@ def arrive(params: Any, world: Any, round: int, rng: Any) -> Any:
 
 
 def respond(params: Any, world: Any, lane: int, arm: Any) -> Any:
-    """Return the reward of ``arm`` (or a pair) for the current impression."""
+    """Return the reward of ``arm`` (or a pair) for the current impression, which may be drawn at random."""
     return parts[type(params)].respond(params, world, lane, arm)
 
 
 def expected(params: Any, world: Any, lane: int, arm: Any) -> Any:
-    """Return the expected reward of ``arm`` for the current impression."""
+    """Return the mean reward of ``arm`` (or a pair) for the current impression."""
     return parts[type(params)].expected(params, world, lane, arm)
 
 
@@ -422,7 +423,7 @@ def predict(params: Any, state: Any, row: int, context: Any) -> Any:
 
 
 def learn_false(params: Any, state: Any, row: int, context: Any) -> None:
-    """Update ``state`` in place: the context was no event."""
+    """Update ``state`` in place with a context that was no event."""
     parts[type(params)].learn_false(params, state, row, context)
 
 

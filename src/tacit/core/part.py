@@ -132,7 +132,7 @@ class Checked:
             self._set(field, check(field, getattr(self, field)))
 
     def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field during construction."""
+        """Set a field of the frozen instance to its canonical form, during construction."""
         object.__setattr__(self, field, value)
 
 

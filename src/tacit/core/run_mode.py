@@ -18,7 +18,7 @@ class Interpreted:
         self._loop = loop
 
     def entry(self, arguments: tuple[Any, ...]) -> Interpreted:
-        """Return the entry point for arguments of these types: the loop itself."""
+        """Return the loop itself, whatever the arguments' types; compiled loops have the same method."""
         return self
 
     def __call__(self, *arguments: Any) -> Any:

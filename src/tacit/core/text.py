@@ -30,7 +30,7 @@ _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def parse_docstring(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
-    r"""Return the text of a docstring, and the description of each name in one of its sections.
+    r"""Return the text before a section of a docstring, and the description of each name in the section.
 
     Names on the same line share their description.
 

@@ -101,7 +101,7 @@ class Credit(NamedTuple):
 
 
 def check_rng(rng: Any) -> Generator:
-    """Return ``rng`` if it is a NumPy generator.
+    """Return ``rng`` if it is a NumPy generator, else raise InvalidValue.
 
     Raises
     ------
@@ -264,7 +264,7 @@ class InterleavingMethod(Checked):
         return self._interleave(ranked, rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
-        """Yield every list that :meth:`interleave` may return, with its probability; these sum to 1.
+        """Yield the probability and the list of every outcome of :meth:`interleave`; probabilities sum to 1.
 
         The same items may come more than once, with different memories. The number of lists can be very
         large: this is for small cases, tests and exact preferences.
@@ -325,7 +325,7 @@ class InterleavingMethod(Checked):
 
     @property
     def _remembers(self) -> str:
-        """Name of the single entry in the memory of this method."""
+        """Name of the single entry in the memory of this method's lists."""
         raise NotImplementedError
 
     def _check_rankings(self, rankings: Rankings) -> Ranked:

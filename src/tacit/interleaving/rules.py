@@ -74,7 +74,7 @@ def credit_clicks(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
 
 
 def outcome_weights(shown: Interleaved) -> Floats:
-    """Return weights of clicks; their sum over the clicked positions has the sign of the left ranker's lead.
+    """Return weights of clicks whose sum over the clicked positions has the sign of the left ranker's lead.
 
     Parameters
     ----------

@@ -196,9 +196,7 @@ class DebiasedBalanced(InterleavingMethod):
         return candidates[int(rng.integers(2))]
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield the two lists with probability ½ each, with the rankers' credits for a click at each
-        position.
-        """
+        """Yield the two lists with probability ½ each, with the credits for a click at each position."""
         merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
         probability = 1.0 if merges[0] == merges[1] else 0.5
         curve = self._curve()
@@ -354,12 +352,16 @@ class TeamDraftMultileave(InterleavingMethod):
         return self._complete_draft(rankings, items, teams)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the probability and every list, once per assignment of its items to teams."""
         yield from self._list_drafts(rankings, [], [], 1.0)
 
     def _list_drafts(
         self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
-        """Yield every complete list that can follow from a partial draft, with its probability."""
+        """Yield the probability and every complete list that can follow from a partial draft.
+
+        ``chance`` is the probability of the partial draft.
+        """
         picks = self._count_picks(rankings, items)
         if not picks:
             yield chance, self._complete_draft(rankings, items, teams)
@@ -404,7 +406,10 @@ def pick_items(rankings: Ranked, order: Sequence[int], items: list[Item]) -> Non
 
 
 def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
-    """Return the probability of drafting these items, summed over all teams; None for too many rankers."""
+    """Return the probability of drafting these items in this order, summed over all teams.
+
+    Return None for more than 16 rankers.
+    """
     rankers = len(rankings)
     if rankers > MOST_RANKERS:
         return None

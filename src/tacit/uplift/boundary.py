@@ -276,7 +276,7 @@ class HoldoutSums(NamedTuple):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HoldoutSums:
-        """Return the sums from the JSON data of :meth:`as_dict`."""
+        """Return the sums from the JSON data of :meth:`as_dict`, as new arrays."""
         buckets = data["buckets"]
         return cls(
             np.array(data["counts"], np.float64),

@@ -89,6 +89,7 @@ class _PooledPeriods(NamedTuple):
         return np.asarray((self.r0 + self.r1) / (ratio * self.n1 + self.n0))
 
     def _mean(self, values: Floats) -> Floats:
+        """Return the mean of values over the periods, weighted by decisions."""
         return np.asarray((self.weights * values).sum(axis=0))
 
     def difference(self, ratio: Floats) -> Floats:
@@ -153,7 +154,7 @@ def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, lar
 
 
 def _bucket_excess(sums: HoldoutSums) -> Floats:
-    """Return the rewards of each bucket minus their expectation, decisions times mean reward."""
+    """Return, per bucket of units, the rewards minus the expected ones: decisions times the mean reward."""
     assert sums.buckets is not None
     _, decisions, rewards = sums.buckets
     mean = sums.totals.sum(axis=0) / np.maximum(sums.counts.sum(axis=0), 1)

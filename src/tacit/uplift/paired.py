@@ -98,7 +98,7 @@ class PairSums(NamedTuple):
 
     @property
     def searches(self) -> Floats:
-        """Number of searches."""
+        """Number of searches added."""
         return np.asarray(self.sums[0])
 
     @property

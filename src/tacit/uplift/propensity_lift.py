@@ -222,6 +222,7 @@ class ScoreSums(NamedTuple):
         return self._scores((d - d2, dd + dd2, gg + gg2))
 
     def _scores(self, compared: Iterable[Any]) -> Scores:
+        """Return sums of scores with the overall counts."""
         return Scores(*self.overall, *compared)
 
     def merge(self, other: ScoreSums) -> ScoreSums:

@@ -151,7 +151,7 @@ def planner_sentence(days: float, shown: float = 0.1) -> str:
 
 
 def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, share: float = 0.1) -> str:
-    """Return a sentence on the time until a lift is shown, for an experiment that has not begun.
+    """Return a sentence on the decisions and days until a lift is shown, for a planned experiment.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def mismatch_sentence(what: str, share: float, expected: float) -> str:
 
 
 def missing_shards_sentence(shards: int) -> str:
-    """Return a sentence on shards that are not included yet.
+    """Return a sentence on the number of shards that are not included yet.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def missing_shards_sentence(shards: int) -> str:
 
 
 def late_rewards_sentence(rewards: int) -> str:
-    """Return a sentence on rewards that arrived after their windows and so are not included.
+    """Return a sentence on the number of rewards that came after their windows and so do not count.
 
     Examples
     --------
@@ -410,7 +410,7 @@ def difference_sentence(lift: Lift) -> str:
 def degradation_sentence(
     metric: str, arm: int | str | None, against: int | str | None, harm: tuple[float, float, float]
 ) -> str:
-    """Return a sentence on a significant degradation of a metric.
+    """Return a sentence that a metric is significantly worse with an arm: by how much, against whom.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ RATES = 2.0 ** (-np.arange(12) / 2)
 
 
 def share_evidence(counts: Sequence[float], share: float) -> float:
-    """Return the log of the evidence for a sample ratio mismatch: groups with wrong shares.
+    """Return the log of the evidence for a sample ratio mismatch: that the control has a wrong share.
 
     Some of the control's or policy's decisions, activations or feedback are then lost, or
     counted twice. Above ``ALARM``, do not trust the lift.

@@ -216,7 +216,10 @@ class AddressedTuple(types.NamedTuple):
 
 
 def address_type(kind: Any) -> Any:
-    """Return the type by which a loop that counts references passes values of this type."""
+    """Return numba's type for passing values of a type: named tuples by address, others unchanged.
+
+    This is for loops that count references.
+    """
     return AddressedTuple(kind) if type(kind) is types.NamedTuple else kind
 
 
@@ -292,7 +295,7 @@ CPU_FEATURES = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "mo
 
 @cache
 def cache_root() -> Path:
-    """Return the folder of compiled code.
+    """Return the folder of the cache of compiled code; it need not exist.
 
     ``TACIT_CACHE_DIR`` if set; else in the user's cache folder, so that nothing is written where the package
     is installed. Its folders are named by code keys, so several checkouts can share it.
@@ -307,7 +310,7 @@ def cache_root() -> Path:
 
 @cache
 def can_run_shipped() -> bool:
-    """True if this machine's processor can run the shipped code."""
+    """True if this machine's processor has all features that the shipped code needs."""
     has = llvm.get_host_cpu_features()
     return all(has.get(feature) for feature in CPU_FEATURES[SHIPPED_FOR])
 
@@ -330,7 +333,10 @@ def note(key: str, name: str) -> None:
 
 @contextmanager
 def _ignore_write_errors() -> Iterator[None]:
-    """Ignore errors of writing to the cache, with a notice: the loop can run without it."""
+    """Ignore errors of writing to the cache in the ``with`` block, and record a warning instead.
+
+    The loop can run without the cache.
+    """
     try:
         yield
     except OSError as error:
@@ -436,7 +442,7 @@ class LoopCache(caching.FunctionCache):
 
 
 def _index_key(sig: Any, target: tuple[str, str, str]) -> Any:
-    """Return the key of a loop in numba's index."""
+    """Return the key of a loop in numba's index: the names of its argument types, and the target."""
     # The folder identifies the code. Types are identified by name, so that a class that is defined
     # again in every process, at a prompt or in a notebook, finds its compiled code.
     return tuple(map(str, sig)), target

@@ -37,7 +37,7 @@ _cache_warnings: dict[str, bool] = {}
 
 
 def on_stderr(text: str) -> None:
-    """Write a piece of a line to standard error; do nothing if that is closed."""
+    """Write text to standard error and flush it; do nothing if that is closed."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -160,7 +160,7 @@ class Place(NamedTuple):
 
 
 def explain_error(error: Exception, loop: Callable[..., Any], parts: Sequence[type]) -> KernelError:
-    """Return an error that explains why numba could not compile a kernel.
+    """Return an error with the place and kernel, and a plain explanation, of numba's compilation error.
 
     Parameters
     ----------
@@ -335,7 +335,6 @@ def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
 
 
 def _fields(part: Any, kind: str) -> tuple[str, ...]:
-    """Return the fields of the named tuple ``kind`` (``Params`` or ``State``) of a part; () if it has none.
-    """
+    """Return the fields of a part's named tuple ``kind`` (``Params`` or ``State``); () if it has none."""
     layout = inspect.getattr_static(part, kind, None)
     return getattr(layout, "_fields", ())

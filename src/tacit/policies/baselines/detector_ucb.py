@@ -47,10 +47,12 @@ class Detector(IndexPolicy, abstract=True):
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
+        """Return the arm's mean reward plus ``confidence`` over the root of its plays."""
         return radius_index(state.counts, lane, arm, confidence)
 
     @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:
+        """Return the number of restarts of a lane."""
         return int(state.restarts[lane])
 
 
@@ -59,6 +61,7 @@ class ForcingDetector(Detector, abstract=True):
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
+        """Count an impression of the lane."""
         state.shown[lane] += 1
 
     @staticmethod

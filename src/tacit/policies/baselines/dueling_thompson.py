@@ -179,7 +179,10 @@ def set_level(state: SelfSparring.State, lane: int) -> None:
 
 @kernel
 def draw_arm(state: SelfSparring.State, lane: int, impression: Impression, rng: Generator) -> int:
-    """Draw from the posterior of each arm on offer; return the arm of the largest draw."""
+    """Draw from the posterior of each arm on offer; return the arm of the largest draw.
+
+    Arms whose draw does not exceed the lane's level are mostly not drawn one by one.
+    """
     level, leader = state.level[lane], state.leader[lane]
     best, winner = draw_posterior(state, lane, leader, rng), leader
     if len(impression.arms) < state.wins.shape[1] or best <= level:

@@ -237,6 +237,7 @@ class SlidingWindowUCB(RadiusPolicy):
 
     @staticmethod
     def confidence(params: SlidingWindowUCB, state: State, lane: int) -> float:
+        """Return sqrt(ξ·ln(min(t, τ))), t the rounds so far, τ the window."""
         window_rounds = min(max(state.rounds[lane], 1), params.window)
         return float(np.sqrt(params.xi * np.log(window_rounds)))
 

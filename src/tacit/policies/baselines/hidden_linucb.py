@@ -144,8 +144,7 @@ class HLinUCB(Policy):
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the arms' mean rewards, clipped to [0, 1], from the posterior; shape (draws, arms on offer).
-        """
+        """Draw the arms' mean rewards, clipped to [0, 1], from the posterior; shape (draws, arms)."""
         shared = state.shared
         theta = gaussian.draw_samples(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
         width = theta.shape[1] - self.hidden_dim
@@ -158,10 +157,12 @@ class HLinUCB(Policy):
 
     @staticmethod
     def choose(params: HLinUCB, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm of the highest upper confidence bound."""
         return highest_bound(params, state, lane, impression)
 
     @staticmethod
     def propensity(params: HLinUCB, state: State, lane: int, impression: Impression, arm: int) -> float:
+        """Return 1 for the arm of the highest upper confidence bound, else 0."""
         return 1.0 if arm == highest_bound(params, state, lane, impression) else 0.0
 
     @staticmethod

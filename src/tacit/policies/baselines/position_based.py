@@ -82,7 +82,7 @@ def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> fl
 
 @kernel
 def count_show(counts: PositionCounts, lane: int, arm: int, position: int, reward: float) -> None:
-    """Count an impression of an arm at a position, and its reward."""
+    """Count an impression of an arm at a position, and add its reward to the clicks there."""
     counts.shows[lane, arm, position] += 1.0
     counts.clicks[lane, arm, position] += reward
 
@@ -441,8 +441,7 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     def decide(
         params: PBMThompson, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the arms of the highest posterior draws into ``action``, the best at the most seen position.
-        """
+        """Write the arms of the highest posterior draws into ``action``, best at the most seen position."""
         scores = state.scores[lane]
         for arm in impression.arms:
             scores[arm] = draw_from_grid(state.cumulative[lane, arm], rng)

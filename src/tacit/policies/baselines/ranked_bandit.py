@@ -105,6 +105,7 @@ class RankedBandit(SlatePolicy):
         return cls(UCB1(arms), positions=min(arms, 3))
 
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
+        """Return the policy with these arms for the bandits of all positions."""
         return replace(self, policy=self.policy.with_arms(arms))
 
     context_dim = delegate_property("context_dim")
@@ -129,6 +130,7 @@ class RankedBandit(SlatePolicy):
 
     @staticmethod
     def refit(params: RankedBandit, state: State) -> None:
+        """Recompute the values derived from sums of all lanes in the inner state."""
         refit(params.policy, state.policy)
 
     @staticmethod

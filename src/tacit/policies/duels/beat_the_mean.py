@@ -153,7 +153,7 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
 
     @param
     def kappa(self) -> float:
-        """The confidence radius after n comparisons is kappa/√n."""
+        """Factor of the confidence radius: after n comparisons it is kappa/√n."""
         raise NotImplementedError
 
     @param
@@ -442,7 +442,7 @@ class BeatTheMeanPAC(Elimination):
 
     @param
     def enough(self) -> int:
-        """N: number of comparisons of each arm after which exploration ends."""
+        """Number N of comparisons of each arm after which exploration ends; see :func:`sample_size`."""
         return sample_size(self.arm_count, self.epsilon, self.delta, self.gamma)
 
     @param

@@ -128,7 +128,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @param
     def kappa(self) -> float:
-        """The confidence radius after n comparisons is kappa/√n."""
+        """Factor of the confidence radius: after n comparisons it is kappa/√n."""
         return self.scale * math.sqrt(math.log(self.horizon * self.arm_count**2))
 
     @param
@@ -138,7 +138,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @param
     def prunes(self) -> bool:
-        """Whether a new candidate also eliminates the arms that its predecessor leads."""
+        """True if a new candidate also eliminates the arms that its predecessor leads."""
         return False
 
     def init(self, lanes: int) -> State:

@@ -48,7 +48,10 @@ def opening(state: Standings, lane: int, arm: int, log_round: float, tail: float
 
 @kernel
 def rival_gain(state: Standings, lane: int, arm: int) -> float:
-    """Return the expected gain of a rival over the leader: E max(0, its margin)."""
+    """Return the expected gain of a rival over the leader: the mean of max(0, its margin).
+
+    It is stored while the leader beats all others, else computed.
+    """
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return standings.possible_gain(state.margins, lane, state.leader[lane], arm)
     return float(state.gains[lane, arm])
@@ -192,8 +195,9 @@ def count_opponents(state: Standings, lane: int, arms: Ints, left_arm: int, log_
 def find_contest(state: Standings, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
     """Return the first arm of a duel if no arm beats all, the number of its opponents, and the best of them.
 
-    The first arm is the one that may beat most arms: the leader, unless another may beat more. There are no
-    opponents once no other arm may beat more arms than the leader surely does.
+    The workspace must be 0 before, and is 0 afterwards. The first arm is the one that may beat most arms: the
+    leader, unless another may beat more. There are no opponents once no other arm may beat more arms than the
+    leader surely does.
     """
     margins, wins, possible_wins = state.margins, state.room[0, 0], state.room[0, 1]
     standings.count_wins(state, lane, arms)
@@ -429,6 +433,7 @@ class HorizonDraw(DuelPolicy):
 
     @staticmethod
     def count_open(params: HorizonDraw, state: Standings, lane: int, arm: int, hits: int, plays: int) -> None:
+        """Add to the number of duels that are decided but not yet learned."""
         state.open[lane] += plays
 
     @staticmethod

@@ -185,7 +185,10 @@ def has_all_arms(state: RMED1.State, lane: int, impression: Impression) -> bool:
 
 @kernel
 def draw_unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> Duel:
-    """Draw two arms on offer that have never met, or return (−1, −1); the search starts at random."""
+    """Draw two arms on offer that have never met; return (−1, −1) if there are none.
+
+    The search starts at a random arm.
+    """
     arms = impression.arms
     total = state.met.shape[1]
     complete = True
@@ -326,7 +329,11 @@ def update_evidence(state: RMED1.State, lane: int, left_arm: int, right_arm: int
 
 @kernel
 def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm: int, slack: float) -> None:
-    """End the left arm's turn, select arms for the next pass, and start that pass once this one is over."""
+    """End the left arm's turn, and select the arms for the next pass; start that pass once this one is over.
+
+    An arm is selected if its evidence is within ln t + ``slack`` of the least. The start of a pass also
+    updates the forecast of solo passes.
+    """
     state.waiting[lane, left_arm] = 0.0
     least = math.inf
     for arm in impression.arms:

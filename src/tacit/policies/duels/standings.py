@@ -57,8 +57,7 @@ def net_wins(margins: Margins, lane: int, arm: int, rival: int) -> float:
 
 @kernel
 def signed_margin(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return a number with the sign of an arm's mean margin over a rival: positive if the arm seems better.
-    """
+    """Return a number with the sign of an arm's mean margin over a rival: above 0 if the arm seems better."""
     mean = margins.mean[lane]
     return float(mean[arm] - mean[rival] + 2.0 * PAIR_VARIANCE * net_wins(margins, lane, arm, rival))
 
@@ -77,7 +76,7 @@ def pair_margin(margins: Margins, lane: int, arm: int, rival: int) -> tuple[floa
 
 @kernel
 def pair_evidence(margins: Margins, lane: int, arm: int, rival: int) -> tuple[float, float]:
-    """Return the evidence of a pair's duels on its difference of utilities: precision, precision · mean."""
+    """Return what a pair's duels say on its difference of utilities: precision, and precision times mean."""
     duels = margins.wins[lane, arm, rival] + margins.wins[lane, rival, arm]
     shrinkage = 1.0 / (1.0 + 4.0 * PAIR_VARIANCE * duels)
     return 4.0 * shrinkage * duels, 2.0 * shrinkage * net_wins(margins, lane, arm, rival)
@@ -246,8 +245,7 @@ def count_wins(state: Standings, lane: int, arms: Ints) -> None:
 
 @kernel
 def find_leader(state: Standings, lane: int, arms: Ints) -> int:
-    """Return the arm of most wins in the workspace; of equal ones the present leader, else the best utility.
-    """
+    """Return the arm of most wins in the workspace; of equal ones the present leader, else by utility."""
     wins, mean, present = state.room[0, 0], state.margins.mean[lane], state.leader[lane]
     best = arms[0]
     for arm in arms:

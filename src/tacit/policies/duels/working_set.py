@@ -178,7 +178,7 @@ def is_on_offer(impression: Impression, arm: int) -> bool:
 
 @dispatch.kernel
 def draw_any_pair(impression: Impression, rng: Generator) -> tuple[int, int]:
-    """Draw two arms on offer, uniformly and independently."""
+    """Draw two arms on offer, uniformly and independently; they may be the same."""
     count = len(impression.arms)
     left_arm = impression.arms[int(rng.random() * count)]
     return int(left_arm), int(impression.arms[int(rng.random() * count)])

@@ -139,10 +139,12 @@ class CascadeUCB1(CascadePolicy):
 
     @staticmethod
     def confidence(params: CascadeUCB1, state: State, lane: int) -> float:
+        """Return sqrt(1.5·ln t), t the coming list of the key."""
         return float(np.sqrt(1.5 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
     def index(params: CascadeUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
+        """Return the arm's upper confidence bound on attraction."""
         return radius_index(state.counts, lane, arm, confidence)
 
 
@@ -193,8 +195,10 @@ class CascadeKLUCB(CascadePolicy):
 
     @staticmethod
     def confidence(params: CascadeKLUCB, state: State, lane: int) -> float:
+        """Return the budget ln t + c·ln ln t of the bounds."""
         return kl_budget(state.counts, lane, params.c)
 
     @staticmethod
     def index(params: CascadeKLUCB, state: State, lane: int, arm: int, confidence: float) -> float:
+        """Return the arm's Kullback–Leibler upper confidence bound on attraction."""
         return kl_index(state.counts, lane, arm, confidence)

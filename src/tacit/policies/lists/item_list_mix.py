@@ -104,7 +104,7 @@ class ItemListState(NamedTuple):
 
 @kernel
 def hash_weights(dim: int) -> Floats:
-    """Return ``dim`` different weights in [−½, ½) for the numbers of an item, to hash them."""
+    """Return ``dim`` different weights in [½, 1½) for the numbers of an item, to hash them."""
     weights = np.empty(dim)
     for j in range(dim):
         # A low-discrepancy sequence.
@@ -140,8 +140,7 @@ def find_effect(item: Floats, weights: Floats) -> int:
 def click_base(state: ItemListState, model: int) -> Base:
     """Return the prior mean and variance of the constant of all items, in log-odds of a click once seen.
 
-    The mean is the observed click rate of all items so far, or a rate of 0.25 before the first list; the
-    variance is 1.
+    The mean follows from the click rate of all items so far, 0.25 before the first list; the variance is 1.
     """
     clicks, looks = state.totals[model, 0], state.totals[model, 1]
     rate = min((clicks + 0.5) / (looks + 1.0), MOST_RATE) if looks > 0.0 else RATE
@@ -278,7 +277,10 @@ def learn_position(
 
 @kernel
 def forget_lists(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
-    """Reset the models of items and users, except the scales of features and the click rate of all items."""
+    """Reset the models of items and users to the prior, except feature scales and the overall click rate.
+
+    This includes the effects of items and the weights of user models.
+    """
     context_weights.forget_all(learning, model, layout, None)
     state.readers[model, :] = 1.0 / USER_MODELS
     state.cells[model, :, :, :] = 0.0
@@ -526,7 +528,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @param
     def layout(self) -> Design:
-        """The features of an item for a user."""
+        """The layout of features of an item for a user: numbers, products and constants."""
         return embedding_items.list_layout(
             self.relevance_dim, self.context_dim, find_missing_flags(self.context)
         )
@@ -545,8 +547,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     def reward_draws(
         self, state: ItemListState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the candidates' click probabilities, if seen, from the posterior; shape (draws, candidates).
-        """
+        """Draw the candidates' click probabilities, if seen, from the posterior: shape (draws, items)."""
         model, count, chances = lane if self.per_key else 0, len(impression.arms), []
         base, weights = click_base(state, model), hash_weights(impression.relevance.shape[1])
         effect_indices = [find_effect(item, weights) for item in impression.relevance]

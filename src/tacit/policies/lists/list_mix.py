@@ -106,11 +106,13 @@ class ListMix(LinePolicy):
         return UserModels.blank(lanes, self.arm_count)
 
     def beliefs(self, state: UserModels, lane: int) -> ArmBeliefs:
-        """Return posteriors of the arms' attraction, averaged over all user models."""
+        """Return a key's posteriors of all arms' attraction, averaged over all user models; changes nothing.
+        """
         return summarize_beliefs(state, lane, self.doubt)
 
     @staticmethod
     def arrange(params: ListMix, state: UserModels, lane: int, impression: Impression) -> Lines:
+        """Fill in the workspace and return the scores of the arms on offer as lines mean + z·deviation."""
         update_beliefs(state, lane, impression.arms, params.doubt)
         return Lines(state.mean[lane], state.spread[lane], state.rank[lane])
 
@@ -120,6 +122,7 @@ class ListMix(LinePolicy):
 
     @staticmethod
     def learn(params: ListMix, state: UserModels, lane: int, outcome: Outcome) -> None:
+        """Update counts and weights of all user models with the clicks on a list."""
         learn_clicks(state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.doubt)
 
 
@@ -186,7 +189,10 @@ def order_arms(state: State, lane: int, arms: Ints) -> int:
 
 @kernel
 def pair_range(learned: int, positions: int, offered: int) -> tuple[int, int]:
-    """Return the range of places where compared pairs of neighbours may start: first, end (exclusive)."""
+    """Return the range of places where compared pairs of neighbours may start: first, end (exclusive).
+
+    Every second place counts; the first is 0 or 1, by the parity of the number of learned lists.
+    """
     return learned % 2, min(positions, offered - 1)
 
 
@@ -254,7 +260,8 @@ class SafeListMix(MixPolicy):
         )
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return posteriors of the arms' attraction, averaged over all user models."""
+        """Return a key's posteriors of all arms' attraction, averaged over all user models; changes nothing.
+        """
         return summarize_beliefs(state.readers, lane, False)
 
     @staticmethod

@@ -156,7 +156,8 @@ class MixPolicy(SlatePolicy, abstract=True):
         prefixes: Floats,
         places: Floats,
     ) -> None:
-        """Fill in the propensities of a list's prefixes and of its arms at their positions.
+        """Fill in the propensities of a list's prefixes and of its arms at their positions; clear the
+        workspace.
 
         ``prefixes[k]`` is the probability that a list begins with the first k + 1 arms of ``action``;
         ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none.
@@ -179,9 +180,7 @@ class MixPolicy(SlatePolicy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Draw a list of arms and write it into ``action``, by :func:`draw_list`; the workspace is clear
-        afterwards.
-        """
+        """Draw a list of arms and write it into ``action``; then clear the workspace of the state."""
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
         clear(params, state, lane)
