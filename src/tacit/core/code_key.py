@@ -157,8 +157,7 @@ def _is_foreign(value: Any) -> bool:
 def _describe_value(value: Any, called: list[Any]) -> Any:
     """Return a description of a global or closure value; append a function to ``called``.
 
-    Functions of builtins, math, numba and numpy are not appended. Functions of numba, numpy and the standard
-    packages are not appended.
+    Functions of builtins, math, numba and numpy are not appended.
     """
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):

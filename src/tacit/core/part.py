@@ -111,9 +111,9 @@ class Checked:
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        """Raise TypeError for an argument that lacks an annotation or for a class that is no dataclass.
+        """Create an instance after checking the call's arguments against the constructor.
 
-        Also checks the call's arguments against the constructor.
+        Raise TypeError for a class that is no dataclass, or for an argument whose field lacks an annotation.
         """
         for name in named.keys() - cls.__dataclass_fields__.keys():  # type: ignore[attr-defined]
             if name in get_annotations(cls):

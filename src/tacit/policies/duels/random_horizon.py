@@ -63,8 +63,8 @@ def find_open_rivals(
 ) -> tuple[int, int, float]:
     """Return the number of rivals eligible within ``reach``, the best of them, and the next opening.
 
-    The best one has the largest expected gain. The best rival is −1 if none is eligible; the next opening is
-    infinite if all are.
+    The best one has the largest expected gain; it is −1 if none is eligible. The next opening is the least
+    reach beyond ``reach`` with which another rival is eligible; it is infinite if all are.
     """
     count, best, most, beyond = 0, -1, -1.0, np.inf
     for arm in arms:

@@ -240,10 +240,10 @@ def click_gradient(
 ) -> float:
     """Fill ``h`` with the gradient of the logit of a click at position ``k``, and return the logit.
 
-    ``g``, 0 before, is left with the gradient of ln w. It is conditional on the clicks above: the last one is
-    at position ``start`` − 1, so the user reached that far. There w = 1 is the probability that all positions
-    above ``start`` were seen, and the click at a position has probability f = w·e·p. Without a click, w
-    becomes w′ = w·e·(1 − p)/(1 − f) at the next position. So with g = ∇ln w
+    ``g`` is a workspace, which must be 0 before. The click is conditional on the clicks above: the last one
+    is at position ``start`` − 1, so the user reached that far. There w = 1 is the probability that all
+    positions above ``start`` were seen, and the click at a position has probability f = w·e·p. Without a
+    click, w becomes w′ = w·e·(1 − p)/(1 − f) at the next position. So with g = ∇ln w
 
         ∇logit f = (g + (1 − p)·x_C + (1 − e)·x_E)/(1 − f),
         ∇ln w′ = (g + (1 − e)·x_E)/(1 − f) − (1 − w′)·p·x_C,

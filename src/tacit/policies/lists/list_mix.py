@@ -106,8 +106,7 @@ class ListMix(LinePolicy):
         return UserModels.blank(lanes, self.arm_count)
 
     def beliefs(self, state: UserModels, lane: int) -> ArmBeliefs:
-        """Return a key's posteriors of all arms' attraction, averaged over all user models; changes nothing.
-        """
+        """Return a key's posteriors of all arms' attraction, averaged over all user models."""
         return summarize_beliefs(state, lane, self.doubt)
 
     @staticmethod
@@ -260,8 +259,7 @@ class SafeListMix(MixPolicy):
         )
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return a key's posteriors of all arms' attraction, averaged over all user models; changes nothing.
-        """
+        """Return a key's posteriors of all arms' attraction, averaged over all user models."""
         return summarize_beliefs(state.readers, lane, False)
 
     @staticmethod

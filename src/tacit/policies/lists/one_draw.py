@@ -156,11 +156,11 @@ class MixPolicy(SlatePolicy, abstract=True):
         prefixes: Floats,
         places: Floats,
     ) -> None:
-        """Fill in the propensities of a list's prefixes and of its arms at their positions; clear the
-        workspace.
+        """Fill in the propensities of a list's prefixes and of its arms at their positions.
 
         ``prefixes[k]`` is the probability that a list begins with the first k + 1 arms of ``action``;
-        ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none.
+        ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none. The workspace
+        of the state is clear afterwards.
         """
         positions = min(params.positions, len(impression.arms))
         rank_chances, arm_chances = np.empty(positions + 1), np.empty(positions)
