@@ -393,7 +393,7 @@ class Optimized(InterleavingMethod):
         return self._build_choice(choices[min(index, len(choices) - 1)])
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield the lists of positive probability, with it."""
+        """Yield the probability and the list of each choice of positive probability."""
         for choice in solve_lists(rankings, self.length, self.score):
             yield choice[0], self._build_choice(choice)
 

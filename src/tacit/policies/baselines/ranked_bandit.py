@@ -90,7 +90,7 @@ class RankedBandit(SlatePolicy):
     positions: Annotated[int, int_range(1, 10_000)] = 3
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue unless ``policy`` shows one of fixed arms; take its arms over."""
+        """Raise InvalidValue unless ``policy`` shows one arm at a time, of fixed arms; store its arms."""
         super().__post_init__()
         if not isinstance(self.policy, Policy) or not self.policy.showing.single:
             raise InvalidValue(
