@@ -38,7 +38,7 @@ def return_array(workspace: Floats) -> None:
 
 
 def floats(values: Any) -> Floats:
-    """Return values as an array of numbers, or an empty array with one axis if they are not numbers."""
+    """Return values as an array of float64, or an empty array with one axis if they are not numbers."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -46,7 +46,7 @@ def floats(values: Any) -> Floats:
 
 
 def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each array of a (nested) named tuple with its dotted name."""
+    """Yield the dotted name and the array of each field of a (nested) named tuple of arrays."""
     for field, value in zip(state._fields, state, strict=True):
         if isinstance(value, tuple):
             yield from leaves(value, f"{prefix}{field}.")
@@ -55,7 +55,7 @@ def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rebuild_state(state: Any, arrays: Iterator[Any]) -> Any:
-    """Return a named tuple of the same form with these arrays, in order."""
+    """Return a named tuple of the same nested form as ``state`` with the next of these arrays, in order."""
     return type(state)(
         *(rebuild_state(value, arrays) if isinstance(value, tuple) else next(arrays) for value in state)
     )
@@ -67,7 +67,7 @@ def copy_state(state: Any) -> Any:
 
 
 def copy_to_larger(small: Any, large: Any) -> Any:
-    """Copy each array of ``small`` into the leading corner of the same array in ``large``.
+    """Copy each array of ``small`` into the leading corner of the same array in ``large``; return ``large``.
 
     The remaining part of ``large`` is unchanged, so that a state can grow in lanes or arms.
     """
@@ -77,7 +77,7 @@ def copy_to_larger(small: Any, large: Any) -> Any:
 
 
 def trim_state(large: Any, small: Any) -> Any:
-    """Return the leading corners of ``large`` in the shapes of ``small``."""
+    """Return views of the leading corners of the arrays of ``large`` in the shapes of ``small``."""
     corners = (
         array[tuple(slice(0, n) for n in like.shape)]
         for (_, array), (_, like) in zip(leaves(large), leaves(small), strict=True)
@@ -86,7 +86,7 @@ def trim_state(large: Any, small: Any) -> Any:
 
 
 def lane_rows(init: Callable[[int], Any]) -> list[int]:
-    """Return how many rows of each array a lane has; 0 for arrays that all lanes share.
+    """Return, for each array of a state, how many rows a lane has; 0 for arrays that all lanes share.
 
     Parameters
     ----------
@@ -112,6 +112,7 @@ def lane_rows(init: Callable[[int], Any]) -> list[int]:
 
 
 def _lengths(*states: list[tuple[str, Any]]) -> Iterator[tuple[int, ...]]:
+    """Yield, for each array, its number of rows in each of the states."""
     return (tuple(len(array) for _, array in arrays) for arrays in zip(*states, strict=True))
 
 
@@ -129,5 +130,5 @@ def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
 
 
 def byte_count(state: Any) -> int:
-    """Return the size of all arrays in bytes."""
+    """Return the size of all arrays of a state in bytes."""
     return sum(int(np.asarray(array).nbytes) for _, array in leaves(state))

@@ -23,7 +23,10 @@ DEEPEST = 100
 
 
 def number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
-    """Return ``value`` as a float within [low, high], or (low, high] if ``open_low``."""
+    """Return ``value`` as a float within [low, high], or (low, high] if ``open_low``.
+
+    Raise InvalidValue otherwise.
+    """
     # isinstance(value, Real) takes ten times as long.
     if type(value) is float or (isinstance(value, Real) and not isinstance(value, bool)):
         try:
@@ -39,14 +42,17 @@ def number(field: str, value: Any, low: float, high: float, *, open_low: bool = 
 
 
 def positive(field: str, value: Any) -> float:
-    """Return ``value`` as a finite float above zero."""
+    """Return ``value`` as a finite float above zero; raise InvalidValue otherwise."""
     if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf:
         return float(value)
     raise InvalidValue(field, value, "give a finite number above 0")
 
 
 def integer(field: str, value: Any, low: int, high: int = 2**62) -> int:
-    """Return ``value`` as an int within [low, high]."""
+    """Return ``value`` as an int within [low, high].
+
+    Raise InvalidValue otherwise, also for true and false.
+    """
     if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
         return int(value)
     upper = f" and at most {high}" if high < 2**62 else ""
@@ -54,7 +60,7 @@ def integer(field: str, value: Any, low: int, high: int = 2**62) -> int:
 
 
 def name(field: str, value: Any) -> str:
-    """Return ``value`` if it is a string of at most 512 bytes in UTF-8."""
+    """Return ``value`` if it is a string of at most 512 bytes in UTF-8; raise InvalidValue otherwise."""
     if isinstance(value, str):
         try:
             # A string of 128 characters cannot exceed 512 bytes, and isascii() needs no copy.
@@ -70,7 +76,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def ranker(field: str, value: Any) -> str:
-    """Return ``value`` if it is a name without (invisible) blanks at its ends."""
+    """Return ``value`` if it is a name without blanks at its ends; raise InvalidValue otherwise."""
     checked_name = name(field, value)
     if checked_name != checked_name.strip():
         raise InvalidValue(
@@ -80,14 +86,14 @@ def ranker(field: str, value: Any) -> str:
 
 
 def path(value: Any) -> Path:
-    """Return ``value`` as a path."""
+    """Return a file's name as a path; raise InvalidValue if it is neither text nor a path."""
     if not isinstance(value, str | PathLike):
         raise InvalidValue("path", value, "give the name of a file, such as 'learner.tacit'")
     return Path(value)
 
 
 def key(value: Any) -> str:
-    """Return a key as text; a whole number becomes its digits."""
+    """Return a key as text; a whole number becomes its digits. Raise InvalidValue for other values."""
     if _is_whole(value):
         return str(int(value))
     if isinstance(value, Mapping | list):
@@ -97,7 +103,7 @@ def key(value: Any) -> str:
 
 
 def keys(value: Any) -> Any:
-    """Return keys as text."""
+    """Return a list or column of keys as texts; raise InvalidValue for other values."""
     values = names("keys", as_list(value))
     if isinstance(values, Mapping) or hasattr(values, "columns") or not isinstance(values, Iterable):
         raise InvalidValue("keys", value, "give one for each impression, in a list or a column of a table")
@@ -117,14 +123,20 @@ def as_list(value: Any) -> Any:
 
 
 def names(field: str, value: Any) -> Any:
-    """Return ``value`` unless it is a single string, which would be read as a list of letters."""
+    """Return ``value`` unless it is a single string, which raises InvalidValue.
+
+    A string would be read as a list of letters.
+    """
     if isinstance(value, str | bytes):
         raise InvalidValue(field, value, f"give a list of names, such as [{value!r}]")
     return value
 
 
 def offer(value: Any) -> Any:
-    """Return the arms of one offer, if they are a list of names; warn of a set."""
+    """Return the arms of one offer unchanged if they are a flat collection of names; warn of a set.
+
+    Raise InvalidValue otherwise.
+    """
     nested = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], list | tuple | dict)
     if nested or not isinstance(value, Iterable):
         raise InvalidValue("arms", value, "give names, in one list")
@@ -135,7 +147,10 @@ def offer(value: Any) -> Any:
 
 
 def arms(field: str, value: Any) -> int | tuple[str, ...]:
-    """Return ``value`` as a number of arms, or as a tuple of distinct arm names."""
+    """Return ``value`` as a number of arms, or as a tuple of distinct arm names.
+
+    Raise InvalidValue otherwise. Warn of names that are nearly the same, or empty.
+    """
     value = as_list(value)
     if _is_whole(value):
         return integer(field, value, 1)
@@ -154,7 +169,10 @@ def arms(field: str, value: Any) -> int | tuple[str, ...]:
 
 
 def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
-    """Warn of names that differ only in case or in blanks around them, and of an empty name."""
+    """Warn of names that differ only in case or in blanks around them, and of an empty name.
+
+    Single letters may differ in case.
+    """
     plain: dict[str, str] = {}
     for name in sorted(names, key=lambda name: name != name.strip()):
         plain.setdefault(name.strip().casefold(), name)
@@ -170,7 +188,10 @@ def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
 
 
 def amount(column: str, value: Any, default: float | None = None) -> float:
-    """Return a number of at least 0 from a cell of a table, which may be text, true or false."""
+    """Return a number of at least 0 from a cell of a table, which may be text, true (1) or false (0).
+
+    An empty cell gives ``default`` if there is one. Raise InvalidValue for other values.
+    """
     if value in (None, "") and default is not None:
         return default
     if isinstance(value, bool):
@@ -187,14 +208,17 @@ def amount(column: str, value: Any, default: float | None = None) -> float:
 
 
 def flag(field: str, value: Any) -> bool:
-    """Return ``value`` if it is true or false."""
+    """Return ``value`` if it is true or false; raise InvalidValue otherwise."""
     if isinstance(value, bool):
         return value
     raise InvalidValue(field, value, "give true or false")
 
 
 def parse_json(field: str, value: Any) -> Any:
-    """Parse JSON text; return a value that is not text unchanged."""
+    """Return the parsed value of JSON text, or a value that is not text unchanged.
+
+    Raise InvalidValue if text is not JSON.
+    """
     if not isinstance(value, str):
         return value
     try:

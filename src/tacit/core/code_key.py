@@ -30,7 +30,7 @@ def code_key(
     generics: Iterable[Callable[..., Any]],
     versions: Iterable[str],
 ) -> str:
-    """Return the key of a loop that runs the kernels of parts.
+    """Return a hash of all code that a loop can reach when it runs the kernels of parts.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def code_key(
 def find_functions(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> Iterator[Any]:
-    """Yield the functions that a loop may call, directly or not, including the kernels of its parts."""
+    """Yield each function that a loop may call, directly or not, once, including the kernels of its parts."""
     kernels = frozenset(generics)
     pending: list[Any] = [loop]
     visited: set[Any] = set()
@@ -91,14 +91,14 @@ def find_functions(
 
 
 def clear_descriptions() -> None:
-    """Clear all cached descriptions, after a function or class was edited."""
+    """Clear the caches of descriptions, after a function or class was edited."""
     _describe_part.cache_clear()
     _describe_function.cache_clear()
 
 
 @cache
 def _describe_part(part: Any) -> str:
-    """Return a description of a part: its name and the layouts of its named tuples."""
+    """Return a text that identifies a part's layout: its name and the fields of its named tuples; cached."""
     layouts = [_layout(attribute) for attribute in vars(part).values() if _is_layout(attribute)]
     # Cached code names the modules of its types and imports them: it must not import another package's.
     home = "" if part.__module__.startswith("tacit.") else part.__module__
@@ -107,7 +107,7 @@ def _describe_part(part: Any) -> str:
 
 @cache
 def _describe_function(function: FunctionType) -> tuple[str, list[Any]]:
-    """Return a description of a function, and the functions that it may call directly."""
+    """Return a text that identifies a function's code and values, and the functions it may call; cached."""
     called: list[Any] = []
     closure_values = [cell.cell_contents for cell in function.__closure__ or ()]
     values = [_describe_value(value, called) for value in (*closure_values, *_find_globals(function))]
@@ -130,7 +130,7 @@ def _describe_constant(value: Any) -> Any:
 
 
 def _find_globals(function: FunctionType) -> Iterator[Any]:
-    """Yield the values of the global names in a function, and of their attributes that it uses."""
+    """Yield the values of the global names in a function, and of the attributes that it uses of them."""
     for code in _codes(function.__code__):
         for name in code.co_names:
             if name in function.__globals__:
@@ -141,7 +141,7 @@ def _find_globals(function: FunctionType) -> Iterator[Any]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and all code objects nested in it."""
+    """Yield a code object and all code objects nested in it, such as lambdas."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -149,12 +149,16 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_foreign(value: Any) -> bool:
+    """True if a function, class or module is of a package that its version identifies."""
     name = value.__name__ if isinstance(value, ModuleType) else value.__module__
     return name.partition(".")[0] in VERSIONED_PACKAGES
 
 
 def _describe_value(value: Any, called: list[Any]) -> Any:
-    """Return a description of a value; append functions to ``called``."""
+    """Return a description of a global or closure value; append a function to ``called``.
+
+    Functions of builtins, math, numba and numpy are not appended.
+    """
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):
         value = value.__func__
@@ -174,8 +178,10 @@ def _describe_value(value: Any, called: list[Any]) -> Any:
 
 
 def _is_layout(value: Any) -> bool:
+    """True if a value is a class of named tuples."""
     return isinstance(value, type) and hasattr(value, "_fields")
 
 
 def _layout(named_tuple: Any) -> Any:
+    """Return the qualified name and the fields of a named tuple class."""
     return named_tuple.__qualname__, named_tuple._fields

@@ -92,6 +92,7 @@ def _learns_from_propensity(params: Any) -> bool:
 
 @overload(dispatch.learned_propensity, jit_options=KERNEL_OPTIONS, strict=False)
 def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
+    """Return the kernel for numba: the part's propensity if it learns from it, else a constant NaN."""
     if _learns_from_propensity(params):
         return dispatch.parts[params.instance_class].propensity
     return lambda params, state, lane, impression, shown: math.nan
@@ -99,7 +100,10 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 @cache
 def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
-    """Return numba's dispatcher of a loop, with our cache; ``counting`` enables reference counting."""
+    """Return numba's dispatcher of a loop, with our cache, and record it for :func:`cache_statistics`.
+
+    ``counting`` enables reference counting.
+    """
     options: Any = OPTIONS | {
         "nogil": True,
         "_nrt": counting,
@@ -140,13 +144,15 @@ class Driver:
         return f"{what} for {whose}" if whose else what
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled loop on the arguments; compile it first if their types are new."""
         return self.entry(arguments)(*arguments)
 
     def entry(self, arguments: tuple[Any, ...]) -> Any:
-        """Return the entry point for arguments of exactly these types.
+        """Return the compiled loop for arguments of exactly these types.
 
-        It does not check types (which takes some 10 µs a call), so every call of it must pass
-        arguments of the same types.
+        It is compiled, or loaded from the cache, on the first call. It does not check types (which takes some
+        10 µs a call), so every call of it must pass arguments of the same types. Raise KernelError if it
+        cannot be compiled.
         """
         form = _type_key(arguments)
         if form not in self._entries:
@@ -160,7 +166,10 @@ class Driver:
         return self._entries[form]
 
     def _compile(self, types: tuple[Any, ...]) -> Any:
-        """Compile the loop for these types, with reference counting only if needed."""
+        """Compile or load the loop for these types and return its entry point.
+
+        References are counted only if needed. A loop that needs reference counting is noted in the cache.
+        """
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
         # The result of an earlier attempt is stored, so that it is not repeated in every process.
@@ -184,7 +193,10 @@ class Driver:
 
 
 def _shorten_error(error: Exception) -> Exception:
-    """Shorten the text of numba's error to its first line; ``msg`` has the full text."""
+    """Shorten the text of numba's error to its first line, and return it without traceback.
+
+    ``msg`` keeps the full text; other errors keep their text.
+    """
     if isinstance(error, NumbaError):
         whole: Any = str(error)
         vars(error)["msg"] = whole
@@ -193,7 +205,10 @@ def _shorten_error(error: Exception) -> Exception:
 
 
 def _type_key(value: Any) -> Any:
-    """Return a key of an argument's type; numba's own check takes 20 times as long."""
+    """Return a hashable key of an argument's type, nested tuples included.
+
+    numba's own check takes 20 times as long.
+    """
     kind = type(value)
     if kind is np.ndarray:
         return value.dtype, value.ndim, value.flags.num
@@ -208,7 +223,7 @@ def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
 
 @contextmanager
 def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector: compilation creates millions of objects, most of them long-lived."""
+    """Pause the garbage collector in the ``with`` block."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -225,7 +240,10 @@ _drivers: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
 
 
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
-    """Return the driver of a loop for parts, a cached one unless reachable code was edited."""
+    """Return the driver of a loop for parts, a cached one unless code that it can reach was edited.
+
+    After an edit all cached results on functions are cleared.
+    """
     cached = _drivers.get((function, parts))
     if cached is not None and all(fn.__code__ is code for fn, code in cached[1]):
         return cached[0]
@@ -238,7 +256,7 @@ def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
 
 
 def _clear_caches() -> None:
-    """Clear cached results on functions, here and in numba, after an edit."""
+    """Clear cached descriptions here and cached implementations in numba, after an edit of a function."""
     clear_descriptions()
     for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_registered_helpers]):
         try:
@@ -259,7 +277,10 @@ def _collect_parts(params: Any) -> Iterable[type]:
 
 
 def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
-    """Return the driver of ``loop`` for parts with these ``Params``."""
+    """Return the driver of ``loop`` for parts with these ``Params``.
+
+    Also registers new helper functions with numba.
+    """
     global _registered_helpers
     for helper in dispatch.helpers[_registered_helpers:]:
         register_jitable(**KERNEL_OPTIONS)(helper)

@@ -26,6 +26,7 @@ STATE = ir.ArrayType(WORD, 6)
 
 @type_callable(derive_generator)
 def _type_derive_generator(context: Any) -> Any:
+    """Return numba's typing function: three integers give a generator, other types are refused."""
     def typer(first: Any, second: Any, third: Any) -> Any:
         if all(isinstance(number, types.Integer) for number in (first, second, third)):
             return types.npy_rng
@@ -69,12 +70,16 @@ def _make_generator(context: Any, builder: Any, address: Any, word: Any, half: A
 
 
 def _word_pointer(builder: Any, state: Any, i: int) -> Any:
-    """Return a pointer to a word of the state."""
+    """Return an LLVM pointer to word ``i`` of the state."""
     return builder.gep(state, [HALF(0), HALF(i)])
 
 
 def _function(module: Any, name: str, result: Any, state: Any = STATE) -> tuple[Any, Any, Any]:
-    """Return a function of the state's address, and, if it is new, its builder and a pointer to the state."""
+    """Return the LLVM function of this name, its builder, and a pointer to the state.
+
+    Its argument is the state's address. Builder and pointer are None if the module has the function already;
+    else the body must be built.
+    """
     name = f"tacit_{name}"
     if name in module.globals:
         return module.globals[name], None, None
@@ -85,7 +90,7 @@ def _function(module: Any, name: str, result: Any, state: Any = STATE) -> tuple[
 
 
 def _next_word(module: Any) -> Any:
-    """Return the function for the next 64 bits."""
+    """Return the LLVM function for the next 64 bits of SFC64; define it in the module if it is new."""
     function, builder, state = _function(module, "derived_word", WORD)
     if builder is not None:
         a, b, c, counter = (builder.load(_word_pointer(builder, state, i)) for i in range(4))
@@ -104,12 +109,16 @@ def _next_word(module: Any) -> Any:
 
 
 def _next_half(module: Any) -> Any:
-    """Return the function for the next 32 bits: of each word, the low half first."""
+    """Return the LLVM function for the next 32 bits of SFC64: of each word, the low half first."""
     return _half_function(module, "derived_half", _next_word(module), STATE, 4)
 
 
 def _half_function(module: Any, name: str, word: Any, kind: Any, place: int) -> Any:
-    """Return the function for half words; the state has the flag and the buffered half from ``place`` on."""
+    """Return the LLVM function that returns 32 bits, and buffers the other half of each word in the state.
+
+    The state has the flag and the buffered half from index ``place`` on; ``word`` is the function for 64
+    bits.
+    """
     function, builder, state = _function(module, name, HALF, kind)
     if builder is not None:
         has_half, half = _word_pointer(builder, state, place), _word_pointer(builder, state, place + 1)
@@ -124,7 +133,7 @@ def _half_function(module: Any, name: str, word: Any, kind: Any, place: int) -> 
 
 
 def _next_double(module: Any, word: Any) -> Any:
-    """Return the function for the next number in [0, 1)."""
+    """Return the LLVM function for the next number in [0, 1), from the function for 64 bits."""
     function, builder, _ = _function(module, f"{word.name}_double", ir.DoubleType())
     if builder is not None:
         full_word = builder.call(word, [function.args[0]])
@@ -181,7 +190,7 @@ def _lower_return_generator(context: Any, builder: Any, signature: Any, argument
 
 
 def _state_address(context: Any, builder: Any, generator: Any) -> Any:
-    """Return the address of a generator's state."""
+    """Return the address of the state of numba's record of a generator."""
     record = cgutils.create_struct_proxy(types.npy_rng)(context, builder, value=generator)
     bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))
     return bits(context, builder, value=record.bit_generator).state
@@ -198,7 +207,7 @@ def _numpy_pointers(context: Any, builder: Any, generator: Any) -> tuple[list[An
 
 
 def _next_of_pcg(module: Any) -> Any:
-    """Return the function for the next 64 bits: PCG XSL RR 128/64 of O'Neill (2014)."""
+    """Return the LLVM function for the next 64 bits of PCG64: PCG XSL RR 128/64 of O'Neill (2014)."""
     function, builder, state = _function(module, "pcg_word", WORD, PCG)
     if builder is not None:
         step, increment = (builder.load(_word_pointer(builder, state, i)) for i in range(2))
@@ -212,7 +221,7 @@ def _next_of_pcg(module: Any) -> Any:
 
 
 def _half_of_pcg(module: Any) -> Any:
-    """Return the function for the next 32 bits."""
+    """Return the LLVM function for the next 32 bits of PCG64."""
     return _half_function(module, "pcg_half", _next_of_pcg(module), PCG, 2)
 
 

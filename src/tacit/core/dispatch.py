@@ -55,7 +55,8 @@ def kernel(function: Function) -> Function:
 def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
     """Register ``part`` for its ``Params`` type, after checking the signatures of its kernels.
 
-    A class without its own ``Params`` is a variant that shares its parent's kernels. Kernels are optional.
+    Warns of likely errors in kernels outside this package. A class without its own ``Params`` is a variant
+    that shares its parent's kernels. Kernels are optional.
 
     Raises
     ------
@@ -115,7 +116,10 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def register_name(part: Any, registry: dict[str, Any]) -> None:
-    """Register a part by its name; raise TypeError if the name belongs to a part of this package."""
+    """Add a part to ``registry`` by its canonical name, unless it has no ``Params`` of its own.
+
+    Raise TypeError if the name belongs to a part of this package.
+    """
     if "Params" in part.__dict__:
         registered = registry.get(canonical_name(part.__name__))
         package = __name__.partition(".")[0]
@@ -125,13 +129,13 @@ def register_name(part: Any, registry: dict[str, Any]) -> None:
 
 
 def list_parts(registry: dict[str, Part], package: str) -> list[Part]:
-    """Return the parts of a registry that are defined in a subpackage of tacit, sorted by name."""
+    """Return the parts of a registry that are defined in ``tacit.<package>``, sorted by name."""
     package_parts = (part for part in registry.values() if part.__module__.startswith(f"tacit.{package}."))
     return sorted(package_parts, key=lambda part: part.__name__)
 
 
 def public_names(names: dict[str, Any]) -> list[str]:
-    """Return the names in a module's namespace of public classes and functions of this package."""
+    """Return the sorted names of public classes and functions of this package in a module's namespace."""
     return sorted(
         name
         for name, value in names.items()
@@ -142,7 +146,7 @@ def public_names(names: dict[str, Any]) -> list[str]:
 
 
 def canonical_name(name: str) -> str:
-    """Return a part's name without case, hyphens and underscores."""
+    """Return a part's name in lower case, without hyphens and underscores."""
     return name.lower().replace("-", "").replace("_", "")
 
 
@@ -160,12 +164,12 @@ def learn(params: Any, state: Any, lane: int, outcome: Any) -> None:
 
 
 def unlearn(params: Any, state: Any, lane: int, outcome: Any) -> None:
-    """Update ``state`` in place, reversing ``learn`` with the same outcome."""
+    """Update ``state`` in place to reverse ``learn`` with the same outcome."""
     parts[type(params)].unlearn(params, state, lane, outcome)
 
 
 def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
-    """Update ``state`` with an impression before any choice."""
+    """Update ``state`` in place with an impression, before any choice for it."""
     parts[type(params)].observe(params, state, lane, impression)
 
 
@@ -175,7 +179,7 @@ def propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) 
 
 
 def epoch(params: Any, state: Any, lane: int) -> Any:
-    """Return how often the lane has restarted."""
+    """Return how often the policy has restarted for a lane."""
     return parts[type(params)].epoch(params, state, lane)
 
 
@@ -185,17 +189,17 @@ def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action
 
 
 def decide_and_weigh(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> Any:
-    """Write the arms to show into ``action``, as ``decide``, and return their propensity."""
+    """Write the arms to show into ``action`` and return the probability of showing exactly these."""
     return parts[type(params)].decide_and_weigh(params, state, lane, impression, rng, action)
 
 
 def shown_in(params: Any, action: Any) -> Any:
-    """Convert an action, a row of arm indices, to an arm, a pair, or the row itself."""
+    """Return the arm, the pair, or the row itself, from an action: a row of arm indices."""
     return parts[type(params)].shown_in(params, action)
 
 
 def reward_in(params: Any, feedback: Any) -> Any:
-    """Convert a row of feedback to a reward, or to the row itself."""
+    """Return the reward, or the row itself, from a row of feedback by position."""
     return parts[type(params)].reward_in(params, feedback)
 
 
@@ -206,7 +210,7 @@ def learned_propensity(params: Any, state: Any, lane: int, impression: Any, show
 
 
 def learns_from_propensity(params: Any) -> bool:
-    """Return whether the part of ``params``, or a part inside it, learns from propensities."""
+    """True if the part of ``params``, or a part inside it, learns from propensities."""
     part = parts.get(type(params))
     return part is not None and (
         part.learns_from_propensity or any(learns_from_propensity(inner) for inner in params)
@@ -214,12 +218,12 @@ def learns_from_propensity(params: Any) -> bool:
 
 
 def restart(params: Any, state: Any, lane: int) -> None:
-    """Reset the lane to the untrained state."""
+    """Reset the state of a lane to the untrained state."""
     parts[type(params)].restart(params, state, lane)
 
 
 def refit(params: Any, state: Any) -> None:
-    """Recompute the values derived from sums that all lanes share."""
+    """Recompute the values of ``state`` that are derived from sums over all lanes."""
     parts[type(params)].refit(params, state)
 
 
@@ -233,7 +237,7 @@ OPEN_UNIT = 1024
 
 
 def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-    """Add clicks and plays of pending decisions, in units of 1/1024."""
+    """Add clicks (``hits``) and plays of pending decisions to an arm's counts, in units of 1/1024."""
     parts[type(params)].count_open(params, state, lane, arm, hits, plays)
 
 
@@ -281,7 +285,10 @@ def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> Any:
 
 
 def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
-    """Add a hypothesis to a lane, with the counts of an earlier epoch unless that is -1."""
+    """Add a hypothesis of this weight and kind to a lane.
+
+    It has the counts of an earlier epoch unless that is −1.
+    """
     parts[type(params)].enter(params, state, lane, weight, kind, epoch)
 
 
@@ -311,29 +318,38 @@ def arrange(params: Any, state: Any, lane: int, impression: Any) -> Any:
 
 
 def line_up(params: Any, arranged: Any, lane: int, impression: Any, draw: Any, action: Any) -> None:
-    """Write the arms into ``action`` in the order of the draw's ``z``, with the draw's ``arm``, unless −1,
-    at its ``place``."""
+    """Write the arms on offer into ``action`` in the order that the draw's ``z`` gives.
+
+    The draw's ``arm``, unless −1, is put at its ``place``.
+    """
     parts[type(params)].line_up(params, arranged, lane, impression, draw, action)
 
 
 def share(
     params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int, without: int
 ) -> Any:
-    """Return the probability that the order begins with the first ``count`` arms of ``begin``, when one arm
-    is removed from both."""
+    """Return the probability that the order begins with the first ``count`` arms of ``begin``.
+
+    The arm ``without``, unless −1, is removed from both.
+    """
     return parts[type(params)].share(params, arranged, lane, impression, begin, count, without)
 
 
 def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
-    """Return the sum of ``share`` over the arms not in ``begin``, each as the removed arm."""
+    """Return the sum of ``share`` over the arms that are not in ``begin``, each in turn as ``without``.
+
+    ``begin`` has ``count`` arms.
+    """
     return parts[type(params)].shares(params, arranged, lane, impression, begin, count)
 
 
 def ranks(
     params: Any, arranged: Any, lane: int, impression: Any, arm: int, without: int, chances: Any
 ) -> None:
-    """Write the probabilities of the arm's ranks 0, 1, … into ``chances``, padded with 0, with the arm
-    ``without``, unless −1, removed."""
+    """Write the probabilities of the arm's ranks 0, 1, … into ``chances``, padded with 0.
+
+    The arm ``without``, unless −1, is removed from the order.
+    """
     parts[type(params)].ranks(params, arranged, lane, impression, arm, without, chances)
 
 
@@ -345,13 +361,19 @@ def clear(params: Any, state: Any, lane: int) -> None:
 def placed(
     params: Any, state: Any, lane: int, impression: Any, action: Any, prefixes: Any, places: Any
 ) -> None:
-    """For each position of a list, write the probability that ``decide`` shows the same arms down to it into
-    ``prefixes``, and the probability of the arm at the position into ``places``."""
+    """Write the propensities of a list's prefixes into ``prefixes``, and of its arms into ``places``.
+
+    For each position these are the probability that ``decide`` shows the same arms down to it, and that it
+    shows this arm at it.
+    """
     parts[type(params)].placed(params, state, lane, impression, action, prefixes, places)
 
 
 def cells(params: Any, state: Any, lane: int, impression: Any, found: Any) -> None:
-    """Write the probability that ``decide`` shows each arm on offer at each position."""
+    """Fill the table ``found`` with the probability that ``decide`` shows each arm at each position.
+
+    Its rows are the arms on offer.
+    """
     parts[type(params)].cells(params, state, lane, impression, found)
 
 
@@ -366,12 +388,12 @@ def arrive(params: Any, world: Any, round: int, rng: Any) -> Any:
 
 
 def respond(params: Any, world: Any, lane: int, arm: Any) -> Any:
-    """Return the reward of ``arm`` (or a pair) for the current impression."""
+    """Return the reward of ``arm`` (or a pair) for the current impression, which may be drawn at random."""
     return parts[type(params)].respond(params, world, lane, arm)
 
 
 def expected(params: Any, world: Any, lane: int, arm: Any) -> Any:
-    """Return the expected reward of ``arm`` for the current impression."""
+    """Return the mean reward of ``arm`` (or a pair) for the current impression."""
     return parts[type(params)].expected(params, world, lane, arm)
 
 
@@ -396,12 +418,12 @@ ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum, react, regret)
 
 
 def predict(params: Any, state: Any, row: int, context: Any) -> Any:
-    """Return whether the context may be an event; reads ``state`` (and may use its workspace)."""
+    """Return True if the context may be an event; reads ``state``, and may use its workspace."""
     return parts[type(params)].predict(params, state, row, context)
 
 
 def learn_false(params: Any, state: Any, row: int, context: Any) -> None:
-    """Update ``state`` in place: the context was no event."""
+    """Update ``state`` in place with a context that was no event."""
     parts[type(params)].learn_false(params, state, row, context)
 
 

@@ -12,7 +12,7 @@ REMEDY = f"run: pip uninstall tacit {DISTRIBUTION}; then: pip install {DISTRIBUT
 
 
 def find_namesake(folder: Path = SITE) -> str:
-    """Return the metadata folder of a distribution named ``tacit`` next to this package, or an empty text.
+    """Return the name of the metadata folder of a distribution named ``tacit`` in a folder, or an empty text.
 
     Only names are read: ``importlib.metadata`` would take most of the time of an import.
     """
@@ -24,7 +24,10 @@ def find_namesake(folder: Path = SITE) -> str:
 
 
 def warn_of_namesake(folder: Path = SITE) -> None:
-    """Warn if another distribution named ``tacit`` is installed in the same folder."""
+    """Warn if another distribution named ``tacit`` is installed in the same folder.
+
+    It overwrites files of this one.
+    """
     if name := find_namesake(folder):
         both = f"{name.rpartition('.')[0]} is installed next to {DISTRIBUTION}"
         warnings.warn(f"tacit: {both}, and each overwrites files of the other; {REMEDY}", stacklevel=3)

@@ -35,6 +35,8 @@ def is_watched() -> bool:
 def progress(total: float | None, label: str) -> Iterator[Callable[[float], None]]:
     """Show a progress bar on a terminal (on standard error) or in a notebook, after one second.
 
+    Nested blocks show none.
+
     Parameters
     ----------
     total : float or None
@@ -74,7 +76,10 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
 
 
 def _bar(is_known: bool) -> Any:
-    """Return a progress bar on standard error; without a known total it shows the amount."""
+    """Return a new progress bar on standard error, not started.
+
+    It shows the amount if the total is not known.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -88,7 +93,7 @@ def _bar(is_known: bool) -> Any:
 def report_progress(
     label: str, callback: Callable[[int], None] | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function of the amount done so far: the caller's, or else of a bar without a total."""
+    """Yield a function to call with the total amount done so far: ``callback``, or else a bar's."""
     if callback is not None:
         yield callback
         return
@@ -137,7 +142,9 @@ def run_tasks(
     label: str,
     workers: int | None = None,
 ) -> list[Any]:
-    """Run a function for each task and return its results in the order of the tasks.
+    """Run a function for each task, with a progress bar, and return its results in the order of the tasks.
+
+    It uses the current runner: threads, or a cluster's. The first error stops the other tasks and is raised.
 
     Parameters
     ----------
@@ -179,7 +186,10 @@ def run_in_threads(
     workers: int,
     advance: Report,
 ) -> list[Any]:
-    """Run tasks in threads; an error or an interrupt stops the other tasks, then is raised."""
+    """Run tasks in threads and return their results in order; report the amount done to ``advance``.
+
+    An error or an interrupt stops the other tasks, then is raised.
+    """
     stopped = threading.Event()
     done = [0.0] * len(tasks)
     reported = 0.0

@@ -30,17 +30,26 @@ Check = Callable[[str, Any], Any]
 
 
 def float_range(low: float, high: float, *, open_low: bool = False) -> Check:
-    """Return the check for a float within [low, high], or (low, high] if ``open_low``."""
+    """Return a field check that accepts numbers within [low, high], or (low, high] if ``open_low``.
+
+    The check returns the value as a float, or raises InvalidValue.
+    """
     return lambda field, value: checks.number(field, value, low, high, open_low=open_low)
 
 
 def int_range(low: int, high: int = 2**62) -> Check:
-    """Return the check for an int within [low, high]."""
+    """Return a field check that accepts whole numbers within [low, high].
+
+    The check returns the value as an int, or raises InvalidValue.
+    """
     return lambda field, value: checks.integer(field, value, low, high)
 
 
 def one_word(*allowed: str) -> Check:
-    """Return the check that a value is one of the allowed words."""
+    """Return a field check that accepts one of the allowed words.
+
+    The check raises InvalidValue for other values.
+    """
 
     def check(field: str, value: Any) -> str:
         if value not in allowed:
@@ -51,12 +60,12 @@ def one_word(*allowed: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Return a check that also accepts None."""
+    """Return a field check that accepts None, and passes other values to ``check``."""
     return lambda field, value: None if value is None else check(field, value)
 
 
 def check_not_text(field: str, value: Any) -> Any:
-    """Return ``value`` unless it is text; the check of numbers and flags without a range."""
+    """Return ``value`` unless it is text, which raises InvalidValue; the check of fields without a range."""
     if isinstance(value, str):
         raise InvalidValue(field, value, "give a number, or true or false")
     return value
@@ -102,6 +111,10 @@ class Checked:
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Create an instance after checking the call's arguments against the constructor.
+
+        Raise TypeError for a class that is no dataclass, or for an argument whose field lacks an annotation.
+        """
         for name in named.keys() - cls.__dataclass_fields__.keys():  # type: ignore[attr-defined]
             if name in get_annotations(cls):
                 raise TypeError(f"{cls.__name__} is no dataclass; write @dataclass(frozen=True) above it")
@@ -113,18 +126,19 @@ class Checked:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
+        """Run the check of each field and store the value in its canonical form."""
         kind: type = type(self)
         for field, check in field_checks(kind).items():
             self._set(field, check(field, getattr(self, field)))
 
     def _set(self, field: str, value: Any) -> None:
-        """Store the canonical form of a field during construction."""
+        """Set a field of the frozen instance to its canonical form, during construction."""
         object.__setattr__(self, field, value)
 
 
 @cache
 def field_checks(kind: type) -> dict[str, Check]:
-    """Return the check of each constructor field that has one.
+    """Return the check of each constructor field of a class that has one, by field name.
 
     A subclass that declares a field again keeps its check, unless it annotates another one.
     """
@@ -141,7 +155,7 @@ def field_checks(kind: type) -> dict[str, Check]:
 
 @cache
 def _annotations(kind: Any) -> dict[str, Any]:
-    """Return the own annotations of a class or function; none if they cannot be evaluated here."""
+    """Return the own annotations of a class or function, evaluated; {} if a name in them is not defined."""
     try:
         return get_annotations(kind, eval_str=True)
     except NameError:
@@ -181,6 +195,7 @@ class Part(Checked):
     """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """Derive the ``Params`` of a new class and register its kernels and name, unless it is abstract."""
         super().__init_subclass__(**kwargs)
         if abstract:
             return
@@ -190,7 +205,7 @@ class Part(Checked):
 
     @cached_property
     def params(self) -> Any:
-        """The values that kernels read, each of its annotated type."""
+        """The named tuple of values that kernels read, each of its annotated type; computed once."""
         layout = type(self).Params  # type: ignore[attr-defined]
         hints = get_type_hints(layout)
         return layout(*(_convert_param(hints[name], getattr(self, name)) for name in layout._fields))
@@ -202,14 +217,14 @@ class Part(Checked):
 
 
 def _convert_param(kind: Any, value: Any) -> Any:
-    """Convert an attribute to a member of ``Params``."""
+    """Return an attribute as a member of ``Params``: a part as its params, a number as ``kind``."""
     if isinstance(value, Part):
         return value.params
     return kind(value) if kind in (int, float, bool) else value
 
 
 def _define_params(kind: Any) -> None:
-    """Derive the ``Params`` of a class, unless it or a base declares them."""
+    """Set the ``Params`` of a class, derived from its fields, unless it or a base declares them."""
     params_type = getattr(kind, "Params", None)
     if params_type is None or hasattr(params_type, "is_derived"):
         named_tuple: Any = NamedTuple
@@ -245,9 +260,10 @@ GRAMMAR = 'give a name, or a call such as "ucb1(alpha=0.5)" or "exploration-floo
 def find_class(
     name: str, registry: dict[str, type[Kind]], base: type[Kind], other_names: str = ""
 ) -> type[Kind]:
-    """Find a class by its name in ``known``, or import it as ``module:Class``, a subclass of ``base``.
+    """Return the class of this name from ``registry``, or import it as ``module:Class``.
 
-    ``also`` has further names, separated by blanks, for "did you mean".
+    An imported class must be a subclass of ``base``. Raise UnknownName, with a suggestion, if there is none.
+    ``other_names`` has further names, separated by blanks, that may be suggested.
     """
     if ":" in name:
         return _import_class(name, base)
@@ -268,7 +284,10 @@ def find_class(
 
 
 def _import_class(name: str, base: type[Kind]) -> type[Kind]:
-    """Import a class as ``module:Class`` and check that it is a subclass of ``base``."""
+    """Import a class as ``module:Class`` and return it.
+
+    Raise UnknownName unless it is a subclass of ``base``.
+    """
     module, _, attribute = name.partition(":")
     kind = base.__name__.lower()
     try:
@@ -296,7 +315,7 @@ def _import_class(name: str, base: type[Kind]) -> type[Kind]:
 def match_arguments(
     kind: type, order: list[str], positional: list[Any], named: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a call's arguments by the names of the dataclass fields that they set.
+    """Return a call's arguments as a dict by the names of the dataclass fields that they set.
 
     ``order`` names the fields of positional arguments. A field given both by position and by name takes the
     named value. Fields with defaults may be absent, and ``arms``, which the caller adds.
@@ -329,7 +348,7 @@ SplitCall = tuple[str, list[Any], dict[str, Any]]
 
 
 def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
-    """Return name and arguments of a part from text or from a dict with its ``name``.
+    """Return a part's name, positional and named arguments from text or from a dict with its ``name``.
 
     Raises
     ------
@@ -351,7 +370,10 @@ def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
 
 
 def parse_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitCall:
-    """Split ``name(literal, name=literal, …)`` without evaluating anything."""
+    """Split ``name(literal, name=literal, …)`` into name and arguments, without evaluating anything.
+
+    Raise InvalidValue with ``remedy`` if the text is not such a call.
+    """
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
     if not match:
         hint = f"; several: --{kind} once for each" if re.fullmatch(r"[\w, -]+", text) else ""
@@ -370,7 +392,10 @@ def parse_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitC
 
 
 def _replace_hyphens(arguments: str) -> str:
-    """Replace hyphens inside bare names by underscores, as Python would parse them as minus signs."""
+    """Return a call's arguments with hyphens inside bare names replaced by underscores.
+
+    Python would parse them as minus signs. Text in quotes is unchanged.
+    """
     pieces = re.split(r"""("[^"]*"|'[^']*')""", arguments)
     return "".join(
         piece if i % 2 else re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", "_", piece)
@@ -379,7 +404,10 @@ def _replace_hyphens(arguments: str) -> str:
 
 
 def _value(node: ast.expr) -> Any:
-    """Return the value of a literal, true or false; return a bare name or a call as text, for a policy."""
+    """Return the value of a literal, ``true`` or ``false``; return a bare name or a call as text.
+
+    Raise ValueError for other expressions.
+    """
     if isinstance(node, (ast.Name, ast.Call)):
         word = ast.unparse(node)
         return {"true": True, "false": False}.get(word, word)

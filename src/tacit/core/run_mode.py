@@ -18,10 +18,11 @@ class Interpreted:
         self._loop = loop
 
     def entry(self, arguments: tuple[Any, ...]) -> Interpreted:
-        """Return the entry point for arguments of these types: the loop itself."""
+        """Return the loop itself, whatever the arguments' types; compiled loops have the same method."""
         return self
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run the loop as plain Python, without warnings of floating-point errors."""
         # Compiled code does not warn of overflow either.
         with np.errstate(all="ignore"):
             return self._loop(*arguments)
@@ -42,10 +43,10 @@ def compiles_loops() -> bool:
 
 
 def compile_loop(driver: Callable[..., Any], *all_params: Any) -> Any:
-    """Return ``driver`` as compiled code for parts with these ``Params``.
+    """Return ``driver`` as compiled code for parts with these ``Params``, or to run as plain Python.
 
-    Without compilation it runs as plain Python: debuggers stop in kernels, kernels may print, and an index
-    out of bounds raises.
+    ``TACIT_COMPILE`` decides which. Without compilation it runs as plain Python: debuggers stop in kernels,
+    kernels may print, and an index out of bounds raises.
 
     Parameters
     ----------

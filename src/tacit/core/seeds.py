@@ -15,11 +15,11 @@ Seed = int | np.random.SeedSequence | Generator | None
 
 
 def stream(purpose: str, seed: int | None, *place: int) -> Generator:
-    """Return the generator of one purpose, optionally of one numbered stream within it.
+    """Return a new generator for a purpose, a seed and optionally numbers of a stream within the purpose.
 
-    It is independent of ``numpy.random.default_rng(seed)``, of the children of that seed by
-    ``spawn``, and of the streams of other purposes: clicks that are simulated with the same
-    seed as the decisions must be independent of them.
+    Equal arguments give equal draws, unless the seed is None. The generator is independent of
+    ``numpy.random.default_rng(seed)``, of the children of that seed by ``spawn``, and of the streams of other
+    purposes: clicks that are simulated with the same seed as the decisions must be independent of them.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def stream(purpose: str, seed: int | None, *place: int) -> Generator:
 
 
 def generator(purpose: str, seed: Seed) -> Generator:
-    """Return the generator of one purpose for a seed; a Generator is returned as it is.
+    """Return a generator for a purpose and a seed; a Generator over PCG64 is returned as it is.
 
     Raises
     ------
@@ -95,9 +95,12 @@ def derive_generator(first: int, second: int, third: int) -> Generator:
 
 
 def borrow_generator(rng: Generator) -> Generator:
-    """Return a local copy of a generator over PCG64, for use until :func:`return_generator`."""
+    """Return a local copy of a generator over PCG64, for use until :func:`return_generator`.
+
+    In plain Python it is the generator itself.
+    """
     return rng
 
 
 def return_generator(local: Generator, rng: Generator) -> None:
-    """Write the state of a local copy back to its generator."""
+    """Write the state of a local copy back to its generator; in plain Python do nothing."""

@@ -48,7 +48,7 @@ UNNUMBERED_ARMS = 4096
 
 @cache
 def read_ranges(kind: Any) -> dict[str, ValueRange]:
-    """Return the range of each field of a named tuple class that declares one."""
+    """Return the declared range of each field of a named tuple class that has one, by name; cached."""
     try:
         hints = get_type_hints(kind, include_extras=True)
     except (NameError, TypeError):
@@ -72,7 +72,10 @@ def check_state(state: Any, arms: Any) -> None:
 
 
 def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
-    """Check the arrays of a state and of its nested named tuples."""
+    """Check the arrays of a state and of its nested named tuples.
+
+    Raise ValueError for one out of its range.
+    """
     kind: Any = type(state)
     ranges = read_ranges(kind)
     for field, value in zip(state._fields, state, strict=True):
@@ -83,14 +86,14 @@ def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
 
 
 def _read_extent(declared: ValueRange, state: Any, extents: dict[str, int]) -> int:
-    """Return the value of a declared extent; 0 if none is declared."""
+    """Return the number that a range's ``extent`` stands for: of arms, lanes or an axis; 0 if it is empty."""
     if declared.extent in extents or not declared.extent:
         return extents.get(declared.extent, 0)
     return int(getattr(state, declared.extent).shape[declared.axis])
 
 
 def _check_array(name: str, array: Any, declared: ValueRange, extent: int) -> None:
-    """Raise a ValueError if an array is out of its declared range."""
+    """Raise a ValueError if an array has a value out of its declared range, or a repeated one if distinct."""
     low, high = declared.low, declared.high + extent
     least, greatest = array.min(), array.max()
     if not (low <= least and greatest <= high):  # with a NaN, both are NaN

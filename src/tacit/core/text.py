@@ -30,7 +30,7 @@ _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def parse_docstring(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
-    r"""Return the text of a docstring, and the description of each name in one of its sections.
+    r"""Return the text before a section of a docstring, and the description of each name in the section.
 
     Names on the same line share their description.
 
@@ -54,7 +54,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 6
 
 
 def convert_duration(value: Any, unit: str = "seconds") -> str:
-    """Convert a duration such as ``1h`` to a number of units, as text; "" if it is not a duration.
+    """Convert a duration such as ``1h`` to a number of ``unit``, as text; "" if it is not a duration.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def convert_duration(value: Any, unit: str = "seconds") -> str:
 
 
 def no_toml(error: ValueError) -> str:
-    """Return the message that a text is not TOML, with the remedy.
+    """Return an error message that a text is not TOML, with the parser's error and the remedy.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def no_toml(error: ValueError) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Escape control characters of terminals, as in JSON, except for ends of lines and tabs.
+    """Return text with terminals' control characters escaped as in JSON, except ends of lines and tabs.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def escape_controls(text: str) -> str:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as aligned columns: the first flush left, the others flush right.
+    """Return rows of cells as aligned lines of text: the first column flush left, the others flush right.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def align_columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def align_left(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as columns that are all flush left.
+    """Return rows of cells as aligned lines of text, with all columns flush left.
 
     Examples
     --------
@@ -141,13 +141,16 @@ class Column(NamedTuple):
     missing: str = MISSING
 
     def cell(self, record: Mapping[str, Any]) -> str:
-        """Return the cell of a row."""
+        """Return the formatted cell of a record, or the column's ``missing`` text.
+
+        The latter is returned if one of the column's fields is None or NaN.
+        """
         values = [record[name] for _, name, _, _ in Formatter().parse(self.form) if name]
         return self.missing if None in map(replace_nan, values) else self.form.format_map(record)
 
 
 def format_table(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> str:
-    """Return records as aligned columns, with their heads above.
+    """Return records as lines of aligned columns, with the columns' heads above.
 
     Examples
     --------
@@ -173,6 +176,7 @@ class ByName(tuple[Value, ...]):
     """The attribute that holds the name."""
 
     def __getitem__(self, which: Any) -> Any:
+        """Return the value at an index, or with a name; raise UnknownName for a name that no value has."""
         if not isinstance(which, str):
             return super().__getitem__(which)
         by_name = {getattr(value, self.by): value for value in self}
@@ -185,7 +189,7 @@ class Tabulated:
     """Base of results with rows, for output as text, in notebooks, pandas, Markdown and LaTeX."""
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat dicts, all with the same names."""
+        """Return the rows as flat dicts, all with the same names, for all other formats."""
         raise NotImplementedError
 
     def summary(self) -> str:
@@ -264,7 +268,10 @@ def html_table(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(records: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
-    """Return head and body as text, and which columns are numbers."""
+    """Return column names, the rows' cells as text, and for each column whether it is numeric.
+
+    None counts as a number.
+    """
     head = list(records[0]) if records else []
     numeric = [all(row[name] is None or _is_number(row[name]) for row in records) for name in head]
     return head, [[_text(row[name]) for name in head] for row in records], numeric
@@ -275,7 +282,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return a cell of a table as text."""
+    """Return a value as text for a cell: rounded, with thousands separators; a dash for None and NaN."""
     if replace_nan(value) is None:
         return MISSING
     if isinstance(value, float):

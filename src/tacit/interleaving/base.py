@@ -61,16 +61,18 @@ class Credit(NamedTuple):
 
     @property
     def outcome(self) -> float:
-        """Return the more likely winner of a duel: 1 for the left ranker, 0 for the right one, 0.5 for a tie.
+        """Outcome of a duel: 1 if the left ranker is likelier to have won, 0 if the right one is, else 0.5.
 
-        This rounds ``chance``. If ``chance`` is neither 0, 0.5 nor 1, the rounded outcome can favour a
-        ranker even under random clicks: policies should learn from :meth:`draw_outcome`.
+        This rounds ``chance``. If ``chance`` is neither 0, 0.5 nor 1, the rounded outcome can favour a ranker
+        even under random clicks: policies should learn from :meth:`draw_outcome`.
         """
         return 0.5 if abs(self.chance - 0.5) < TIE else float(self.chance > 0.5)
 
     @with_suggestions
     def draw_outcome(self, rng: Generator, ties: str = "coin") -> float | None:
-        """Draw the outcome of a duel from ``chance``, for a policy to learn from.
+        """Draw the outcome of a duel from ``chance``: 1.0 if the left ranker wins, 0.0 if the right one does.
+
+        A tie can give 0.5 or None.
 
         Parameters
         ----------
@@ -94,12 +96,12 @@ class Credit(NamedTuple):
         return float(rng.random() < self.chance)
 
     def duel(self, left: int, right: int) -> float:
-        """Compare the credits of two rankers: 1 if ``left`` has more, 0 if less, 0.5 if equal."""
+        """Compare the credits of two rankers, by index: 1 if ``left`` has more, 0 if less, 0.5 if equal."""
         return duel_outcome(self.credits[left] - self.credits[right])
 
 
 def check_rng(rng: Any) -> Generator:
-    """Return ``rng`` if it is a NumPy generator.
+    """Return ``rng`` if it is a NumPy generator, else raise InvalidValue.
 
     Raises
     ------
@@ -154,7 +156,7 @@ class Interleaved:
     probability: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the list and its memory as plain JSON data."""
+        """Return the list, its method, memory and probability as plain JSON data."""
         return {
             "items": list(self.items),
             "rankers": self.rankers,
@@ -165,7 +167,7 @@ class Interleaved:
 
     @classmethod
     def from_dict(cls, data: Any) -> Interleaved:
-        """Return the list that :meth:`as_dict` wrote as ``data``.
+        """Validate the data that :meth:`as_dict` wrote and return the list.
 
         Raises
         ------
@@ -190,7 +192,11 @@ class Interleaved:
 
 
 def _check_memory(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
-    """Check an entry of a list's memory: one cell per position, or a row of such cells per ranker."""
+    """Return an entry of a list's memory if it is valid.
+
+    It must have one cell per position, or, except for ``teams``, a row of such cells per ranker. Raise
+    InvalidValue otherwise.
+    """
     field = f"interleaved.memory.{name}"
     if name not in CELLS:
         raise InvalidValue("interleaved.memory", name, f"there can be {', '.join(CELLS)}")
@@ -237,7 +243,9 @@ class InterleavingMethod(Checked):
 
     @with_suggestions
     def interleave(self, rankings: Rankings, rng: Generator) -> Interleaved:
-        """Combine the rankings into one list to show.
+        """Draw one list to show from the rankings, with the data that :meth:`credit` needs.
+
+        Warns if many lists are drawn from generators in the same state.
 
         Parameters
         ----------
@@ -256,7 +264,7 @@ class InterleavingMethod(Checked):
         return self._interleave(ranked, rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
-        """Yield every list that :meth:`interleave` may return, with its probability; these sum to 1.
+        """Yield the probability and the list of every outcome of :meth:`interleave`; probabilities sum to 1.
 
         The same items may come more than once, with different memories. The number of lists can be very
         large: this is for small cases, tests and exact preferences.
@@ -273,7 +281,9 @@ class InterleavingMethod(Checked):
         return self._lists(self._check_rankings(rankings))
 
     def credit(self, interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
-        """Return the credit of each ranker for the clicks on a list.
+        """Return the credit of each ranker for the clicks on a list that this method built.
+
+        Warns if ``clicks`` seems to have a 0 or 1 for each position.
 
         Parameters
         ----------
@@ -315,10 +325,14 @@ class InterleavingMethod(Checked):
 
     @property
     def _remembers(self) -> str:
-        """Name of the single entry in the memory of this method."""
+        """Name of the single entry in the memory of this method's lists."""
         raise NotImplementedError
 
     def _check_rankings(self, rankings: Rankings) -> Ranked:
+        """Return the validated rankings as tuples; raise InvalidValue for a wrong form or number.
+
+        Warn if text and number ids that look the same are mixed.
+        """
         if isinstance(rankings, str) or not isinstance(rankings, Sequence):
             remedy = "give a list of rankings"
             if isinstance(rankings, Mapping):
@@ -337,22 +351,28 @@ class InterleavingMethod(Checked):
         return ranked
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw a list from validated rankings."""
         raise NotImplementedError
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield every possible list for validated rankings, with its probability."""
         raise NotImplementedError
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the credit for validated click positions, in ascending order."""
         raise NotImplementedError
 
     def _build_interleaved(
         self, items: Sequence[Item], rankers: int, memory: Any, probability: float | None
     ) -> Interleaved:
+        """Return a list with this method's name and its memory under this method's entry."""
         return Interleaved(tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability)
 
 
 def ranking(field: str, items: Any) -> tuple[Item, ...]:
-    """Return ``items`` as a ranking: at least one id, each once.
+    """Validate ``items`` and return them as a tuple: at least one id, each once.
+
+    ``field`` names them in errors.
 
     Raises
     ------
@@ -384,7 +404,10 @@ def fair_depth(rankings: Rankings, length: int) -> int:
 
 
 def complete_list(rankings: Rankings, items: Sequence[Item], length: int) -> list[Item]:
-    """Return ``items`` followed by the remaining items of the rankings, best ranks first."""
+    """Return ``items`` and then the remaining items of the rankers' rankings, best ranks first.
+
+    The list is cut at ``length``.
+    """
     depth = max(map(len, rankings))
     by_rank = [row[rank] for rank in range(depth) for row in rankings if rank < len(row)]
     return list(dict.fromkeys([*items, *by_rank]))[:length]
@@ -401,7 +424,11 @@ _last_draw: list[Any] = [None, 0]
 
 
 def _warn_same_state(rng: Generator) -> None:
-    """Warn, once, if the caller creates a new generator with the same seed for each list."""
+    """Warn once if many lists in a row are drawn from the same generator state.
+
+    This happens if the caller creates a new generator with the same seed for each list. Records the state of
+    ``rng`` for the next call. Only NumPy's default generator is checked.
+    """
     # Only for NumPy's default generator: comparing the states of others takes longer than drawing the list.
     state = rng.bit_generator.state["state"] if isinstance(rng.bit_generator, np.random.PCG64) else None
     _last_draw[:] = state, (_last_draw[1] + 1 if state and state == _last_draw[0] else 0)

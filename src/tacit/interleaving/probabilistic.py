@@ -95,6 +95,7 @@ class Probabilistic(InterleavingMethod):
         return "shares" if self.marginalised else "teams"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw a list: for each position a coin chooses the ranker, which draws among its remaining items."""
         items: list[Item] = []
         teams: list[int] = []
         urns = [Urn(ranking, self.decay) for ranking in rankings]
@@ -106,6 +107,10 @@ class Probabilistic(InterleavingMethod):
         return self._complete_draw(rankings, items, teams)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield every possible list, with its probability.
+
+        Unless ``marginalised``, a list is yielded once per assignment of its items to teams.
+        """
         union = list(dict.fromkeys(item for ranking in rankings for item in ranking))
         depth = fair_depth(rankings, self.length)
         for items in permutations(union, depth):
@@ -121,7 +126,7 @@ class Probabilistic(InterleavingMethod):
                     yield joint, self._complete_draw(rankings, list(items), list(teams))
 
     def _complete_draw(self, rankings: Ranked, items: list[Item], teams: list[int]) -> Interleaved:
-        """Fill the list up and return it, with the shares or teams of the rankers and its probability."""
+        """Return the drawn items as a filled-up list, with shares or teams and the items' probability."""
         chances = turn_chances(rankings, items, self.decay)
         total = chances.sum(axis=0)
         complete = complete_list(rankings, items, self.length)
@@ -134,6 +139,7 @@ class Probabilistic(InterleavingMethod):
         return self._build_interleaved(complete, 2, memory, float(np.prod(total / 2)))
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the clicks on each team, or each ranker's probability of most clicks if ``marginalised``."""
         if not self.marginalised:
             teams = [interleaved.memory["teams"][position] for position in clicks]
             left_clicks, right_clicks = float(teams.count(0)), float(teams.count(1))
@@ -150,13 +156,13 @@ class Urn:
         self._weights: dict[Item, float] = {item: rank**-decay for rank, item in enumerate(items, 1)}
 
     def draw(self, rng: Generator) -> Item:
-        """Draw an item, which stays in the urn."""
+        """Draw an item and return it; it stays in the urn."""
         cumulative = np.cumsum(list(self._weights.values()))
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
         return list(self._weights)[min(index, len(cumulative) - 1)]
 
     def chance(self, item: Item) -> float:
-        """Return the probability that the next draw gives an item."""
+        """Return the probability that the next draw gives this item; 0 if it is not in the urn."""
         return float(self._weights.get(item, 0.0) / math.fsum(self._weights.values()))
 
     def remove(self, item: Item) -> None:
@@ -166,6 +172,8 @@ class Urn:
 
 def turn_chances(rankings: Sequence[Sequence[Item]], items: Sequence[Item], decay: float) -> Floats:
     """Return the probability that each ranker, if it has its turn at a position, draws the item there.
+
+    ``items`` is a list from the top; earlier items are removed from all rankings before each position.
 
     Returns
     -------
@@ -259,6 +267,7 @@ class ProbabilisticMultileave(InterleavingMethod):
     _remembers = "shares"
 
     def _check_rankings(self, rankings: Rankings) -> Ranked:
+        """Return the validated rankings; raise InvalidValue for more than 16."""
         checked = super()._check_rankings(rankings)
         if len(checked) > MOST_RANKERS:
             raise InvalidValue(
@@ -267,6 +276,7 @@ class ProbabilisticMultileave(InterleavingMethod):
         return checked
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw a list: in each round the rankers draw in random order among their remaining items."""
         items: list[Item] = []
         urns = [Urn(ranking, self.decay) for ranking in rankings]
         depth = fair_depth(rankings, self.length)
@@ -278,6 +288,7 @@ class ProbabilisticMultileave(InterleavingMethod):
         return self._complete_draw(rankings, items)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield every possible list with its probability."""
         union = list(dict.fromkeys(item for ranking in rankings for item in ranking))
         for items in permutations(union, fair_depth(rankings, self.length)):
             interleaved = self._complete_draw(rankings, list(items))
@@ -285,7 +296,7 @@ class ProbabilisticMultileave(InterleavingMethod):
                 yield interleaved.probability, interleaved
 
     def _complete_draw(self, rankings: Ranked, items: list[Item]) -> Interleaved:
-        """Fill the list up and return it, with the shares of the rankers and its probability."""
+        """Return the drawn items as a filled-up list, with the rankers' shares and the items' probability."""
         chances = turn_chances(rankings, items, self.decay).T
         starts = range(0, len(items), len(rankings))
         rounds = [shares(chances[start : start + len(rankings)]) for start in starts]
@@ -298,6 +309,7 @@ class ProbabilisticMultileave(InterleavingMethod):
         )
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the sum of each ranker's shares of the clicked items."""
         share_rows = interleaved.memory["shares"]
         return Credit(
             tuple(math.fsum(row[position] or 0.0 for position in clicks) for row in share_rows), len(clicks)
@@ -374,21 +386,25 @@ class Optimized(InterleavingMethod):
     _remembers = "credits"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw one of the lists with the optimal probabilities."""
         choices = solve_lists(rankings, self.length, self.score)
         cumulative = np.cumsum([probability for probability, _, _ in choices])
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
         return self._build_choice(choices[min(index, len(choices) - 1)])
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the probability and the list of each choice of positive probability."""
         for choice in solve_lists(rankings, self.length, self.score):
             yield choice[0], self._build_choice(choice)
 
     def _build_choice(self, choice: tuple[float, tuple[Item, ...], Floats]) -> Interleaved:
+        """Return a choice of ``solve_lists`` as a list, with the credits for a click at each position."""
         probability, items, difference = choice
         credits = [np.maximum(difference, 0.0).tolist(), np.maximum(-difference, 0.0).tolist()]
         return self._build_interleaved(items, 2, credits, probability)
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the sums of the stored credits of the clicked positions, and the winner."""
         left_credit, right_credit = (
             math.fsum(row[position] for position in clicks) for row in interleaved.memory["credits"]
         )
@@ -397,6 +413,8 @@ class Optimized(InterleavingMethod):
 
 def list_candidates(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item, ...]]:
     """Return all lists in which each next item is the best remaining item of one ranking.
+
+    They have ``length`` items, or all if there are fewer.
 
     Examples
     --------
@@ -416,7 +434,11 @@ def list_candidates(rankings: Sequence[Sequence[Item]], length: int) -> list[tup
 def credit_differences(
     rankings: Sequence[Sequence[Item]], lists: Sequence[Sequence[Item]], score: str
 ) -> Floats:
-    """Return the left ranker's credit minus the right one's, per list and position."""
+    """Return the left ranker's credit for a click minus the right one's, shape (lists, positions).
+
+    ``score`` names the credit as a function of both ranks; an item that is not ranked has the rank after the
+    last one.
+    """
     rows = []
     for items in lists:
         left_ranks, right_ranks = (
@@ -461,7 +483,9 @@ def sensitivity(difference: Floats) -> Floats:
 def solve_lists(
     rankings: Ranked, length: int, score: str
 ) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
-    """Return the lists to choose from, each with its probability, items and credit differences by position.
+    """Return the possible lists with their optimal probabilities.
+
+    Only those above 0 are returned, with items and credit differences by position. Results are cached.
 
     Raises
     ------
@@ -477,7 +501,11 @@ def solve_lists(
 
 
 def _solve_program(unfairness: Floats, sensitivities: Floats) -> Any:
-    """Return the most sensitive fair probabilities of lists; if none are fair, the least unfair ones."""
+    """Return the most sensitive fair probabilities of lists; if none are fair, the least unfair ones.
+
+    ``unfairness`` has the left ranker's lead in credit for a click on each of the first k positions, summed,
+    by list and k. Raise MissingExtra without scipy.
+    """
     try:
         from scipy.optimize import linprog
     except ImportError:

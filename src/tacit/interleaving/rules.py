@@ -38,7 +38,7 @@ METHODS: dict[str, type[InterleavingMethod]] = {
 
 @with_suggestions
 def credit_clicks(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
-    """Return the credit of each ranker for the clicks on a list, by the method that built it.
+    """Return the credit of each ranker for the clicks on a list, by the method named in the list.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def credit_clicks(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
 
 
 def outcome_weights(shown: Interleaved) -> Floats:
-    """Return weights of clicks; their sum over the clicked positions has the sign of the left ranker's lead.
+    """Return weights of clicks whose sum over the clicked positions has the sign of the left ranker's lead.
 
     Parameters
     ----------
@@ -198,6 +198,7 @@ class CreditRule:
     own: CreditFunction | None = None
 
     def __post_init__(self) -> None:
+        """Validate the fields; raise InvalidValue for negative or unknown weights."""
         if not isinstance(self.worth, Mapping) or not self.worth:
             raise InvalidValue("worth", self.worth, "give an amount for each kind of action")
         for kind, amount in self.worth.items():
@@ -215,7 +216,7 @@ class CreditRule:
     def credits(
         self, shown: Interleaved, actions: Iterable[Action], rankings: Sequence[Sequence[Any]] | None = None
     ) -> tuple[float, ...]:
-        """Return the credit of each ranker.
+        """Return the credit of each ranker for the actions on a list, in the order of the rankings.
 
         Parameters
         ----------
@@ -252,13 +253,17 @@ class CreditRule:
         )
 
     def place_worth(self, place: int) -> float:
-        """Return the weight of a position, from 0."""
+        """Return the weight of a position, from 0; 0 beyond the end of configured weights."""
         if isinstance(self.position, str):
             return POSITIONS[self.position](place)
         return float(self.position[place]) if place < len(self.position) else 0.0
 
     def _select_actions(self, shown: Interleaved, actions: Iterable[Action]) -> list[Action]:
-        """Return the actions that count, from the top."""
+        """Validate the actions and return those that count, sorted by position and kind.
+
+        Kinds without weight are left out unless there is a custom credit function. With ``once``, only the
+        largest amount of each kind at a position counts.
+        """
         largest: dict[tuple[int, str, int], Action] = {}
         last = len(shown.items) - 1
         for number, action in enumerate(actions):
@@ -272,7 +277,10 @@ class CreditRule:
         return [largest[key] for key in sorted(largest)]
 
     def _disagreements(self, shown: Interleaved, rankings: Any) -> list[float]:
-        """Return how far the rankers disagree on each item; 1 for all items unless ``distinct``."""
+        """Return, per item, how far the rankers disagree: the range of its inverse ranks.
+
+        It is 1 for all items unless ``distinct``. Raise InvalidValue if the rankings are needed and missing.
+        """
         if not self.distinct:
             return [1.0] * len(shown.items)
         if rankings is None:
@@ -285,7 +293,7 @@ class CreditRule:
 
 
 def item_shares(shown: Interleaved, clicks: Sequence[int]) -> list[list[float]]:
-    """Return each ranker's share of each item, from the list's memory.
+    """Return each ranker's share, from 0, of each item, one row per ranker, from the list's memory.
 
     Parameters
     ----------

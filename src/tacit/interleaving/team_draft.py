@@ -80,16 +80,22 @@ class Balanced(InterleavingMethod):
     _remembers = "ranks"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw one of the two merged lists with a fair coin."""
         candidates = [candidate for _, candidate in self._lists(rankings)]
         return candidates[int(rng.integers(2))]
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the two lists, one per leading ranker, with probability ½ each."""
         merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
         probability = 1.0 if merges[0] == merges[1] else 0.5
         for items in merges:
             yield 0.5, self._build_interleaved(items, 2, ranks(rankings, items), probability)
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the number of clicks on each ranker's top k, and the winner of the duel.
+
+        k is the least depth at which either ranking has the lowest clicked item.
+        """
         rank_rows = interleaved.memory["ranks"]
         if not clicks:
             return Credit((0.0, 0.0), 0, 0.5)
@@ -102,7 +108,10 @@ class Balanced(InterleavingMethod):
 
 
 def merge_rankings(rankings: Ranked, leader: int, length: int) -> list[Item]:
-    """Merge two rankings in turns; the remaining items of the longer one follow."""
+    """Return both rankings merged in turns, ``leader`` first, without repeats, at most ``length`` items.
+
+    The remaining items of the longer ranking follow.
+    """
     first, second = rankings[leader], rankings[1 - leader]
     turns = [item for pair in zip(first, second, strict=False) for item in pair]
     turns += [*first[len(second) :], *second[len(first) :]]
@@ -113,7 +122,10 @@ def merge_rankings(rankings: Ranked, leader: int, length: int) -> list[Item]:
 
 
 def examination(field: str, value: Any) -> Any:
-    """Check the probabilities that positions are seen: a curve's name, or a number per position."""
+    """Return the probabilities that positions are seen if they are valid: "inverse", or a tuple of numbers.
+
+    Raise InvalidValue for other values, or if the first probability is 0.
+    """
     if value == "inverse":
         return value
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray) or not len(value):
@@ -179,10 +191,12 @@ class DebiasedBalanced(InterleavingMethod):
     _remembers = "credits"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw one of the two merged lists with a fair coin."""
         candidates = [candidate for _, candidate in self._lists(rankings)]
         return candidates[int(rng.integers(2))]
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the two lists with probability ½ each, with the credits for a click at each position."""
         merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
         probability = 1.0 if merges[0] == merges[1] else 0.5
         curve = self._curve()
@@ -205,6 +219,7 @@ class DebiasedBalanced(InterleavingMethod):
             yield 0.5, self._build_interleaved(items, 2, credits, probability)
 
     def _curve(self) -> Floats:
+        """Return the probability that each of the positions up to 100 is seen."""
         curve = np.zeros(LONGEST)
         if self.examined == "inverse":
             return 1.0 / np.arange(1.0, LONGEST + 1)
@@ -212,6 +227,7 @@ class DebiasedBalanced(InterleavingMethod):
         return curve
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the sums of the stored credits of the clicked positions, and the winner."""
         left_credit, right_credit = (
             float(sum(row[place] for place in clicks)) for row in interleaved.memory["credits"]
         )
@@ -227,7 +243,7 @@ MOST_RANKERS = 16
 
 
 def shares(chances: Floats) -> tuple[float, Floats]:
-    """Return the probability of a round's items, and of each ranker having picked each of them.
+    """Return the probability of a round's items, and of each ranker having picked each item, given the items.
 
     Both are exact sums over all orders of the rankers in the round.
 
@@ -326,6 +342,7 @@ class TeamDraftMultileave(InterleavingMethod):
     _remembers = "teams"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw random orders round by round, let the rankers pick, and return the list with its teams."""
         items: list[Item] = []
         teams: Teams = []
         while picks := self._count_picks(rankings, items):
@@ -335,12 +352,16 @@ class TeamDraftMultileave(InterleavingMethod):
         return self._complete_draft(rankings, items, teams)
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the probability and every list, once per assignment of its items to teams."""
         yield from self._list_drafts(rankings, [], [], 1.0)
 
     def _list_drafts(
         self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
-        """Yield every complete list that can follow from a partial draft, with its probability."""
+        """Yield the probability and every complete list that can follow from a partial draft.
+
+        ``chance`` is the probability of the partial draft.
+        """
         picks = self._count_picks(rankings, items)
         if not picks:
             yield chance, self._complete_draft(rankings, items, teams)
@@ -352,11 +373,11 @@ class TeamDraftMultileave(InterleavingMethod):
             yield from self._list_drafts(rankings, picked, [*teams, *order], order_chance)
 
     def _count_picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
-        """Return the number of items that are picked in the next round."""
+        """Return the number of items that are picked in the next round; 0 once the draft is over."""
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 
     def _complete_draft(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
-        """Fill the list up and return it, with its teams and its probability."""
+        """Return the draft as a list filled up with items of no team, with its teams and its probability."""
         complete = complete_list(rankings, items, self.length)
         return self._build_interleaved(
             complete,
@@ -366,13 +387,17 @@ class TeamDraftMultileave(InterleavingMethod):
         )
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the number of clicks on each ranker's team."""
         teams = [interleaved.memory["teams"][position] for position in clicks]
         counts = tuple(float(teams.count(ranker)) for ranker in range(interleaved.rankers))
         return Credit(counts, len(clicks))
 
 
 def pick_items(rankings: Ranked, order: Sequence[int], items: list[Item]) -> None:
-    """Add to ``items``, for each ranker in ``order``, its best item that is not listed yet."""
+    """Append to ``items``, for each ranker in ``order``, its best item that is not listed yet.
+
+    There must be such an item for each ranker.
+    """
     listed = set(items)
     for ranker in order:
         item = next(item for item in rankings[ranker] if item not in listed)
@@ -381,7 +406,10 @@ def pick_items(rankings: Ranked, order: Sequence[int], items: list[Item]) -> Non
 
 
 def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
-    """Return the probability of drafting these items, summed over all teams; None for too many rankers."""
+    """Return the probability of drafting these items in this order, summed over all teams.
+
+    Return None for more than 16 rankers.
+    """
     rankers = len(rankings)
     if rankers > MOST_RANKERS:
         return None
@@ -451,5 +479,6 @@ class TeamDraft(TeamDraftMultileave):
     duels = True
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the number of clicks on each team, and the winner of the duel."""
         credit = super()._credits(interleaved, clicks)
         return credit._replace(chance=duel_outcome(credit.credits[0] - credit.credits[1]))

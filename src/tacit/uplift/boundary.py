@@ -32,7 +32,7 @@ PLANNED = 2.548
 
 
 def boundary(confidence: float = 0.95, comparisons: int = 1, *, planned: bool = False) -> float:
-    """Return the half-width, in standard errors, of an interval that is valid at any time.
+    """Return the half-width, in standard errors, of a confidence interval that is valid at any time.
 
     Repeated looks need wider intervals than a single one (1.96 for 95 %). These hold
     simultaneously at all times, over a thousandfold range of information.
@@ -71,7 +71,7 @@ def boundary(confidence: float = 0.95, comparisons: int = 1, *, planned: bool = 
 
 
 def check_share(share: float) -> float:
-    """Return the share of a control, if it is valid.
+    """Return the share of a control as a float if it is within (0, 1).
 
     Raises
     ------
@@ -135,12 +135,15 @@ class Lift(NamedTuple):
 
 
 def _finite(interval: Interval) -> dict[str, float | None]:
+    """Return an interval as a dict of estimate, low and high, with None for values that are not finite."""
     fields = interval._asdict().items()
     return {name: value if math.isfinite(value) else None for name, value in fields}
 
 
 def claim_from_interval(low: float, high: float) -> Claim:
-    """Return the claim that follows from the interval of a difference.
+    """Return the claim that follows from the interval of a difference: better if above 0, worse if below 0.
+
+    It is ``undecided`` if the interval contains 0.
 
     Examples
     --------
@@ -198,7 +201,7 @@ class HoldoutSums(NamedTuple):
 
     @classmethod
     def empty(cls, *, clustered: bool = False) -> HoldoutSums:
-        """Return sums over no decisions.
+        """Return sums over no decisions: all zero, with buckets of units if ``clustered``.
 
         Parameters
         ----------
@@ -211,7 +214,7 @@ class HoldoutSums(NamedTuple):
     def add(
         self, groups: npt.ArrayLike, rewards: npt.ArrayLike, buckets: npt.ArrayLike | None = None
     ) -> None:
-        """Add closed decisions.
+        """Add closed decisions to the counts, rewards, squares and, if clustered, buckets, in place.
 
         Parameters
         ----------
@@ -248,7 +251,7 @@ class HoldoutSums(NamedTuple):
             np.add.at(self.buckets[2], places, amounts)
 
     def merge(self, other: HoldoutSums) -> HoldoutSums:
-        """Return the sums over the decisions of both.
+        """Return new sums over the decisions of both.
 
         Raises
         ------
@@ -265,7 +268,7 @@ class HoldoutSums(NamedTuple):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Return the sums as JSON data: lists by field name, None without buckets."""
         return {
             name: None if array is None else array.tolist()
             for name, array in zip(self._fields, self, strict=True)
@@ -273,7 +276,7 @@ class HoldoutSums(NamedTuple):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HoldoutSums:
-        """Return the sums from the JSON data of :meth:`as_dict`."""
+        """Return the sums from the JSON data of :meth:`as_dict`, as new arrays."""
         buckets = data["buckets"]
         return cls(
             np.array(data["counts"], np.float64),
@@ -300,7 +303,9 @@ def decisions_needed(
     dispersion: float = 1.0,
     largest: float = 1.0,
 ) -> float:
-    """Return the number of decisions after which a holdout shows a lift.
+    """Return the number of decisions, of both groups, after which a holdout shows a lift.
+
+    Warns if the lift is above 1, as it may be meant as a ratio.
 
     Parameters
     ----------
@@ -446,7 +451,10 @@ def searches_needed(
 
 
 def _per_variance(power: float) -> float:
-    """Return the number of decisions per unit of variance for a power."""
+    """Return the number of decisions per unit of variance for a power.
+
+    Raise InvalidValue unless 0.8 or 0.5.
+    """
     if power not in PER_VARIANCE:
         raise InvalidValue("power", power, f"give one of {list(PER_VARIANCE)}")
     return PER_VARIANCE[power]

@@ -64,7 +64,10 @@ class _PooledPeriods(NamedTuple):
 
     @classmethod
     def pool(cls, periods: Periods, largest: float) -> _PooledPeriods:
-        """Pool periods; a period without decisions has weight 0."""
+        """Pool the sums of periods into one experiment; a period without decisions has weight 0.
+
+        ``largest`` is the largest reward possible.
+        """
         period_list = _as_list(periods)
         n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in period_list), strict=True))
         decisions = n.sum(axis=1)
@@ -78,25 +81,33 @@ class _PooledPeriods(NamedTuple):
 
     @property
     def rates(self) -> tuple[Floats, Floats]:
-        """The mean rewards of control and policy."""
+        """Mean rewards of the control and of the policy, weighted by the periods' decisions."""
         return self._mean(self.r0 / self.n0), self._mean(self.r1 / self.n1)
 
     def control(self, ratio: Floats) -> Floats:
-        """Return the mean reward of the control in each period, given a ratio."""
+        """Return the mean reward of the control in each period that best fits a ratio of mean rewards."""
         return np.asarray((self.r0 + self.r1) / (ratio * self.n1 + self.n0))
 
     def _mean(self, values: Floats) -> Floats:
+        """Return the mean of values over the periods, weighted by decisions."""
         return np.asarray((self.weights * values).sum(axis=0))
 
     def difference(self, ratio: Floats) -> Floats:
-        """Return the difference of mean rewards, given a ratio."""
+        """Return the difference of mean rewards, policy minus control, that a ratio of them implies.
+
+        An infinite ratio means that all rewards are the policy's.
+        """
         finite = np.where(np.isinf(ratio), 1.0, ratio)
         at = (finite - 1) * self._mean(self.control(finite))
         all_of_policy = self._mean((self.r0 + self.r1) / self.n1)
         return np.asarray(np.where(np.isinf(ratio), all_of_policy, at))
 
     def excess(self, log_ratio: Floats, c: float) -> Floats:
-        """Return D(ρ) − c²·φ(ρ); the ratio is outside of the interval if it is positive."""
+        """Return D(ρ) − c²·φ(ρ) for a log ratio ln ρ; it is positive if the ratio is outside of the interval.
+
+        D is the deviance of the observed rates, φ the factor of their variance, c the half-width of the
+        interval.
+        """
         ratio = np.exp(log_ratio)
         mean0 = self.control(ratio)
         mean1 = ratio * mean0
@@ -117,14 +128,16 @@ class _PooledPeriods(NamedTuple):
 
 
 def _as_list(periods: Periods) -> Sequence[HoldoutSums]:
+    """Return periods as a sequence, also if there is only one."""
     return [periods] if isinstance(periods, HoldoutSums) else periods
 
 
 def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
     """Return the variance over all periods relative to periods with independent units; at least 1.
 
-    Units that stay in their group do so across periods: a unit in the control at a
-    share of 5 % is also in it at 10 %.
+    ``shares`` are the observed shares of the control by period. It is 1 with fewer than two clustered
+    periods. Units that stay in their group do so across periods: a unit in the control at a share of 5 % is
+    also in it at 10 %.
     """
     sticky = [i for i, sums in enumerate(periods) if sums.buckets is not None]
     if len(sticky) < 2:
@@ -141,7 +154,7 @@ def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, lar
 
 
 def _bucket_excess(sums: HoldoutSums) -> Floats:
-    """Return the rewards of each bucket minus their expectation, decisions times mean reward."""
+    """Return, per bucket of units, the rewards minus the expected ones: decisions times the mean reward."""
     assert sums.buckets is not None
     _, decisions, rewards = sums.buckets
     mean = sums.totals.sum(axis=0) / np.maximum(sums.counts.sum(axis=0), 1)
@@ -149,13 +162,15 @@ def _bucket_excess(sums: HoldoutSums) -> Floats:
 
 
 def _deviance_term(rewards: Floats, total: Floats, log_share: Floats) -> Floats:
-    """Return r·ln(r/(R·share)), 0 for r = 0."""
+    """Return r·ln(r/(R·share)) from rewards r, their total R and the log of the share; 0 for r = 0."""
     positive = np.maximum(rewards, np.finfo(np.float64).tiny)
     return np.asarray(rewards * (np.log(positive / total) - log_share))
 
 
 def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
-    """Return ψ: the variance of rewards relative to clicks of the same mean; 1 for clicks.
+    """Return ψ: the variance of rewards, pooled over both groups, relative to clicks of the same mean.
+
+    It is 1 for clicks of independent units, and larger if units are correlated.
 
     Parameters
     ----------
@@ -175,7 +190,10 @@ def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
 
 
 def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
-    """Return the sum of squares of rewards about the mean, of both groups together."""
+    """Return the sum of squares of rewards about the mean, of both groups together, corrected upwards.
+
+    It is at least that between buckets of units, and, without a largest reward, that within the groups.
+    """
     (n0, n1), (r0, r1), (rr0, rr1) = sums.counts, sums.totals, sums.squares
     scatter = rr0 + rr1 - (r0 + r1) * ((r0 + r1) / np.maximum(n0 + n1, 1))
     if sums.buckets is not None:
@@ -191,7 +209,7 @@ def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
 
 
 def has_enough_data(sums: HoldoutSums, share: float, largest: float = 1.0) -> Booleans:
-    """True if there is enough traffic for an interval.
+    """True if a period has enough traffic and rewards for an interval.
 
     Parameters
     ----------
@@ -219,7 +237,7 @@ def has_enough_data(sums: HoldoutSums, share: float, largest: float = 1.0) -> Bo
 
 
 def is_refuted(sums: Periods, c: float, *, ratio: float = 1.0, largest: float = 1.0) -> Booleans:
-    """True if the interval excludes a ratio.
+    """True if the interval at half-width ``c`` excludes a ratio of mean rewards.
 
     Parameters
     ----------
@@ -235,7 +253,9 @@ def is_refuted(sums: Periods, c: float, *, ratio: float = 1.0, largest: float = 
 
 
 def ratio_ends(sums: Periods, c: float, *, largest: float = 1.0) -> tuple[Floats, Floats]:
-    """Return the ends of the interval of ratios.
+    """Return both ends of the interval of the ratio of mean rewards, policy over control: low and high.
+
+    They are 0 and infinity where the interval has no end.
 
     Parameters
     ----------
@@ -300,12 +320,12 @@ def holdout_lift(
     largest: float = 1.0,
     planned: bool = False,
 ) -> Lift:
-    """Return the lift of the policy over the control, with intervals valid at any time.
+    """Return the lift of the policy over the control as claim, ratio and difference, valid at any time.
 
-    The lift is the average over all decisions so far. The policy may learn and drift meanwhile;
-    the random assignment to the control must not depend on it. If the control's share or unit or the
-    control itself has changed, give the sums of each period: mean rewards are then weighted by
-    the decisions of the periods, omitting periods with too little traffic for their own interval.
+    The lift is the average over all decisions so far. The policy may learn and drift meanwhile; the random
+    assignment to the control must not depend on it. If the control's share or unit or the control itself has
+    changed, give the sums of each period: mean rewards are then weighted by the decisions of the periods,
+    omitting periods with too little traffic for their own interval.
 
     Parameters
     ----------

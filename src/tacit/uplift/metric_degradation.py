@@ -37,7 +37,7 @@ ARRAYS = "sums", "known", "fresh", "last"
 
 
 def hash_keys(keys: Sequence[str]) -> Ints:
-    """Return the bucket of each key, for frequencies by key."""
+    """Return the bucket, from 0 to 511, of each key, for frequencies by key."""
     return np.array([zlib.crc32(key.encode()) % BUCKETS for key in keys], np.int64)
 
 
@@ -84,7 +84,7 @@ class DegradationSums:
         self.seen = 0
 
     def grow(self, arms: int) -> None:
-        """Grow the arrays to this number of arms."""
+        """Grow the arrays to ``arms`` arms in place; new arms start at 0."""
         new = ((0, 0), (0, arms - self.sums.shape[1]))
         self.sums, self.known, self.fresh = (
             np.pad(array, new) for array in (self.sums, self.known, self.fresh)
@@ -99,7 +99,7 @@ class DegradationSums:
         baseline: int,
         buckets: Ints | None = None,
     ) -> None:
-        """Add closed decisions in the order in which they were made.
+        """Add closed decisions to all sums and frequencies, in the order in which they were made, in place.
 
         Parameters
         ----------
@@ -134,9 +134,9 @@ class DegradationSums:
                 self.fresh = np.zeros_like(self.fresh)
 
     def _update_last(self, arms: Ints, q: Floats, places: Ints) -> Floats:
-        """Return the last arm shown before each decision in its bucket, and its propensity.
+        """Return the last arm shown before each decision in its bucket, and its propensity; shape (2, n).
 
-        Also updates ``last``.
+        The propensity is 0 if there is none. Also updates ``last``.
         """
         order = np.argsort(places, kind="stable")
         sorted_places, current = places[order], np.array([arms, q])[:, order]
@@ -150,7 +150,10 @@ class DegradationSums:
         return previous
 
     def _predict_propensities(self, places: Ints, last: Floats) -> Floats:
-        """Predict each arm's propensity from data before the decision."""
+        """Return each arm's predicted propensity, shape (n, arms), from data before the decision.
+
+        The last arm shown keeps its propensity; the others share the rest by their frequencies.
+        """
         frequencies = self.known[places] + PRIOR
         rows, last_arms = np.arange(len(places)), last[0].astype(np.int64)
         has_last = last[1] > 0
@@ -166,7 +169,10 @@ class DegradationSums:
     def _add_block(
         self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats
     ) -> None:
-        """Add the scores of a block of decisions, given the predicted propensities ``p``."""
+        """Add the scores of a block of decisions to ``sums``, in place.
+
+        ``x`` and ``q`` are columns of amounts and propensities, ``p`` the predicted propensities of all arms.
+        """
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
         weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))
@@ -186,6 +192,8 @@ class DegradationSums:
         confidence: float = 0.95,
     ) -> dict[int, Interval]:
         """Return the arms whose metric is significantly worse than the baseline's by more than a margin.
+
+        Arms with too little data are left out.
 
         Parameters
         ----------
@@ -220,7 +228,7 @@ class DegradationSums:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Return the sums and frequencies as JSON data, by attribute."""
         return {name: getattr(self, name).tolist() for name in ARRAYS} | {"seen": self.seen}
 
     @classmethod
@@ -234,7 +242,10 @@ class DegradationSums:
 
 
 def _running_sums(before: Floats, *rows: npt.ArrayLike) -> Floats:
-    """Return running sums of rows, so that the bits do not depend on batch sizes."""
+    """Return running sums over decisions, from ``before`` on, of each of the rows; shape (rows, n + 1, arms).
+
+    Sums are added one by one, so that the bits do not depend on batch sizes.
+    """
     running = np.empty((len(rows), len(np.asarray(rows[0])) + 1, before.shape[1]))
     running[:, 0] = before
     for sums, row in zip(running, rows, strict=True):

@@ -68,7 +68,7 @@ class PairSums(NamedTuple):
         return cls(np.zeros(4), np.zeros((2, BUCKETS)))
 
     def add(self, differences: npt.ArrayLike, units: Sequence[str]) -> None:
-        """Add searches.
+        """Add searches to the sums and to the buckets of their units, in place.
 
         Parameters
         ----------
@@ -87,35 +87,38 @@ class PairSums(NamedTuple):
         np.add.at(self.buckets[1], places, d)
 
     def merge(self, other: PairSums) -> PairSums:
-        """Return the sums over the searches of both."""
+        """Return new sums over the searches of both."""
         return PairSums(self.sums + other.sums, self.buckets + other.buckets)
 
     def swap_sides(self) -> PairSums:
-        """Return the sums with left and right exchanged."""
+        """Return new sums with the left and the right ranker exchanged."""
         sums, buckets = self.sums.copy(), self.buckets.copy()
         sums[1], buckets[1] = -sums[1], -buckets[1]
         return PairSums(sums, buckets)
 
     @property
     def searches(self) -> Floats:
-        """Number of searches."""
+        """Number of searches added."""
         return np.asarray(self.sums[0])
 
     @property
     def mean(self) -> Floats:
-        """The mean difference per search; 0 without any."""
+        """Mean difference of credit per search, left minus right; 0 without any."""
         return np.asarray(self.sums[1] / np.maximum(self.sums[0], 1.0))
 
     @property
     def _squares(self) -> tuple[Floats, Floats]:
-        """Sums of squares about the mean: of searches, and between buckets."""
+        """Sums of squares of differences about the mean: over searches, and between buckets of units."""
         within = self.sums[3] - self.sums[1] * self.mean
         between = np.sum((self.buckets[1] - self.mean * self.buckets[0]) ** 2, axis=0)
         return np.maximum(within, 0.0), BUCKETS / (BUCKETS - 1) * between
 
     @property
     def error(self) -> Floats:
-        """The standard error of the mean difference; 0 without any search."""
+        """Standard error of the mean difference; 0 without any search.
+
+        It is at least that between buckets of units.
+        """
         return np.asarray(np.sqrt(np.maximum(*self._squares)) / np.maximum(self.sums[0], 1.0))
 
     @property
@@ -129,7 +132,7 @@ class PairSums(NamedTuple):
 
     @property
     def has_enough_data(self) -> Booleans:
-        """True if there are enough clicks and units for an interval."""
+        """True if there are enough differences of credit, from enough buckets of units, for an interval."""
         _, _, size, square = self.sums
         squares = self.buckets[1] ** 2
         spread = squares.sum(axis=0) ** 2 / np.maximum((squares**2).sum(axis=0), 1e-300)
@@ -145,7 +148,9 @@ class PairSums(NamedTuple):
 
 
 def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -> Lift:
-    """Return the preference between two rankers, valid at any time.
+    """Return the preference between two rankers as a lift: claim and difference of credit, valid at any time.
+
+    The claim is ``early`` without enough data.
 
     Parameters
     ----------
@@ -188,7 +193,8 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
 def chance_of_score(score: float) -> float:
     """Return the anytime-valid p-value of a score: a bound on ever exceeding it without a difference.
 
-    It inverts the formula of boundaries for m comparisons: c² grows by 2 ln m.
+    The score is a mean difference in standard errors. It inverts the formula of boundaries for m comparisons:
+    c² grows by 2 ln m.
 
     Examples
     --------
@@ -200,7 +206,7 @@ def chance_of_score(score: float) -> float:
 
 
 def discoveries(chances: Sequence[float], share: float = 0.05) -> list[bool]:
-    """Return which segments differ significantly, with a bounded false discovery rate.
+    """Return for each segment whether it differs significantly, at a bounded false discovery rate.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class Scores(NamedTuple):
 
     @property
     def has_enough_data(self) -> Booleans:
-        """True if there is enough traffic for an interval."""
+        """True if there is enough traffic and reward for an interval."""
         square, gg = (np.where(self.square > 0, self.square, 1.0), np.where(self.gg > 0, self.gg, 1.0))
         information = self.total * self.total / square * self.n / gg
         return np.asarray((self.square > 0) & (self.gg > 0) & (information >= MIN_INFORMATION))
@@ -78,7 +78,7 @@ class Scores(NamedTuple):
         )
 
     def interval(self, c: float) -> tuple[Floats, Floats]:
-        """Return the ends of the interval of the difference, of half-width ``c`` standard errors.
+        """Return low and high of the interval of the difference, of half-width ``c`` standard errors.
 
         The variance is at least that of scores whose rewards are independent of the arms shown:
         the empirical variance alone is too small if weights are heavy.
@@ -90,10 +90,11 @@ class Scores(NamedTuple):
         return np.asarray(self.d / n - radius), np.asarray(self.d / n + radius)
 
     def lift(self, confidence: float = 0.95, comparisons: int = 1) -> Lift:
-        """Return the difference of mean rewards, with an interval valid at any time.
+        """Return the difference of mean rewards as a lift, with an interval valid at any time.
 
-        A ratio is not estimated. The interval is asymptotic; for a
-        guarantee, see the ``anytime`` intervals of ``tacit.off_policy``.
+        The claim is ``early`` without enough data, or if policy and control have the same propensities. A
+        ratio is not estimated. The interval is asymptotic; for a guarantee, see the ``anytime`` intervals of
+        ``tacit.off_policy``.
 
         Parameters
         ----------
@@ -162,7 +163,7 @@ class ScoreSums(NamedTuple):
         policy: npt.ArrayLike | None = None,
         offered: npt.ArrayLike | None = None,
     ) -> None:
-        """Add closed decisions in the order in which they were made.
+        """Add closed decisions to all sums, in the order in which they were made, in place.
 
         Parameters
         ----------
@@ -198,56 +199,63 @@ class ScoreSums(NamedTuple):
         np.add.at(self.arms, (ROWS, arms), additions)
 
     def _means_before(self, rewards: Floats) -> Floats:
-        """Return the mean reward before each decision; add all decisions to ``overall``."""
+        """Return the mean reward before each decision, 0 for the first; add the decisions to ``overall``."""
         ones = np.ones_like(rewards)
         running = _running_sums(self.overall, ones, rewards, rewards * rewards)
         self.overall[:] = running[:, -1]
         return np.asarray(running[1, :-1] / np.maximum(running[0, :-1], 1))
 
     def compare_with_uniform(self) -> Scores:
-        """Return the comparison of the policy with uniform choice."""
+        """Return the sums of scores that compare the policy with uniform choice."""
         return self._scores(self.uniform)
 
     def compare_with_arm(self, arm: int) -> Scores:
-        """Return the comparison of the policy with one arm, which must always have been on offer."""
+        """Return the sums of scores of the policy against one arm, which must always have been on offer."""
         d, dd, gg, products, coefs = self.arms[:, arm]
         policy_sums = self.policy
         compared = policy_sums[0] - d, policy_sums[1] + dd - 2 * products, policy_sums[2] + gg - 2 * coefs
         return self._scores(compared)
 
     def compare_arms(self, arm: int, other: int) -> Scores:
-        """Return the comparison of two arms, which must always have been on offer."""
+        """Return the sums of scores of ``arm`` against ``other``; both must always have been on offer."""
         (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
         return self._scores((d - d2, dd + dd2, gg + gg2))
 
     def _scores(self, compared: Iterable[Any]) -> Scores:
+        """Return sums of scores with the overall counts."""
         return Scores(*self.overall, *compared)
 
     def merge(self, other: ScoreSums) -> ScoreSums:
-        """Return the sums over the decisions of both."""
+        """Return new sums over the decisions of both."""
         return ScoreSums(*(a + b for a, b in zip(self, other, strict=True)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sums as JSON data."""
+        """Return the sums as JSON data: lists by field name."""
         return {name: array.tolist() for name, array in zip(self._fields, self, strict=True)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ScoreSums:
-        """Return the sums from the JSON data of :meth:`as_dict`."""
+        """Return the sums from the JSON data of :meth:`as_dict`, also of earlier releases."""
         sums = cls(*(np.array(data[name], np.float64) for name in cls._fields))
         # Data from the first 0.3 release lacks the sum of coef.
         return sums._replace(uniform=np.append(sums.uniform, np.zeros(4 - len(sums.uniform))))
 
 
 def _add_scores(sums: Floats, coef: Floats, deviation: Floats) -> None:
-    """Add the scores of decisions, coef times deviation from the mean, to sums."""
+    """Add decisions to sums of scores, of their squares, of coef² and, if it has a place, of coef.
+
+    A score is coef times the deviation of the reward from the mean.
+    """
     score = coef * deviation
     columns = score, score * score, coef * coef, coef
     sums[:] = _running_sums(sums, *columns[: len(sums)])[:, -1]
 
 
 def _running_sums(before: Floats, *columns: Floats) -> Floats:
-    """Return running sums of columns, left to right, so that the bits do not depend on batch sizes."""
+    """Return running sums over decisions, from ``before`` on, of each column; shape (columns, n + 1).
+
+    Sums are added left to right, so that the bits do not depend on batch sizes.
+    """
     running = np.empty((len(columns), len(columns[0]) + 1))
     running[:, 0] = before
     running[:, 1:] = columns
@@ -273,11 +281,10 @@ class Winner(NamedTuple):
 
 
 def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None = None) -> Winner | None:
-    """Return the best arm on average over all decisions so far.
+    """Return the arm with the best mean reward over all decisions so far, and whether that is significant.
 
-    The arms' means may drift together, as over a day: click counts could then declare a false
-    winner, this weighting by propensities does not. If arms drift apart, the result is about these
-    decisions only.
+    The arms' means may drift together, as over a day: click counts could then declare a false winner, this
+    weighting by propensities does not. If arms drift apart, the result is about these decisions only.
 
     Parameters
     ----------

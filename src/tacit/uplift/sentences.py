@@ -22,7 +22,7 @@ Safety = Literal["early", "harm", "safe", "unknown"]
 def guardrail_status(
     lift: Lift, margin: float = 0.0, *, better: Literal["more", "less"] = "more", span: float = 1.0
 ) -> Safety:
-    """Return whether a guardrail metric got worse than the control's.
+    """Return whether a guardrail metric is worse than the control's: harm, safe, unknown or early.
 
     Parameters
     ----------
@@ -88,7 +88,9 @@ def lift_sentence(
     who: str = "Learning",
     whom: str = "the control",
 ) -> str:
-    """Return a sentence on a lift, with its estimate and interval.
+    """Return a sentence on a lift: who earned how much more or less than whom, with the interval.
+
+    Without a significant difference it says so, with the expected number of days if given.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ def lift_sentence(
 
 
 def planner_sentence(days: float, shown: float = 0.1) -> str:
-    """Return a sentence on the time until a lift is shown, for a running experiment.
+    """Return a sentence on the days until a lift of ``shown`` is shown, for a running experiment.
 
     Examples
     --------
@@ -149,7 +151,7 @@ def planner_sentence(days: float, shown: float = 0.1) -> str:
 
 
 def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, share: float = 0.1) -> str:
-    """Return a sentence on the time until a lift is shown, for an experiment that has not begun.
+    """Return a sentence on the decisions and days until a lift is shown, for a planned experiment.
 
     Parameters
     ----------
@@ -177,14 +179,14 @@ def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, shar
 
 
 def _duration_text(days: float) -> str:
-    """Return a number of days in words."""
+    """Return a number of days in words, such as "about 12 days"."""
     if days < 1:
         return "less than a day"
     return "about a day" if days < 1.5 else f"about {_round_number(days)} days"
 
 
 def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
-    """Return a sentence on the beginning of the period that a lift covers, and on the last change in it.
+    """Return a sentence that a lift is the average since a date, with a clause on a later change if given.
 
     Examples
     --------
@@ -196,7 +198,7 @@ def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
 
 
 def day(moment: datetime, now: datetime) -> str:
-    """Return a date in words, with its year unless it is the current one.
+    """Return the date of a moment in words, with its year unless it is that of ``now``.
 
     Examples
     --------
@@ -208,7 +210,7 @@ def day(moment: datetime, now: datetime) -> str:
 
 
 def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
-    """Return a sentence on the time of a lift's computation, its decisions, and the pending ones.
+    """Return a sentence on the time and the number of decisions of a lift, and one on pending ones if any.
 
     Examples
     --------
@@ -224,7 +226,10 @@ def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: date
 
 
 def pending_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return a sentence on the number of pending decisions, and the time at which their windows close."""
+    """Return a sentence on the number of pending decisions, and when their windows close.
+
+    Without a closing time it says that they are not activated.
+    """
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
         return f"{decisions} not count yet, as nobody has activated them."
@@ -232,7 +237,7 @@ def pending_sentence(pending: int, now: datetime, closes: datetime | None) -> st
 
 
 def no_decision_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return a sentence for a lift without closed decisions.
+    """Return a sentence for a lift without closed decisions, with the number of pending ones.
 
     Examples
     --------
@@ -250,7 +255,7 @@ def no_decision_sentence(pending: int, now: datetime, closes: datetime | None) -
 
 
 def _clock(moment: datetime, now: datetime) -> str:
-    """Return a time in words, with its date unless it is today's."""
+    """Return a UTC time in words, with its date unless that is the date of ``now``."""
     on = "" if moment.date() == now.date() else f"{day(moment, now)} "
     return f"{on}{moment:%H:%M:%S} (UTC)"
 
@@ -276,7 +281,7 @@ def mismatch_sentence(what: str, share: float, expected: float) -> str:
 
 
 def missing_shards_sentence(shards: int) -> str:
-    """Return a sentence on shards that are not included yet.
+    """Return a sentence on the number of shards that are not included yet.
 
     Examples
     --------
@@ -288,7 +293,7 @@ def missing_shards_sentence(shards: int) -> str:
 
 
 def late_rewards_sentence(rewards: int) -> str:
-    """Return a sentence on rewards that arrived after their windows and so are not included.
+    """Return a sentence on the number of rewards that came after their windows and so do not count.
 
     Examples
     --------
@@ -340,7 +345,7 @@ EVEN = (
 
 
 def winner_sentence(arm: str | None) -> str:
-    """Return a sentence on the best arm, or on none.
+    """Return a sentence on the best arm, or that there is none yet for None.
 
     Examples
     --------
@@ -366,7 +371,7 @@ NO_WINNER = (
 
 
 def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
-    """Return a sentence on the status of a guardrail metric.
+    """Return a sentence on the status of a guardrail metric; a safe one names the margin unless it is 0.
 
     Examples
     --------
@@ -384,7 +389,9 @@ def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
 
 
 def difference_sentence(lift: Lift) -> str:
-    """Return a sentence on the difference of a metric, in its unit, or "" if it is unknown.
+    """Return a sentence on the difference of a metric, in its unit, with its interval, after a blank.
+
+    Return "" if the difference is unknown or infinite.
 
     Examples
     --------
@@ -403,7 +410,7 @@ def difference_sentence(lift: Lift) -> str:
 def degradation_sentence(
     metric: str, arm: int | str | None, against: int | str | None, harm: tuple[float, float, float]
 ) -> str:
-    """Return a sentence on a significant degradation of a metric.
+    """Return a sentence that a metric is significantly worse with an arm: by how much, against whom.
 
     Parameters
     ----------
@@ -430,7 +437,7 @@ def degradation_sentence(
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage.
+    """Return a share as a percentage with two significant digits, as text.
 
     Examples
     --------
@@ -441,7 +448,7 @@ def percent(share: float) -> str:
 
 
 def per_decision(amount: float) -> str:
-    """Return an amount of reward in words.
+    """Return an amount of reward in words: rounded, per decision.
 
     Examples
     --------
@@ -452,7 +459,7 @@ def per_decision(amount: float) -> str:
 
 
 def _round_number(x: float) -> str:
-    """Return a number with two significant digits, or all digits before the point."""
+    """Return a number as text with two significant digits, or all digits before the point."""
     if abs(x) >= 9.95:
         return f"{x:.0f}"
     return f"{x:.2g}"

@@ -28,7 +28,7 @@ RATES = 2.0 ** (-np.arange(12) / 2)
 
 
 def share_evidence(counts: Sequence[float], share: float) -> float:
-    """Return the log of the evidence for a sample ratio mismatch: groups with wrong shares.
+    """Return the log of the evidence for a sample ratio mismatch: that the control has a wrong share.
 
     Some of the control's or policy's decisions, activations or feedback are then lost, or
     counted twice. Above ``ALARM``, do not trust the lift.
@@ -62,8 +62,9 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
 def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
     """Return the numbers of decisions of control and policy, divided by the design effect of units.
 
-    If units stay in their group, their decisions are less informative about shares: both counts are
-    divided by the variance of the control's share over buckets of units, relative to independence.
+    If units stay in their group, their decisions are less informative about shares: both counts are divided
+    by the variance of the control's share over buckets of units, relative to independence. They are unchanged
+    without buckets.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class PropensitySums(NamedTuple):
         return cls(np.zeros(2))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike) -> None:
-        """Add the excess of the tested arm's decisions over its propensities, and its variance, in place.
+        """Add decisions in place: shown minus propensity of the tested arm, and the variance of that.
 
         Parameters
         ----------
@@ -119,7 +120,7 @@ class PropensitySums(NamedTuple):
         np.add.at(self.sums, np.ones(len(q), np.int64), q * (1 - q))
 
     def evidence(self) -> float:
-        """Return the log of the evidence that the propensities are wrong.
+        """Return the log of the evidence that the propensities are wrong; above ``ALARM`` they are.
 
         References
         ----------
@@ -134,7 +135,7 @@ class PropensitySums(NamedTuple):
         return top + math.log(float(np.mean(np.exp(exponents - top))))
 
     def merge(self, other: PropensitySums) -> PropensitySums:
-        """Return the sums over the decisions of both."""
+        """Return new sums over the decisions of both."""
         return PropensitySums(self.sums + other.sums)
 
 
@@ -175,11 +176,11 @@ class FrequencySums(NamedTuple):
 
     @classmethod
     def empty(cls, arms: int) -> FrequencySums:
-        """Return sums over no decisions."""
+        """Return sums over no decisions, for this number of arms."""
         return cls(np.zeros((arms, len(BETS))), np.zeros(arms), np.zeros(len(BETS)))
 
     def add(self, shown: npt.ArrayLike, propensities: npt.ArrayLike, offers: Sequence[Ints]) -> None:
-        """Add decisions to the three sums, in place; a propensity below the least counts as the least.
+        """Add decisions to the three sums, in place; propensities below 2⁻⁵³ count as 2⁻⁵³.
 
         Parameters
         ----------
@@ -203,7 +204,7 @@ class FrequencySums(NamedTuple):
             self.offered[distinct[name]] += times
 
     def evidence(self) -> float:
-        """Return the log of the evidence that the propensities are wrong.
+        """Return the log of the evidence that the propensities are wrong; above ``ALARM`` they are.
 
         References
         ----------
@@ -219,5 +220,5 @@ class FrequencySums(NamedTuple):
         return top + math.log(float(np.mean(np.exp(exponents - top))))
 
     def merge(self, other: FrequencySums) -> FrequencySums:
-        """Return the sums over the decisions of both."""
+        """Return new sums over the decisions of both."""
         return FrequencySums(*(a + b for a, b in zip(self, other, strict=True)))

@@ -100,6 +100,7 @@ class InlinedLibrary(JITCodeLibrary):
         return _NoCode
 
     def _optimize_functions(self, module: Any) -> None:
+        """Optimise each function of a module on its own; the loop is optimised again as a whole."""
         # Only function by function: the loop is optimised again as a whole.
         module.data_layout = self._codegen._data_layout
         for function in module.functions:
@@ -187,7 +188,7 @@ class LoopCompiler(Compiler):
     """numba's compiler for loops, with :func:`_unbox_generator` for their generators only."""
 
     def compile_extra(self, func: Any) -> Any:
-        """Compile a loop."""
+        """Compile a loop, with :func:`_unbox_generator` registered in numba for generators meanwhile."""
         import numba.core.boxing  # noqa: F401  registers numba's own unboxing, which is restored below
 
         unboxers = _unboxers.functions
@@ -209,12 +210,16 @@ class AddressedTuple(types.NamedTuple):
     """The type of a named tuple that is passed by address."""
 
     def __init__(self, whole: Any) -> None:
+        """Store the type of the named tuple as ``whole``, with nested named tuples passed by address too."""
         super().__init__(map(address_type, whole.types), whole.instance_class)  # type: ignore[no-untyped-call]
         self.whole = whole
 
 
 def address_type(kind: Any) -> Any:
-    """Return the type by which a loop that counts references passes values of this type."""
+    """Return numba's type for passing values of a type: named tuples by address, others unchanged.
+
+    This is for loops that count references.
+    """
     return AddressedTuple(kind) if type(kind) is types.NamedTuple else kind
 
 
@@ -227,6 +232,7 @@ class _Address(PrimitiveModel):
         self.tuple_type = manager.lookup(kind.whole).get_value_type()
 
     def from_argument(self, builder: Any, value: Any) -> Any:
+        """Return the address of a named tuple for a function's body; in a loop that of a local copy."""
         if "alwaysinline" in builder.function.attributes:
             return value
         # A loop makes a local copy, which LLVM splits into scalars after inlining the kernels.
@@ -235,7 +241,7 @@ class _Address(PrimitiveModel):
 
 
 def _member(context: Any, builder: Any, kind: AddressedTuple, address: Any, index: int) -> Any:
-    """Return the member of a named tuple at an index."""
+    """Return the member of a named tuple at an index: a nested tuple as its address, other values loaded."""
     tuple_type = context.data_model_manager[kind].tuple_type
     offset = ADDRESS(tuple_type.get_element_offset(context.target_data, index))
     place = builder.gep(address, [offset], inbounds=True)
@@ -258,6 +264,7 @@ def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -
 
 @unbox(AddressedTuple)  # type: ignore[untyped-decorator]
 def _unbox_addressed(kind: AddressedTuple, value: Any, c: Any) -> NativeValue:
+    """Unbox a named tuple, store it on the stack and return its address, with the release of its arrays."""
     native = c.unbox(kind.whole, value)
     address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, native.value), CHARACTERS)
 
@@ -288,7 +295,7 @@ CPU_FEATURES = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "mo
 
 @cache
 def cache_root() -> Path:
-    """Return the folder of compiled code.
+    """Return the folder of the cache of compiled code; it need not exist.
 
     ``TACIT_CACHE_DIR`` if set; else in the user's cache folder, so that nothing is written where the package
     is installed. Its folders are named by code keys, so several checkouts can share it.
@@ -303,18 +310,21 @@ def cache_root() -> Path:
 
 @cache
 def can_run_shipped() -> bool:
-    """True if this machine's processor can run the shipped code."""
+    """True if this machine's processor has all features that the shipped code needs."""
     has = llvm.get_host_cpu_features()
     return all(has.get(feature) for feature in CPU_FEATURES[SHIPPED_FOR])
 
 
 def has_note(key: str, name: str) -> bool:
-    """True if :func:`note` was called with this name for the loop with this key."""
+    """True if an empty file ``name`` was written by :func:`note` for the loop with this key."""
     return any((root / key / name).exists() for root in (SHIPPED, cache_root()))
 
 
 def note(key: str, name: str) -> None:
-    """Write an empty file for a loop, as a flag for later processes."""
+    """Write an empty file ``name`` for the loop with this key, as a flag for later processes.
+
+    If it cannot be written, a notice follows instead of an error.
+    """
     folder = cache_root() / key
     with _ignore_write_errors():
         folder.mkdir(parents=True, exist_ok=True)
@@ -323,7 +333,10 @@ def note(key: str, name: str) -> None:
 
 @contextmanager
 def _ignore_write_errors() -> Iterator[None]:
-    """Ignore errors of writing to the cache, with a notice: the loop can run without it."""
+    """Ignore errors of writing to the cache in the ``with`` block, and record a warning instead.
+
+    The loop can run without the cache.
+    """
     try:
         yield
     except OSError as error:
@@ -344,6 +357,7 @@ class LoopCache(caching.FunctionCache):
     """
 
     def __init__(self, function: Callable[..., Any], key: str, variant: str) -> None:
+        """Locate the loop's cache files, in the user's cache folder and in the package."""
         self._folder = cache_root() / key / variant
         self._impl_class: Any = type("Impl", (_Entries,), {"_locator_classes": [_make_locator(self._folder)]})
         super().__init__(function)  # type: ignore[no-untyped-call]
@@ -360,6 +374,11 @@ class LoopCache(caching.FunctionCache):
         self._locks.close()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled loop for these types from the cache, or None if this process must compile it.
+
+        In that case the lock of the loop is held until :meth:`close`; if another process compiles it, wait
+        for the result. Starts the notice of the compilation.
+        """
         loaded = self._load_any(sig, target_context)
         if loaded is None:
             notice.start_notice()
@@ -369,7 +388,10 @@ class LoopCache(caching.FunctionCache):
         return loaded
 
     def _wait_for_lock(self, index_key: Any) -> bool:
-        """Wait for any process that compiles the same loop; return False if the lock cannot be written."""
+        """Wait for any process that compiles the same loop and hold the lock until :meth:`close`.
+
+        Return True, or False if the lock cannot be written.
+        """
         import filelock
 
         name = hashlib.sha256(repr(index_key).encode()).hexdigest()[:20]
@@ -380,7 +402,7 @@ class LoopCache(caching.FunctionCache):
         return False
 
     def _load_any(self, sig: Any, target_context: Any) -> Any:
-        """Return the loop for these types from the shipped code or the cache, or None."""
+        """Return the loop for these types from the shipped code or the cache, or None if neither has it."""
         # numba would first load all its compilation rules. Compiled code only needs the functions
         # that it calls.
         rtsys.initialize(target_context)  # type: ignore[no-untyped-call]
@@ -394,7 +416,10 @@ class LoopCache(caching.FunctionCache):
             return None
 
     def _load_shipped(self, sig: Any, target_context: Any) -> Any:
-        """Return the loop for these types from the shipped code, or None."""
+        """Return the loop for these types from the shipped code.
+
+        Return None without it, or if the processor cannot run it.
+        """
         triple, *_ = target_context.codegen().magic_tuple()
         stored = self._shipped.load(_index_key(sig, (triple, SHIPPED_FOR, "")))
         if stored is None or not can_run_shipped():
@@ -402,6 +427,10 @@ class LoopCache(caching.FunctionCache):
         return self._impl.rebuild(target_context, stored)
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Set the kernels' environments in a newly compiled loop, and write it to the cache.
+
+        Errors of writing are ignored, with a notice.
+        """
         set_environments(data)
         # filelock imports asyncio, which is not needed if all loops are cached.
         import filelock
@@ -413,7 +442,7 @@ class LoopCache(caching.FunctionCache):
 
 
 def _index_key(sig: Any, target: tuple[str, str, str]) -> Any:
-    """Return the key of a loop in numba's index."""
+    """Return the key of a loop in numba's index: the names of its argument types, and the target."""
     # The folder identifies the code. Types are identified by name, so that a class that is defined
     # again in every process, at a prompt or in a notebook, finds its compiled code.
     return tuple(map(str, sig)), target
@@ -427,6 +456,7 @@ class _Entries(caching.CompileResultCacheImpl):
     """
 
     def reduce(self, cres: Any) -> Any:
+        """Return the fields of a compiled loop to store, with intermediate code of its entry point only."""
         library, description, *fields = super().reduce(cres)  # type: ignore[no-untyped-call]
         name, kind, (machine_code, _) = library
         entry = f'define void @"{description.llvm_cpython_wrapper_name}"() {{ unreachable }}'
@@ -436,7 +466,7 @@ class _Entries(caching.CompileResultCacheImpl):
 
 
 def _make_locator(folder: Path) -> type[caching._CacheLocator]:
-    """Return a locator class of numba's cache for a folder."""
+    """Return a locator class for numba's cache that always points to this folder."""
 
     class Locator(caching._CacheLocator):
         """Locates the cache of a loop in a folder."""

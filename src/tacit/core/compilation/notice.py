@@ -37,7 +37,7 @@ _cache_warnings: dict[str, bool] = {}
 
 
 def on_stderr(text: str) -> None:
-    """Write a piece of a line to standard error; do nothing if that is closed."""
+    """Write text to standard error and flush it; do nothing if that is closed."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -57,7 +57,10 @@ class Notice:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """Start the timer of the notice."""
+        """Start the timer after which the first half of the notice is written.
+
+        Do nothing if it is started.
+        """
         if self._timer is None:
             self.began = time.monotonic()
             self._timer = threading.Timer(PATIENCE, self._begin_line)
@@ -65,13 +68,16 @@ class Notice:
             self._timer.start()
 
     def _begin_line(self) -> None:
-        """Write the beginning of the line, unless another thread has an unfinished one."""
+        """Write the beginning of the line, unless notices are suppressed.
+
+        Nothing is written while another thread has an unfinished line.
+        """
         if not is_quiet() and _line_lock.acquire(blocking=False):
             self._has_line = True
             say(f"tacit: compiling {self.what}, once; it is kept …")
 
     def end(self) -> None:
-        """Write the time that the compilation took, if a notice was due."""
+        """Stop the timer, and write the time that the compilation took if it took longer than a second."""
         if self._timer is None:
             return
         self._timer.cancel()
@@ -92,7 +98,10 @@ def is_quiet() -> bool:
 
 @contextmanager
 def announce(what: str) -> Iterator[None]:
-    """Write notices of compilations in the ``with`` block; ``what`` names the loop."""
+    """Write a notice, with the time, of a compilation in the ``with`` block; ``what`` names the loop.
+
+    Warnings that code cannot be cached are written after the block.
+    """
     notice = Notice(what)
     token = _compiling.set(notice)
     try:
@@ -104,14 +113,17 @@ def announce(what: str) -> Iterator[None]:
 
 
 def start_notice() -> None:
-    """Start the current notice, as the loop is not in the cache and is compiled now."""
+    """Start the timer of the current notice, if any, as the loop is not in the cache and is compiled now."""
     notice = _compiling.get()
     if notice is not None:
         notice.begin()
 
 
 def warn_not_cached(folder: Path, error: OSError) -> None:
-    """Add a warning that code cannot be cached; it is written once, after the current line."""
+    """Record a warning that code cannot be cached in a folder.
+
+    It is written once, after the current notice.
+    """
     _cache_warnings.setdefault(
         f"tacit: what is compiled cannot be kept in {folder} ({error.strerror}), so every "
         "process compiles it anew; set TACIT_CACHE_DIR to a folder that can be written to\n",
@@ -120,7 +132,7 @@ def warn_not_cached(folder: Path, error: OSError) -> None:
 
 
 def _write_cache_warnings() -> None:
-    """Write the warnings that code cannot be cached, each once."""
+    """Write the recorded warnings that code cannot be cached, each once, unless notices are suppressed."""
     for text, was_said in list(_cache_warnings.items()):
         if not was_said and not is_quiet():
             _cache_warnings[text] = True
@@ -148,7 +160,7 @@ class Place(NamedTuple):
 
 
 def explain_error(error: Exception, loop: Callable[..., Any], parts: Sequence[type]) -> KernelError:
-    """Return an error that explains why numba could not compile a kernel.
+    """Return an error with the place and kernel, and a plain explanation, of numba's compilation error.
 
     Parameters
     ----------
@@ -170,7 +182,7 @@ def explain_error(error: Exception, loop: Callable[..., Any], parts: Sequence[ty
 
 
 def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callable[..., Any]]:
-    """Yield every function that numba may have been compiling."""
+    """Yield every function that numba may have been compiling: the parts' kernels, the helpers, the loop."""
     for part in parts:
         for generic in part.kernels:
             kernel = getattr(part, generic.__name__, None)
@@ -181,7 +193,7 @@ def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callabl
 
 
 def _cause(head: list[str]) -> str:
-    """Return the innermost error of numba's chain of errors."""
+    """Return the innermost error of numba's chain of errors, from the lines of its message, or ""."""
     begins = [i for i, line in enumerate(head) if "Failed in nopython mode pipeline" in line]
     lines = head[begins[-1] + 1 :] if begins else head
     lines = [line for line in lines if line and not line.startswith("- Resolution failure")]
@@ -202,7 +214,10 @@ def _find_place(
     traceback: TracebackType | None,
     kernels: Iterable[Callable[..., Any]],
 ) -> Place | None:
-    """Return the location of the cause, if numba's message or traceback has it."""
+    """Return the location of the cause, if numba's message or traceback has it; else None.
+
+    ``head`` is the number of lines before the first "During:".
+    """
     end = next((i for i in range(head, len(lines)) if "During: Pass" in lines[i]), head)
     for pattern in (DURING, RAISED_FROM, FRAME):
         for line in lines[: end + 1]:
@@ -222,7 +237,10 @@ def _absolute(file: str) -> str:
 
 
 def _find_name_use(name: str, function: str | None, kernels: Iterable[Callable[..., Any]]) -> Place | None:
-    """Return the first line of a kernel that uses a name; ``function`` restricts it to that kernel."""
+    """Return the location of the first use of a name in a kernel; None if there is none.
+
+    ``function`` restricts the search to the kernel of that name.
+    """
     for kernel in kernels:
         if function in (None, kernel.__name__) and name in kernel.__code__.co_names:
             line = 0
@@ -234,7 +252,7 @@ def _find_name_use(name: str, function: str | None, kernels: Iterable[Callable[.
 
 
 def _find_in_frames(traceback: TracebackType | None) -> Place | None:
-    """Return the location that numba was compiling when it raised, from the frames of its traceback."""
+    """Return the location that numba was compiling when it raised, from its traceback, or None."""
     location = None
     while traceback is not None:
         for name in ("inst", "self", "func_id"):
@@ -279,7 +297,7 @@ def _source(place: Place) -> str:
 
 
 def _name(place: Place, kernels: Iterable[Callable[..., Any]]) -> str:
-    """Return the name of the kernel at a place."""
+    """Return the name of the kernel that has the code at a place; "" if none has."""
     kernel_name = ""
     for kernel in kernels:
         code = kernel.__code__
@@ -291,7 +309,7 @@ def _name(place: Place, kernels: Iterable[Callable[..., Any]]) -> str:
 
 
 def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
-    """Return a cause in plain words, with the remedy if there is one."""
+    """Return numba's cause as one line in plain words, with the source line and a remedy if there is one."""
     source = _source(place)
     quoted = f"`{source}`: " if source and not source.startswith(("@", "def ")) else ""
     lacking = re.match(r"Unknown attribute '(\w+)' of type (.+)", cause)
@@ -317,6 +335,6 @@ def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
 
 
 def _fields(part: Any, kind: str) -> tuple[str, ...]:
-    """Return the fields of a part's layout of this name."""
+    """Return the fields of a part's named tuple ``kind`` (``Params`` or ``State``); () if it has none."""
     layout = inspect.getattr_static(part, kind, None)
     return getattr(layout, "_fields", ())

@@ -27,11 +27,11 @@ from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity, 
 
 @kernel
 def explore_in_turn(share: float, impressions: int, arms: int, impression: Impression) -> int:
-    """Return the arm that this impression explores in turn, or −1 if it explores none.
+    """Return the arm that the current impression must explore in turn, or −1 for none.
 
-    Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in their order; an arm
-    that is not on offer loses its turn. Impressions are counted, not rewards: otherwise all decisions of a
-    batch would be forced, or none.
+    Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in their order; an arm that is not
+    on offer loses its turn. ``impressions`` counts the current one. Impressions are counted, not rewards:
+    otherwise all decisions of a batch would be forced, or none.
     """
     if share > 0.0:
         turn = (impressions - 1) % int(arms / share)
@@ -47,10 +47,12 @@ class Detector(IndexPolicy, abstract=True):
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
+        """Return the arm's mean reward plus ``confidence`` over the root of its plays."""
         return radius_index(state.counts, lane, arm, confidence)
 
     @staticmethod
     def epoch(params: Any, state: Any, lane: int) -> int:
+        """Return the number of restarts of a lane."""
         return int(state.restarts[lane])
 
 
@@ -59,16 +61,19 @@ class ForcingDetector(Detector, abstract=True):
 
     @staticmethod
     def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
+        """Count an impression of the lane."""
         state.shown[lane] += 1
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm that is explored in turn, else the one of the highest index."""
         arms = state.counts.plays.shape[1]
         forced = explore_in_turn(params.share, state.shown[lane], arms, impression)
         return forced if forced >= 0 else greedy_choice(params, state, lane, impression, rng)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
+        """Return the probability that ``choose`` returns this arm."""
         arms = state.counts.plays.shape[1]
         forced = explore_in_turn(params.share, state.shown[lane], arms, impression)
         if forced >= 0:
@@ -101,7 +106,10 @@ class DriftState(NamedTuple):
 
 @kernel
 def restart_arm(state: DriftState, lane: int, arm: int) -> None:
-    """Reset an arm: its counts, its walks and, with its next plays, its baseline."""
+    """Reset an arm's counts and walks, and add 1 to the lane's restarts.
+
+    Its next plays set a new baseline.
+    """
     state.counts.rounds[lane] -= state.counts.plays[lane, arm]
     state.counts.plays[lane, arm] = 0.0
     state.counts.rewards[lane, arm] = 0.0
@@ -211,21 +219,28 @@ class CUSUMUCB(Detector):
 
     @staticmethod
     def confidence(params: CUSUMUCB, state: DriftState, lane: int) -> float:
+        """Return sqrt(ξ·ln n), n the plays of all arms since their restarts."""
         return float(np.sqrt(params.xi * np.log(max(state.counts.rounds[lane], 1.0))))
 
     @staticmethod
     def choose(params: CUSUMUCB, state: DriftState, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm of the highest index, or with probability ``alpha`` an arm drawn uniformly."""
         if rng.random() < params.alpha:
             return int(impression.arms[int(rng.random() * len(impression.arms))])
         return greedy_choice(params, state, lane, impression, rng)
 
     @staticmethod
     def propensity(params: CUSUMUCB, state: DriftState, lane: int, impression: Impression, arm: int) -> float:
+        """Return the probability that ``choose`` returns this arm."""
         greedy = greedy_propensity(params, state, lane, impression, arm)
         return float(params.alpha / len(impression.arms) + (1.0 - params.alpha) * greedy)
 
     @staticmethod
     def learn(params: CUSUMUCB, state: DriftState, lane: int, outcome: Outcome) -> None:
+        """Count the reward and update the arm's baseline or walks.
+
+        Restart the arm if a walk reaches the threshold.
+        """
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         plays = state.counts.plays[lane, arm]
@@ -269,7 +284,10 @@ class HalvesState(NamedTuple):
 
 @kernel
 def slide_window(state: HalvesState, lane: int, arm: int, reward: float) -> None:
-    """Move an arm's window by one reward, whose play must already be counted."""
+    """Add a reward to an arm's window, remove the oldest one, and update the sums of both halves.
+
+    The play must already be counted.
+    """
     window = state.recent.shape[2]
     played = int(state.counts.plays[lane, arm])
     at = (played - 1) % window
@@ -285,7 +303,10 @@ def slide_window(state: HalvesState, lane: int, arm: int, reward: float) -> None
 
 @kernel
 def restart_halves(state: HalvesState, lane: int) -> None:
-    """Reset a lane; the old rewards in the ring buffers are overwritten before they are used."""
+    """Reset the counts, sums and impressions of a lane, and add 1 to its restarts.
+
+    The old rewards in the ring buffers are overwritten before they are used.
+    """
     forget(state.counts, lane)
     state.older[lane, :] = 0.0
     state.newer[lane, :] = 0.0
@@ -355,6 +376,7 @@ class MUCB(ForcingDetector):
     gamma: Fraction = 0.05
 
     def __post_init__(self) -> None:
+        """Raise InvalidValue unless ``window`` is even."""
         super().__post_init__()
         if self.window % 2:
             raise InvalidValue("window", self.window, "give an even number")
@@ -399,7 +421,7 @@ class MUCB(ForcingDetector):
 
     @param
     def share(self) -> float:
-        """Share of forced exploration."""
+        """Share of impressions that explore in turn."""
         return self.gamma
 
     def init(self, lanes: int) -> HalvesState:
@@ -415,10 +437,12 @@ class MUCB(ForcingDetector):
 
     @staticmethod
     def confidence(params: MUCB, state: HalvesState, lane: int) -> float:
+        """Return sqrt(2·ln t), t the coming round since the restart."""
         return float(np.sqrt(2.0 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
     def learn(params: MUCB, state: HalvesState, lane: int, outcome: Outcome) -> None:
+        """Count the reward, and restart all arms of the lane if the arm's test finds a change."""
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         slide_window(state, lane, arm, outcome.reward)

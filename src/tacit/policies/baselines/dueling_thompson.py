@@ -80,6 +80,7 @@ class SelfSparring(DuelPolicy):
     eta: Annotated[float, float_range(0.0, 1000.0, open_low=True)] = 1.0
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first duel, with uniform posteriors."""
         shape = (lanes, self.arm_count)
         return self.State(
             wins=np.zeros(shape),
@@ -92,6 +93,7 @@ class SelfSparring(DuelPolicy):
 
     @staticmethod
     def choose(params: SelfSparring, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
+        """Return two arms, each the largest of one posterior draw per arm; both may be the same."""
         left_arm = draw_arm(state, lane, impression, rng)
         return left_arm, draw_arm(state, lane, impression, rng)
 
@@ -99,6 +101,7 @@ class SelfSparring(DuelPolicy):
     def propensity(
         params: SelfSparring, state: State, lane: int, impression: Impression, pair: Duel
     ) -> float:
+        """Return the probability that ``choose`` returns this ordered pair."""
         count = len(impression.arms)
         if count == 1:
             return 1.0
@@ -121,6 +124,7 @@ class SelfSparring(DuelPolicy):
 
     @staticmethod
     def learn(params: SelfSparring, state: State, lane: int, outcome: Outcome) -> None:
+        """Count the outcome, times ``eta``, as wins and losses of both arms, and update the stored tails."""
         reward = outcome.reward
         left_arm, right_arm = outcome.shown
         state.wins[lane, left_arm] += params.eta * reward
@@ -140,21 +144,25 @@ class SelfSparring(DuelPolicy):
 
 @kernel
 def beta_mean(state: SelfSparring.State, lane: int, arm: int) -> float:
-    """Return the mean of an arm's posterior."""
+    """Return the mean of an arm's Beta posterior of winning a duel."""
     wins = 1.0 + state.wins[lane, arm]
     return float(wins / (wins + 1.0 + state.losses[lane, arm]))
 
 
 @kernel
 def update_tail(state: SelfSparring.State, lane: int, arm: int) -> None:
-    """Update the probability that an arm's draw does not exceed the level."""
+    """Store the posterior probability that an arm's draw does not exceed the lane's level."""
     wins, losses = 1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]
     state.below[lane, arm] = beta_tail(losses, wins, 1.0 - state.level[lane])
 
 
 @kernel
 def set_level(state: SelfSparring.State, lane: int) -> None:
-    """Make the arm of the highest mean the leader, and set the level five deviations below its mean."""
+    """Make the arm of the highest mean the leader, and set the level five deviations below its mean.
+
+    The level is at least half of this mean. Updates the tails of all arms and the duel count at which the
+    level is next set.
+    """
     leader = state.leader[lane]
     for arm in range(state.wins.shape[1]):
         if beta_mean(state, lane, arm) > beta_mean(state, lane, leader):
@@ -171,7 +179,10 @@ def set_level(state: SelfSparring.State, lane: int) -> None:
 
 @kernel
 def draw_arm(state: SelfSparring.State, lane: int, impression: Impression, rng: Generator) -> int:
-    """Draw from the posterior of each arm on offer; return the arm of the largest draw."""
+    """Draw from the posterior of each arm on offer; return the arm of the largest draw.
+
+    Arms whose draw does not exceed the lane's level are mostly not drawn one by one.
+    """
     level, leader = state.level[lane], state.leader[lane]
     best, winner = draw_posterior(state, lane, leader, rng), leader
     if len(impression.arms) < state.wins.shape[1] or best <= level:
@@ -205,7 +216,7 @@ def draw_arm(state: SelfSparring.State, lane: int, impression: Impression, rng: 
 
 @kernel
 def draw_posterior(state: SelfSparring.State, lane: int, arm: int, rng: Generator) -> float:
-    """Draw from an arm's posterior."""
+    """Draw a win probability from an arm's posterior Beta(1 + wins, 1 + losses)."""
     return float(rng.beta(1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]))
 
 
@@ -287,6 +298,7 @@ class FeelGoodThompson(DuelPolicy):
         return cls(arms, dim)
 
     def init(self, lanes: int) -> State:
+        """Return the prior state; all lanes share it."""
         width = self.arm_count * (self.context_dim + 1)
         root = np.eye(width)[None] * np.sqrt(self.prior_variance)
         rows = np.zeros((1, width))
@@ -296,11 +308,16 @@ class FeelGoodThompson(DuelPolicy):
     def choose(
         params: FeelGoodThompson, state: State, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
+        """Return two arms: for each side the one of the highest utility under its own posterior draw."""
         left_arm = draw_best_arm(state.shared, impression, 1.0, rng)
         return left_arm, draw_best_arm(state.shared, impression, -1.0, rng)
 
     @staticmethod
     def learn(params: FeelGoodThompson, state: State, lane: int, outcome: Outcome) -> None:
+        """Update the shared posterior by a Laplace step on the outcome.
+
+        A duel of an arm with itself is ignored.
+        """
         left_arm, right_arm = outcome.shown
         if left_arm == right_arm:
             return
@@ -316,7 +333,10 @@ class FeelGoodThompson(DuelPolicy):
 
 @kernel
 def fill_contrast(context: Floats, left_arm: int, right_arm: int, x: Floats) -> None:
-    """Fill ``x`` with the features of the left arm minus those of the right one."""
+    """Fill ``x`` with the features of a duel: the context and 1 for the left arm, negated for the right one.
+
+    ``x`` must be 0 before.
+    """
     width = len(context) + 1
     for i in range(len(context)):
         x[left_arm * width + i] = context[i]
@@ -329,7 +349,10 @@ def fill_contrast(context: Floats, left_arm: int, right_arm: int, x: Floats) -> 
 def draw_best_arm(
     shared: FeelGoodThompson.SharedSums, impression: Impression, side: float, rng: Generator
 ) -> int:
-    """Draw the parameters for one side of a duel (1: left, −1: right); return the arm of highest utility."""
+    """Draw the parameters for one side of a duel (1: left, −1: right); return the arm of highest utility.
+
+    The workspace is 0 afterwards.
+    """
     mean, root, workspace = shared.mean[0], shared.root[0], shared.room[0]
     z, theta = workspace[0], workspace[1]
     project(root, shared.tilt[0], z)

@@ -117,11 +117,13 @@ class DiscountedUCB(RadiusPolicy):
 
     @staticmethod
     def confidence(params: DiscountedUCB, state: State, lane: int) -> float:
+        """Return 2·sqrt(ξ·ln n·w), n the discounted plays of all arms, w the weight of the latest round."""
         log_total = np.log(max(state.total[lane], 1.0))
         return float(2.0 * np.sqrt(params.xi * log_total * state.weight[lane]))
 
     @staticmethod
     def learn(params: DiscountedUCB, state: State, lane: int, outcome: Outcome) -> None:
+        """Discount all counts by one round and count the reward; rescale the weights before they overflow."""
         state.weight[lane] /= params.discount
         state.plays[lane, outcome.shown] += state.weight[lane]
         state.rewards[lane, outcome.shown] += state.weight[lane] * outcome.reward
@@ -230,16 +232,18 @@ class SlidingWindowUCB(RadiusPolicy):
         )
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return the arms' posteriors from the counts of the window."""
+        """Return a key's posteriors of the arms' mean rewards, from the counts of the window."""
         return ArmBeliefs.from_counts(state.plays[lane], state.rewards[lane])
 
     @staticmethod
     def confidence(params: SlidingWindowUCB, state: State, lane: int) -> float:
+        """Return sqrt(ξ·ln(min(t, τ))), t the rounds so far, τ the window."""
         window_rounds = min(max(state.rounds[lane], 1), params.window)
         return float(np.sqrt(params.xi * np.log(window_rounds)))
 
     @staticmethod
     def learn(params: SlidingWindowUCB, state: State, lane: int, outcome: Outcome) -> None:
+        """Count the reward and remove the oldest round from the window once it is full."""
         arm = outcome.shown
         at = state.rounds[lane] % params.window
         if state.rounds[lane] >= params.window:
@@ -302,7 +306,10 @@ class EXP3S(ExponentialWeightsPolicy):
 
     @classmethod
     def from_horizon(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
-        """Return the policy with α and γ of corollary 8.3 for ``shifts`` changes in ``horizon``."""
+        """Return the policy with α and γ of corollary 8.3 for ``shifts`` changes in ``horizon`` rounds.
+
+        Raise InvalidValue if one of them is not a whole number of at least 1.
+        """
         k = cls(arms).arm_count
         t = checks.integer("horizon", horizon, 1)
         s = checks.integer("shifts", shifts, 1)
@@ -311,6 +318,10 @@ class EXP3S(ExponentialWeightsPolicy):
 
     @staticmethod
     def learn(params: EXP3S, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
+        """Raise the weight of the arm shown by its gain, and add a share of all weight to each arm on offer.
+
+        Large weights of a lane are rescaled.
+        """
         arms, arm = outcome.impression.arms, outcome.shown
         # The shared weight keeps every weight above e·α/K of the total, and a gain is bounded: weights need
         # not be stored as logarithms.

@@ -54,7 +54,10 @@ class Hull(NamedTuple):
 
 @kernel
 def extend_hull(hull: Hull, lane: int, arm: int, side: int, time: float, total: float) -> None:
-    """Add a point at the right end of one side of a hull, and remove points that are no longer vertices."""
+    """Add a point (rewards so far, their sum) at the right end of one side of an arm's hull.
+
+    Removes points that are no longer vertices; if the hull is full, the oldest split is dropped.
+    """
     times, sums = hull.times[lane, arm, side], hull.sums[lane, arm, side]
     size = hull.sizes[lane, arm, side]
     while size > 1:
@@ -74,7 +77,11 @@ def extend_hull(hull: Hull, lane: int, arm: int, side: int, time: float, total: 
 
 @kernel
 def likelihood_ratio(hull: Hull, lane: int, arm: int) -> float:
-    """Return the maximum over all splits of the Bernoulli log-likelihood ratio of two rates over one."""
+    """Return the maximum, over all splits of an arm's rewards, of the log-likelihood ratio of two rates.
+
+    The ratio compares two Bernoulli rates, before and after the split, with one. It is 0 if all rewards so
+    far are 0, or all are 1.
+    """
     size = hull.sizes[lane, arm, BELOW]
     count, total = hull.times[lane, arm, BELOW, size - 1], hull.sums[lane, arm, BELOW, size - 1]
     best = 0.0
@@ -116,7 +123,7 @@ class RatioState(NamedTuple):
 
 @kernel
 def restart_arm(state: RatioState, lane: int, arm: int) -> None:
-    """Reset the counts and the hull of an arm."""
+    """Reset the plays, rewards and hull of an arm, and store the present round as its start."""
     state.counts.plays[lane, arm] = 0.0
     state.counts.rewards[lane, arm] = 0.0
     state.started[lane, arm] = state.counts.rounds[lane]
@@ -240,7 +247,7 @@ class GLRKLUCB(ForcingDetector):
 
     @param
     def share(self) -> float:
-        """Share of forced exploration."""
+        """Share of impressions that explore in turn."""
         return self.alpha
 
     def init(self, lanes: int) -> RatioState:
@@ -259,14 +266,20 @@ class GLRKLUCB(ForcingDetector):
 
     @staticmethod
     def confidence(params: GLRKLUCB, state: RatioState, lane: int) -> float:
+        """Return t, the number of the coming round."""
         return float(state.counts.rounds[lane] + 1.0)
 
     @staticmethod
     def index(params: GLRKLUCB, state: RatioState, lane: int, arm: int, confidence: float) -> float:
+        """Return the arm's Kullback–Leibler upper bound; its budget is ln of the rounds since its restart."""
         return kl_index(state.counts, lane, arm, np.log(confidence - state.started[lane, arm]))
 
     @staticmethod
     def learn(params: GLRKLUCB, state: RatioState, lane: int, outcome: Outcome) -> None:
+        """Count the reward and test the arm for a change; then restart it, or all arms unless ``local``.
+
+        The test is run after every ``every``-th play of the arm. A change adds 1 to the lane's restarts.
+        """
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         plays, total = state.counts.plays[lane, arm], state.counts.rewards[lane, arm]

@@ -34,7 +34,10 @@ def fill_hidden(state: Any, lane: int, impression: Impression, place: int, arm: 
 
 @kernel
 def highest_bound(params: Any, state: Any, lane: int, impression: Impression) -> int:
-    """Return the first arm of the highest upper confidence bound."""
+    """Return the first arm on offer of the highest upper confidence bound; the workspace is 0 afterwards.
+
+    The bound adds the deviations of the shared parameters and of the arm's hidden features to the mean.
+    """
     mean, root, workspace = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
     best, leader = -np.inf, impression.arms[0]
     for i in range(len(impression.arms)):
@@ -135,13 +138,13 @@ class HLinUCB(Policy):
         return self.State(shared, start, start.copy(), root, np.zeros((lanes, 1, self.hidden_dim)))
 
     def posterior(self, state: State, lane: int) -> gaussian.Belief:
-        """Return the posterior of the shared parameters, those of hidden features last."""
+        """Return a key's posterior of the shared parameters, those of hidden features last."""
         return gaussian.belief(state.shared.mean[lane], state.shared.root[lane])
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the arms' mean rewards from the posterior."""
+        """Draw the arms' mean rewards, clipped to [0, 1], from the posterior; shape (draws, arms)."""
         shared = state.shared
         theta = gaussian.draw_samples(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
         width = theta.shape[1] - self.hidden_dim
@@ -154,14 +157,17 @@ class HLinUCB(Policy):
 
     @staticmethod
     def choose(params: HLinUCB, state: State, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm of the highest upper confidence bound."""
         return highest_bound(params, state, lane, impression)
 
     @staticmethod
     def propensity(params: HLinUCB, state: State, lane: int, impression: Impression, arm: int) -> float:
+        """Return 1 for the arm of the highest upper confidence bound, else 0."""
         return 1.0 if arm == highest_bound(params, state, lane, impression) else 0.0
 
     @staticmethod
     def learn(params: HLinUCB, state: State, lane: int, outcome: Outcome) -> None:
+        """Update the shared parameters, then the hidden features of the arm shown, by least squares."""
         arm = outcome.shown
         mean, root, workspace = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
         place = find_place(outcome.impression.arms, arm)
@@ -181,6 +187,7 @@ class HLinUCB(Policy):
 
     @staticmethod
     def restart(params: HLinUCB, state: State, lane: int) -> None:
+        """Reset a lane's parameters to the prior and its hidden features to their start points."""
         gaussian.reset(state.shared.mean[lane], state.shared.root[lane], params.prior_variance)
         for arm in range(state.hidden.shape[1]):
             gaussian.reset(state.hidden[lane, arm], state.root[lane, arm], params.prior_variance)

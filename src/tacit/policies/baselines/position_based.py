@@ -57,7 +57,7 @@ class PositionTotals(NamedTuple):
 
 @kernel
 def sum_counts(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
-    """Return the sums of an arm's counts over the positions."""
+    """Return an arm's clicks, shows, and shows weighted by position effects, summed over the positions."""
     clicks, shows, weighted_shows = 0.0, 0.0, 0.0
     for j in range(counts.shows.shape[2]):
         clicks += counts.clicks[lane, arm, j]
@@ -68,7 +68,10 @@ def sum_counts(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
 
 @kernel
 def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> float:
-    """Return an arm's upper confidence bound S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)) with δ = scale·ln t."""
+    """Return an upper confidence bound S/Ñ + sqrt(N/Ñ)·sqrt(δ/(2Ñ)), δ = scale·ln t, on an arm's attraction.
+
+    S, N and Ñ are those of :class:`PositionTotals`, t the lane's rounds; infinite for an arm never shown.
+    """
     totals = sum_counts(counts, lane, arm)
     if totals.weighted_shows <= 0.0:
         return np.inf
@@ -79,17 +82,18 @@ def upper_bound(counts: PositionCounts, lane: int, arm: int, scale: float) -> fl
 
 @kernel
 def count_show(counts: PositionCounts, lane: int, arm: int, position: int, reward: float) -> None:
-    """Count an impression of an arm at a position, and its reward."""
+    """Count an impression of an arm at a position, and add its reward to the clicks there."""
     counts.shows[lane, arm, position] += 1.0
     counts.clicks[lane, arm, position] += reward
 
 
 @kernel
 def estimate_effects(counts: PositionCounts, lane: int) -> None:
-    """Improve the positions' effects by one step of alternating maximum likelihood.
+    """Improve the stored position effects by one step of alternating maximum likelihood.
 
-    It assumes rare clicks, whose counts are Poisson: the effect of a position is its clicks over the
-    clicks expected by the attraction of its arms, and likewise for the arms.
+    It assumes rare clicks, whose counts are Poisson: the effect of a position is its clicks over the clicks
+    expected by the attraction of its arms, and likewise for the arms. The largest effect is scaled to 1; none
+    is below 0.001.
     """
     largest = 0.0
     for j in range(counts.effects.shape[1]):
@@ -107,7 +111,10 @@ def estimate_effects(counts: PositionCounts, lane: int) -> None:
 
 
 def check_effects(positions: int, effects: Any) -> tuple[float, ...] | None:
-    """Return position effects as a tuple of probabilities, or None if they are to be estimated."""
+    """Return position effects as a tuple of probabilities, or None if they are to be estimated.
+
+    Raise InvalidValue unless there are ``positions`` numbers in (0, 1].
+    """
     if effects is None:
         return None
     try:
@@ -130,6 +137,7 @@ class PositionPolicy(Policy, abstract=True):
     position_effects: Any
 
     def __post_init__(self) -> None:
+        """Validate ``position_effects`` and store them as a tuple."""
         super().__post_init__()
         self._set("position_effects", check_effects(self.positions, self.position_effects))
 
@@ -190,6 +198,7 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
     scale: Positive = 1.0
 
     def __post_init__(self) -> None:
+        """Raise InvalidValue unless the number of arms is a multiple of ``positions``."""
         super().__post_init__()
         if self.arm_count % self.positions:
             raise InvalidValue("arms", self.arms, f"give a multiple of {self.positions} positions")
@@ -204,12 +213,17 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
 
     @staticmethod
     def index(params: PlacedPBMUCB, state: PositionCounts, lane: int, arm: int, confidence: float) -> float:
+        """Return the upper bound on the item's attraction times the effect of the position."""
         item, position = arm // params.positions, arm % params.positions
         bound = min(upper_bound(state, lane, item, params.scale), 1e9)
         return float(bound * state.effects[lane, position])
 
     @staticmethod
     def learn(params: PlacedPBMUCB, state: PositionCounts, lane: int, outcome: Outcome) -> None:
+        """Count a show and its reward for the item at its position.
+
+        Re-estimate position effects unless configured.
+        """
         state.rounds[lane] += 1.0
         count_show(
             state, lane, outcome.shown // params.positions, outcome.shown % params.positions, outcome.reward
@@ -223,10 +237,11 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
 
 @kernel
 def fill_by_score(scores: Floats, arms: Ints, order: Floats, action: Ints) -> None:
-    """Put the arms of the highest scores at the positions, best position first.
+    """Write the arms of the highest scores into ``action``, the best at the position of the largest effect.
 
-    ``order`` holds the positions' effects. Arms and positions are marked once they are used, so that nothing
-    has to be sorted or allocated.
+    ``order`` holds the positions' effects. Positions without an arm get −1. The scores of the arms on offer
+    are 0 afterwards: arms and positions are marked once they are used, so that nothing has to be sorted or
+    allocated.
     """
     for j in range(len(action)):
         action[j] = -1
@@ -307,6 +322,7 @@ class PBMUCB(PositionPolicy, SlatePolicy):
     def decide(
         params: PBMUCB, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Write the arms of the highest upper bounds into ``action``; a tiny random factor breaks ties."""
         scores = state.scores[lane]
         for arm in impression.arms:
             # A small random factor breaks ties, above all between arms that were never shown.
@@ -316,6 +332,7 @@ class PBMUCB(PositionPolicy, SlatePolicy):
 
     @staticmethod
     def learn(params: PBMUCB, state: State, lane: int, outcome: Outcome) -> None:
+        """Count the shows and rewards of a list; re-estimate position effects unless they are configured."""
         action = outcome.shown
         state.counts.rounds[lane] += 1.0
         for j in range(len(action)):
@@ -331,7 +348,7 @@ GRID = 256
 
 @kernel
 def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
-    """Draw a number in [0, 1] from a distribution function that is linear between grid points."""
+    """Draw a number in [0, 1] by cumulative sums of weights on a grid, uniform between grid points."""
     u = rng.random() * cumulative[-1]
     low, high = 0, len(cumulative) - 1
     while low < high:
@@ -347,7 +364,11 @@ def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
 
 @kernel
 def weigh_grid(logs: Floats, cumulative: Floats, effect: float, reward: float) -> None:
-    """Multiply a posterior on the grid by the likelihood of a reward, and recompute its cumulative sums."""
+    """Multiply a posterior on a grid of attractions by the likelihood of a reward.
+
+    Update its cumulative sums. ``logs`` has the log weights, rescaled to a maximum of 0; ``effect`` is the
+    probability that the position is seen.
+    """
     largest = -np.inf
     for g in range(len(logs)):
         attraction = (g + 0.5) / len(logs)
@@ -420,6 +441,7 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     def decide(
         params: PBMThompson, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Write the arms of the highest posterior draws into ``action``, best at the most seen position."""
         scores = state.scores[lane]
         for arm in impression.arms:
             scores[arm] = draw_from_grid(state.cumulative[lane, arm], rng)
@@ -427,6 +449,10 @@ class PBMThompson(PositionPolicy, SlatePolicy):
 
     @staticmethod
     def learn(params: PBMThompson, state: State, lane: int, outcome: Outcome) -> None:
+        """Count the shows and rewards of a list, and update the arms' posteriors on the grid.
+
+        Position effects are re-estimated unless they are configured.
+        """
         for j in range(len(outcome.shown)):
             arm = outcome.shown[j]
             if arm >= 0:

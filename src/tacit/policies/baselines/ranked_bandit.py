@@ -90,6 +90,7 @@ class RankedBandit(SlatePolicy):
     positions: Annotated[int, int_range(1, 10_000)] = 3
 
     def __post_init__(self) -> None:
+        """Raise InvalidValue unless ``policy`` shows one arm at a time, of fixed arms; store its arms."""
         super().__post_init__()
         if not isinstance(self.policy, Policy) or not self.policy.showing.single:
             raise InvalidValue(
@@ -104,11 +105,13 @@ class RankedBandit(SlatePolicy):
         return cls(UCB1(arms), positions=min(arms, 3))
 
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
+        """Return the policy with these arms for the bandits of all positions."""
         return replace(self, policy=self.policy.with_arms(arms))
 
     context_dim = delegate_property("context_dim")
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys, with an inner state of lanes × positions lanes."""
         lists = (lanes, STORED_LISTS, self.positions)
         return self.State(
             policy=self.policy.init(lanes * self.positions),
@@ -127,16 +130,19 @@ class RankedBandit(SlatePolicy):
 
     @staticmethod
     def refit(params: RankedBandit, state: State) -> None:
+        """Recompute the values derived from sums of all lanes in the inner state."""
         refit(params.policy, state.policy)
 
     @staticmethod
     def observe(params: RankedBandit, state: State, lane: int, impression: Impression) -> None:
+        """Pass the impression to the bandits of all positions."""
         positions = state.shown.shape[2]
         for k in range(positions):
             observe(params.policy, state.policy, lane * positions + k, impression)
 
     @staticmethod
     def epoch(params: RankedBandit, state: State, lane: int) -> int:
+        """Return the sum of the restarts of the bandits of all positions."""
         positions = state.shown.shape[2]
         total = 0
         for k in range(positions):
@@ -147,6 +153,11 @@ class RankedBandit(SlatePolicy):
     def decide(
         params: RankedBandit, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Write the list into ``action``: each position's bandit chooses; repeated arms are replaced.
+
+        Replacements are drawn at random. Positions beyond the arms on offer get −1. A list with a replacement
+        is stored until its feedback.
+        """
         positions = len(action)
         choices = state.wanted[lane, state.cursor[lane]]
         replaced = False
@@ -169,6 +180,10 @@ class RankedBandit(SlatePolicy):
 
     @staticmethod
     def learn(params: RankedBandit, state: State, lane: int, outcome: Outcome) -> None:
+        """Let each position's bandit learn the reward of its own choice; a replaced choice gets 0.
+
+        A stored list is removed once it is learned.
+        """
         impression, action = outcome.impression, outcome.shown
         positions = len(action)
         place = find_list(state, lane, action)
@@ -199,7 +214,7 @@ def is_above(action: Ints, k: int, arm: int) -> bool:
 
 @kernel
 def draw_replacement(action: Ints, k: int, impression: Impression, rng: Generator) -> int:
-    """Draw an arm on offer that is not shown above position k."""
+    """Draw uniformly an arm on offer that is not shown above position k; −1 if there is none."""
     pick = int(rng.random() * (len(impression.arms) - k))
     for arm in impression.arms:
         if not is_above(action, k, arm):
@@ -211,7 +226,7 @@ def draw_replacement(action: Ints, k: int, impression: Impression, rng: Generato
 
 @kernel
 def find_list(state: RankedBandit.State, lane: int, action: Ints) -> int:
-    """Return the place at which a list with a replacement is stored; −1 if it is not."""
+    """Return the index at which a list with a replacement is stored; −1 if it is not stored."""
     for i in range(STORED_LISTS):
         same = state.shown[lane, i, 0] >= 0
         for k in range(len(action)):
@@ -223,7 +238,7 @@ def find_list(state: RankedBandit.State, lane: int, action: Ints) -> int:
 
 @kernel
 def forget_list(state: RankedBandit.State, lane: int, place: int) -> None:
-    """Clear a place of the stored lists."""
+    """Clear one entry of the stored lists of a lane."""
     for k in range(state.shown.shape[2]):
         state.shown[lane, place, k] = -1
         state.wanted[lane, place, k] = -1

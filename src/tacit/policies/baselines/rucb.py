@@ -58,7 +58,7 @@ class PairBounds(NamedTuple):
 
     @classmethod
     def zeros(cls, lanes: int, arms: int) -> PairBounds:
-        """Return the bounds before the first duel."""
+        """Return the bounds of ``lanes`` keys before the first duel, without sure losses."""
         pairs = (lanes, arms, arms)
         return cls(
             np.zeros(pairs),
@@ -72,13 +72,16 @@ class PairBounds(NamedTuple):
 
 @kernel
 def log_round(bounds: PairBounds, lane: int) -> float:
-    """Return ln t of the coming round."""
+    """Return the natural logarithm of the number of the coming round of a lane."""
     return float(np.log(bounds.rounds[lane] + 1.0))
 
 
 @kernel
 def update_verdict(bounds: PairBounds, lane: int, alpha: float, arm: int, rival: int, now: float) -> None:
-    """Update the verdict whether an arm surely loses to a rival."""
+    """Update whether an arm surely loses to a rival at ``now`` = ln t.
+
+    Updates ``lost``, the arm's number of sure losses, and when verdicts next expire.
+    """
     won, lost = bounds.wins[lane, arm, rival], bounds.wins[lane, rival, arm]
     verdict = 0.0
     if lost > won:
@@ -95,7 +98,7 @@ def update_verdict(bounds: PairBounds, lane: int, alpha: float, arm: int, rival:
 
 @kernel
 def review_verdicts(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
-    """Update the verdicts of all arms of which one may have expired."""
+    """Update the verdicts on sure losses of all arms of which one may have expired at ``now`` = ln t."""
     bounds.soonest[lane] = np.inf
     for arm in range(bounds.losses.shape[1]):
         if bounds.until[lane, arm] <= now:
@@ -110,9 +113,9 @@ def review_verdicts(bounds: PairBounds, lane: int, alpha: float, now: float) -> 
 def record_duel(
     bounds: PairBounds, lane: int, alpha: float, left_arm: int, right_arm: int, outcome: float
 ) -> bool:
-    """Count a round and its outcome; return True if no verdict can have changed.
+    """Count a round and its outcome, and update verdicts; return True if no verdict can have changed.
 
-    A duel of an arm against itself changes no wins.
+    A duel of an arm with itself changes no wins; it may let verdicts expire.
     """
     bounds.rounds[lane] += 1.0
     now = log_round(bounds, lane)
@@ -144,7 +147,10 @@ def count_sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm
 
 @kernel
 def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, rival: int) -> float:
-    """Return the upper confidence bound on P(arm beats rival); 2 before their first duel."""
+    """Return the upper confidence bound on P(arm beats rival): share of wins + sqrt(width/duels).
+
+    It is 2 before their first duel; ``width`` is α·ln t.
+    """
     wins = bounds.wins[lane, arm, rival]
     duels = wins + bounds.wins[lane, rival, arm]
     return float(wins / duels + np.sqrt(width / duels)) if duels > 0.0 else 2.0
@@ -217,12 +223,17 @@ class RUCB(DuelPolicy):
     alpha: Positive = 0.51
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first duel."""
         return self.State(
             PairBounds.zeros(lanes, self.arm_count), np.full(lanes, -1, np.int64), np.zeros(lanes)
         )
 
     @staticmethod
     def choose(params: RUCB, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
+        """Return a pair: an arm that surely loses to none, and the arm of the highest upper bound against it.
+
+        Both are the same arm if no other has a bound of ½ or more against it.
+        """
         arms, best = impression.arms, state.best[lane]
         if len(arms) == state.bounds.losses.shape[1] == state.still[lane]:
             return best, best
@@ -256,6 +267,7 @@ class RUCB(DuelPolicy):
 
     @staticmethod
     def propensity(params: RUCB, state: State, lane: int, impression: Impression, pair: Duel) -> float:
+        """Return the probability that ``choose`` returns this ordered pair."""
         left_arm, right_arm = pair
         count, among = count_possible_winners(state.bounds, lane, impression, state.best[lane])
         if count == 0:
@@ -283,6 +295,7 @@ class RUCB(DuelPolicy):
 
     @staticmethod
     def learn(params: RUCB, state: State, lane: int, outcome: Outcome) -> None:
+        """Record the duel, and update the hypothesised best arm and whether it now duels itself only."""
         bounds = state.bounds
         verdicts_stand = record_duel(
             bounds, lane, params.alpha, outcome.shown[0], outcome.shown[1], outcome.reward
@@ -365,6 +378,7 @@ class DoubleThompsonSampling(DuelPolicy):
     alpha: Positive = 0.51
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first duel."""
         arms = self.arm_count
         above = np.full((lanes, arms, arms), 0.5)
         return self.State(
@@ -375,11 +389,13 @@ class DoubleThompsonSampling(DuelPolicy):
     def choose(
         params: DoubleThompsonSampling, state: State, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
+        """Return a pair: the left arm by one draw of all preferences, the right arm by a second draw."""
         left_arm = draw_left_arm(state, lane, impression, rng)
         return left_arm, draw_right_arm(state, lane, impression, left_arm, rng)
 
     @staticmethod
     def learn(params: DoubleThompsonSampling, state: State, lane: int, outcome: Outcome) -> None:
+        """Record the duel, the left arm as favourite, and the pair's probabilities of exceeding ½."""
         left_arm, right_arm = outcome.shown
         record_duel(state.bounds, lane, params.alpha, left_arm, right_arm, outcome.reward)
         state.favourite[lane] = left_arm
@@ -394,10 +410,10 @@ class DoubleThompsonSampling(DuelPolicy):
 def draw_left_arm(
     state: DoubleThompsonSampling.State, lane: int, impression: Impression, rng: Generator
 ) -> int:
-    """Draw the left arm: it wins most of the drawn pairs, among the arms with fewest sure losses.
+    """Draw the left arm of a duel: it wins most of the drawn pairs, among the arms with fewest sure losses.
 
-    The favourite's pairs are drawn first: if it wins them all, no other arm can, and the other
-    pairs need not be drawn.
+    Equal arms are drawn from at random. The favourite's pairs are drawn first: if it wins them all, no other
+    arm can, and the other pairs need not be drawn.
     """
     arms = impression.arms
     fewest, count, leader = math.inf, 0, arms[0]
@@ -452,9 +468,10 @@ def draw_left_arm(
 def draw_right_arm(
     state: DoubleThompsonSampling.State, lane: int, impression: Impression, left_arm: int, rng: Generator
 ) -> int:
-    """Draw the right arm: it has the largest draw against the left one; the left one, if none exceeds 1/2.
+    """Draw the right arm: of arms that do not surely beat the left one, that of the largest draw against it.
 
-    One uniform number decides for all arms up to the next one whose draw exceeds 1/2.
+    It is the left arm itself if no draw exceeds 1/2. One uniform number decides for all arms up to the next
+    one whose draw exceeds 1/2.
     """
     wins = state.bounds.wins[lane]
     right_arm, largest = left_arm, -1.0

@@ -82,6 +82,7 @@ class WinnerStays(DuelPolicy):
         return self.variant == "strong"
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first duel."""
         return self.State(
             score=np.zeros((lanes, self.arm_count)),
             pair=np.full((lanes, 2), -1, np.int64),
@@ -92,6 +93,10 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def choose(params: WinnerStays, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
+        """Return the two arms of the highest score, or the last winner twice while it is exploited.
+
+        Of equal arms, those of the last duel are chosen, else one is drawn.
+        """
         if is_exploiting(state, lane, impression):
             return state.winner[lane], state.winner[lane]
         left_arm, ties = find_incumbent(state, lane, impression, -1)
@@ -104,6 +109,7 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def propensity(params: WinnerStays, state: State, lane: int, impression: Impression, pair: Duel) -> float:
+        """Return the probability that ``choose`` returns this ordered pair."""
         if is_exploiting(state, lane, impression):
             both = pair[0] == state.winner[lane] and pair[1] == state.winner[lane]
             return 1.0 if both else 0.0
@@ -115,6 +121,11 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def learn(params: WinnerStays, state: State, lane: int, outcome: Outcome) -> None:
+        """Update the scores of both arms, and in the strong variant end a round that is over.
+
+        Its winner is then exploited. A duel of the winner with itself only reduces the duels of exploitation
+        to come.
+        """
         left_arm, right_arm = outcome.shown
         if left_arm == right_arm:
             if state.exploit[lane] > 0.0 and left_arm == state.winner[lane]:
@@ -144,7 +155,7 @@ def is_exploiting(state: WinnerStays.State, lane: int, impression: Impression) -
 
 @kernel
 def find_incumbent(state: WinnerStays.State, lane: int, impression: Impression, without: int) -> Duel:
-    """Return the arm of the last duel among those of the highest score, and the number of the latter.
+    """Return the arm of the last duel among those of the highest score, and how many arms have this score.
 
     The arm ``without`` is left out. The first value is −1 if none of the arms was in the last duel.
     """
@@ -165,7 +176,10 @@ def find_incumbent(state: WinnerStays.State, lane: int, impression: Impression, 
 def draw_top_arm(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, count: int, rng: Generator
 ) -> int:
-    """Draw one of the ``count`` arms of the highest score, except the arm ``without``."""
+    """Draw uniformly one of the ``count`` arms on offer of the highest score, except the arm ``without``.
+
+    Return −1 if there are fewer than ``count``.
+    """
     best = -math.inf
     for arm in impression.arms:
         if arm != without:
@@ -183,7 +197,7 @@ def draw_top_arm(
 def choice_chance(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, arm: int
 ) -> float:
-    """Return the probability that ``arm`` is chosen, if the arm ``without`` may not be."""
+    """Return the probability that ``arm`` is the next arm of a duel, if the arm ``without`` may not be."""
     stays, count = find_incumbent(state, lane, impression, without)
     if stays >= 0:
         return 1.0 if arm == stays else 0.0

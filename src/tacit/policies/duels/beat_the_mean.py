@@ -69,7 +69,10 @@ class State(NamedTuple):
 
 @kernel
 def count_comparison(state: State, lane: int, arm: int, rival: int, outcome: float) -> None:
-    """Count a comparison of an arm by its opponent."""
+    """Add an outcome (1 win, ½ tie, 0 loss) to the recent counts of an arm against a rival.
+
+    Once the 8-bit counts are full, they are moved to the totals.
+    """
     comparisons = state.recent[lane, arm, rival, 1] + 1
     state.recent[lane, arm, rival, 0] += np.uint8(2.0 * outcome)
     state.recent[lane, arm, rival, 1] = comparisons
@@ -79,7 +82,7 @@ def count_comparison(state: State, lane: int, arm: int, rival: int, outcome: flo
 
 @kernel
 def move_recent(state: State, lane: int, arm: int, rival: int) -> None:
-    """Move the recent comparisons of a pair to the totals in ``met``."""
+    """Move the recent comparisons of an arm with a rival to the totals in ``met``, and set them to 0."""
     for i in range(2):
         state.met[lane, arm, rival, i] += np.int64(state.recent[lane, arm, rival, i])
         state.recent[lane, arm, rival, i] = 0
@@ -87,7 +90,7 @@ def move_recent(state: State, lane: int, arm: int, rival: int) -> None:
 
 @kernel
 def update_bounds(state: State, lane: int) -> None:
-    """Compute the least and the greatest share of wins in the working set."""
+    """Store the least and the greatest share of wins in the working set in ``low`` and ``high``."""
     low, high = math.inf, -math.inf
     for i in range(state.working.size[lane]):
         value = state.means[lane, state.working.members[lane, i]]
@@ -98,14 +101,17 @@ def update_bounds(state: State, lane: int) -> None:
 
 @kernel
 def is_separated(state: State, lane: int) -> bool:
-    """True if the bounds on the least and the greatest share are at least two radii apart."""
+    """True if the greatest share of wins exceeds the least by at least two confidence radii."""
     radius = state.radius[lane]
     return bool(state.low[lane] + radius <= state.high[lane] - radius)
 
 
 @kernel
 def update_radius(state: State, lane: int, kappa: float, enough: int) -> bool:
-    """Set the radius by the fewest comparisons of any arm; return whether these are at least ``enough``."""
+    """Set the confidence radius to kappa/√n, n the fewest comparisons of any arm in the working set.
+
+    It is 1 for n = 0. Also regroups the working set. Return True if n is at least ``enough``.
+    """
     least = working_set.regroup(state.working, lane, state.plays)
     state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
     return least >= enough
@@ -113,7 +119,10 @@ def update_radius(state: State, lane: int, kappa: float, enough: int) -> bool:
 
 @kernel
 def find_arm(state: State, lane: int, value: float) -> int:
-    """Return the lowest index of an arm in the working set whose share is ``value``."""
+    """Return the lowest index of an arm in the working set whose share of wins equals ``value``.
+
+    Return the number of arms if there is none.
+    """
     lowest = state.means.shape[1]
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
@@ -124,7 +133,10 @@ def find_arm(state: State, lane: int, value: float) -> int:
 
 @kernel
 def eliminate(state: State, lane: int, leaving: int) -> None:
-    """Remove an arm from the working set, and all comparisons with it from the counts of other arms."""
+    """Remove an arm from the working set, and all comparisons with it from the counts of the remaining arms.
+
+    Their shares of wins and the bounds are computed again; an arm without comparisons has a share of ½.
+    """
     working_set.remove_arm(state.working, lane, leaving, state.spent[lane])
     for i in range(state.working.size[lane]):
         arm = state.working.members[lane, i]
@@ -141,20 +153,21 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
 
     @param
     def kappa(self) -> float:
-        """The confidence radius after n comparisons is kappa/√n."""
+        """Factor of the confidence radius: after n comparisons it is kappa/√n."""
         raise NotImplementedError
 
     @param
     def budget(self) -> int:
-        """Comparisons after which exploration ends."""
+        """Total number of comparisons after which exploration ends; 2⁶² for no limit."""
         return 2**62
 
     @param
     def enough(self) -> int:
-        """Comparisons of each arm after which exploration ends."""
+        """Number of comparisons of each arm after which exploration ends; 2⁶² for no limit."""
         return 2**62
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first comparison: all arms in the working set."""
         arms = self.arm_count
         return State(
             working=working_set.WorkingSet.full(lanes, arms),
@@ -172,6 +185,10 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
+        """Return a pair: an arm of the fewest comparisons and a random one, or the winner twice.
+
+        If the needed arms are not on offer, draw two arms on offer at random.
+        """
         winner = state.winner[lane]
         if winner < 0:
             left_arm, right_arm = working_set.draw_pair(state.working, lane, state.plays, impression, rng)
@@ -183,6 +200,7 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
+        """Return the probability that ``choose`` returns this ordered pair."""
         winner = state.winner[lane]
         if winner < 0:
             left_chance = working_set.draw_chance(state.working, lane, state.plays, impression, True, pair[0])
@@ -197,6 +215,11 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
+        """Count a comparison for the left arm, and eliminate the worst arm if it is separated from the best.
+
+        Sets the winner once one arm is left or the limits are reached. Comparisons with eliminated arms, and
+        those after the winner is set, are ignored.
+        """
         arm, rival = outcome.shown
         # A late result about an eliminated arm is ignored.
         if (
@@ -295,6 +318,7 @@ class BeatTheMean(Elimination):
 
     @param
     def kappa(self) -> float:
+        """Factor of the confidence radius kappa/√n after n comparisons."""
         scale = self.scale or (1.0 if self.gamma == 1.0 else 3.0 * self.gamma**2)
         return scale * math.sqrt(math.log(2.0 * self.horizon * self.arm_count))
 
@@ -304,6 +328,7 @@ class BeatTheMean(Elimination):
 
     @property
     def guarantee(self) -> str:
+        """Text that says what is guaranteed for the winner, with its probability and assumptions."""
         return (
             f"the best arm, with probability at least 1 − 1/{self.horizon:,}, under "
             f"{self.gamma:g}-relaxed stochastic transitivity and the triangle inequality, "
@@ -312,7 +337,7 @@ class BeatTheMean(Elimination):
 
 
 def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> int:
-    """Return N: the smallest positive integer with N = ⌈36γ⁶/ε²·ln(K³N/δ)⌉.
+    """Return the comparisons per arm that a PAC guarantee needs: the smallest N = ⌈36γ⁶/ε²·ln(K³N/δ)⌉.
 
     Iterated from below, which cannot step over the smallest solution.
 
@@ -403,6 +428,7 @@ class BeatTheMeanPAC(Elimination):
     gamma: Annotated[float, float_range(1.0, 100.0)] = 1.0
 
     def __post_init__(self) -> None:
+        """Validate ``epsilon`` in (0, ½) and ``delta`` in (0, 1); raise InvalidValue otherwise."""
         super().__post_init__()
         for field, below in (("epsilon", 0.5), ("delta", 1.0)):
             value = checks.number(field, getattr(self, field), 0.0, below, open_low=True)
@@ -416,7 +442,7 @@ class BeatTheMeanPAC(Elimination):
 
     @param
     def enough(self) -> int:
-        """N: number of comparisons of each arm after which exploration ends."""
+        """Number N of comparisons of each arm after which exploration ends; see :func:`sample_size`."""
         return sample_size(self.arm_count, self.epsilon, self.delta, self.gamma)
 
     @param
@@ -426,6 +452,7 @@ class BeatTheMeanPAC(Elimination):
 
     @property
     def guarantee(self) -> str:
+        """Text that says what is guaranteed for the winner, with its probability and assumptions."""
         return (
             f"the best arm beats it with a probability of at most {0.5 + self.epsilon:g}, with "
             f"probability at least {1.0 - self.delta:g}, under {self.gamma:g}-relaxed stochastic "

@@ -50,7 +50,10 @@ class State(NamedTuple):
 
 @kernel
 def compare_arm(state: State, lane: int, arm: int, kappa: float) -> int:
-    """Return 1 if the candidate surely beats the arm, −1 if it surely loses, else 0."""
+    """Return 1 if the candidate surely beats the arm, −1 if it surely loses, else 0.
+
+    Sure means that its share of wins differs from ½ by at least kappa/√n after n comparisons.
+    """
     n = state.plays[lane, arm]
     lead = state.wins[lane, arm] / n - 0.5
     if abs(lead) < kappa / np.sqrt(n):
@@ -60,7 +63,10 @@ def compare_arm(state: State, lane: int, arm: int, kappa: float) -> int:
 
 @kernel
 def replace_candidate(state: State, lane: int, challenger: int, prunes: bool) -> None:
-    """Make an arm the candidate, and forget all comparisons of the former one."""
+    """Make ``challenger`` the candidate, eliminate the former one, and reset the comparisons of all arms.
+
+    With ``prunes``, arms that the former candidate led are eliminated too.
+    """
     working, spent = state.working, state.spent[lane]
     # It leaves the working set to become the candidate, not because it lost.
     working_set.remove_arm(working, lane, challenger, -1)
@@ -76,7 +82,10 @@ def replace_candidate(state: State, lane: int, challenger: int, prunes: bool) ->
 
 @kernel
 def finish_sweep(state: State, lane: int, kappa: float, prunes: bool) -> None:
-    """After a sweep, eliminate the arms that surely lost; an arm that surely won becomes the candidate."""
+    """After a sweep, eliminate the arms that surely lost; the clearest winner becomes the candidate.
+
+    If no arm remains, the candidate is stored as the winner.
+    """
     working = state.working
     challenger, lowest = -1, math.inf
     for i in range(working.size[lane] - 1, -1, -1):
@@ -119,20 +128,21 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @param
     def kappa(self) -> float:
-        """The confidence radius after n comparisons is kappa/√n."""
+        """Factor of the confidence radius: after n comparisons it is kappa/√n."""
         return self.scale * math.sqrt(math.log(self.horizon * self.arm_count**2))
 
     @param
     def budget(self) -> int:
-        """Comparisons after which exploration ends."""
+        """Total number of comparisons after which exploration ends and the candidate wins."""
         return self.horizon
 
     @param
     def prunes(self) -> bool:
-        """Whether a new candidate also eliminates the arms that its predecessor leads."""
+        """True if a new candidate also eliminates the arms that its predecessor leads."""
         return False
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first comparison, without candidates."""
         arms = self.arm_count
         return State(
             working=working_set.WorkingSet.full(lanes, arms),
@@ -145,6 +155,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @property
     def guarantee(self) -> str:
+        """Text that says what is guaranteed for the winner, with its probability and assumptions."""
         return (
             f"the best arm, with probability at least 1 − 1/{self.horizon:,}, under strong "
             "stochastic transitivity and the triangle inequality, unless the horizon came first"
@@ -152,6 +163,10 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
+        """Return the candidate and an arm of the fewest comparisons with it, or the winner twice.
+
+        Before the first comparison, or if the needed arms are not on offer, draw two arms on offer at random.
+        """
         winner, candidate = state.winner[lane], state.candidate[lane]
         if winner >= 0:
             if working_set.is_on_offer(impression, winner):
@@ -170,6 +185,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def propensity(params: Any, state: State, lane: int, impression: Impression, pair: Any) -> float:
+        """Return the probability that ``choose`` returns this ordered pair."""
         winner, candidate, count = state.winner[lane], state.candidate[lane], len(impression.arms)
         if winner >= 0:
             if working_set.is_on_offer(impression, winner):
@@ -188,6 +204,11 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
+        """Count a comparison of the candidate with an arm, and end the sweep if it is complete.
+
+        The left arm of the first comparison becomes the candidate. Sets the winner when the budget is spent.
+        Comparisons with former candidates or eliminated arms, and those after the winner is set, are ignored.
+        """
         left_arm, arm = outcome.shown
         if state.winner[lane] >= 0:
             return

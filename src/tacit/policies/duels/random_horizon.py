@@ -33,10 +33,11 @@ ANY_PAIR = 0.1
 
 @kernel
 def opening(state: Standings, lane: int, arm: int, log_round: float, tail: float) -> float:
-    """Return the reach from which a rival is eligible: by how much log horizon must exceed log round.
+    """Return the least reach with which a rival is eligible: by how much log horizon must exceed log round.
 
-    While the walk of leader and rival is above 0, the rival is eligible at once, except for a delay that
-    grows with the duels not yet learned: else all duels decided until one is learned would be against it.
+    While the change test's walk of leader and rival is above 0, the rival is eligible at once, except for a
+    delay that grows with the duels not yet learned: otherwise all duels decided until one is learned would be
+    against it.
     """
     gap, walk = max(state.gates[lane, state.leader[lane], arm] - log_round, 0.0), state.walk[lane, arm]
     if walk > 0.0:
@@ -47,7 +48,10 @@ def opening(state: Standings, lane: int, arm: int, log_round: float, tail: float
 
 @kernel
 def rival_gain(state: Standings, lane: int, arm: int) -> float:
-    """Return the expected gain of a rival over the leader: E max(0, its margin)."""
+    """Return the expected gain of a rival over the leader: the mean of max(0, its margin).
+
+    It is stored while the leader beats all others, else computed.
+    """
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return standings.possible_gain(state.margins, lane, state.leader[lane], arm)
     return float(state.gains[lane, arm])
@@ -57,7 +61,11 @@ def rival_gain(state: Standings, lane: int, arm: int) -> float:
 def find_open_rivals(
     state: Standings, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
-    """Return the number of rivals eligible within ``reach``, the best of them, and the next opening."""
+    """Return the number of rivals eligible within ``reach``, the best of them, and the next opening.
+
+    The best one has the largest expected gain; it is −1 if none is eligible. The next opening is the least
+    reach beyond ``reach`` with which another rival is eligible; it is infinite if all are.
+    """
     count, best, most, beyond = 0, -1, -1.0, np.inf
     for arm in arms:
         if arm != state.leader[lane]:
@@ -76,7 +84,7 @@ def find_open_rivals(
 def nth_rival(
     state: Standings, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
 ) -> int:
-    """Return the n-th rival, from 0, that is eligible within ``reach``."""
+    """Return the n-th rival, from 0, that is eligible within ``reach``; the leader if there are fewer."""
     for arm in arms:
         if arm != state.leader[lane] and opening(state, lane, arm, log_round, tail) <= reach:
             if n == 0:
@@ -155,7 +163,10 @@ def rival_chance(state: Standings, lane: int, arms: Ints, log_round: float, tail
 
 @kernel
 def pair_gate(state: Standings, lane: int, arm: int, rival: int) -> float:
-    """Return the gate of two arms, from the stored gates if they are up to date."""
+    """Return the log horizon from which duels of two arms pay off.
+
+    The stored gates are used if they are up to date.
+    """
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return float(state.gates[lane, arm, rival])
     return standings.duel_gate(state.margins, lane, arm, rival)
@@ -163,7 +174,11 @@ def pair_gate(state: Standings, lane: int, arm: int, rival: int) -> float:
 
 @kernel
 def count_opponents(state: Standings, lane: int, arms: Ints, left_arm: int, log_round: float) -> Duel:
-    """Return the number of possible opponents of an arm, and the one of most wins in the workspace."""
+    """Return the number of possible opponents of an arm, and the one of most wins in the workspace.
+
+    Opponents are arms whose gate is at most ``log_round``. Of equal wins, the one of the lowest gate is
+    returned; ``left_arm`` itself if there are none.
+    """
     wins, count, best, least = state.room[0, 0], 0, left_arm, np.inf
     for arm in arms:
         if arm != left_arm:
@@ -180,8 +195,9 @@ def count_opponents(state: Standings, lane: int, arms: Ints, left_arm: int, log_
 def find_contest(state: Standings, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
     """Return the first arm of a duel if no arm beats all, the number of its opponents, and the best of them.
 
-    The first arm is the one that may beat most arms: the leader, unless another may beat more. There are no
-    opponents once no other arm may beat more arms than the leader surely does.
+    The workspace must be 0 before, and is 0 afterwards. The first arm is the one that may beat most arms: the
+    leader, unless another may beat more. There are no opponents once no other arm may beat more arms than the
+    leader surely does.
     """
     margins, wins, possible_wins = state.margins, state.room[0, 0], state.room[0, 1]
     standings.count_wins(state, lane, arms)
@@ -217,7 +233,7 @@ def find_contest(state: Standings, lane: int, arms: Ints, log_round: float) -> t
 
 @kernel
 def nth_opponent(state: Standings, lane: int, arms: Ints, left_arm: int, log_round: float, n: int) -> int:
-    """Return the n-th possible opponent of an arm, from 0."""
+    """Return the n-th possible opponent of an arm, from 0; the arm itself if there are fewer."""
     for arm in arms:
         if arm != left_arm and pair_gate(state, lane, left_arm, arm) <= log_round:
             if n == 0:
@@ -258,7 +274,10 @@ class DuelPlan(NamedTuple):
 
 @kernel
 def plan_duel(state: Standings, lane: int, arms: Ints, tail: float) -> DuelPlan:
-    """Return the first arm of the next duel and its possible opponents."""
+    """Return the deterministic part of the next duel: the first arm, its opponents, and the shares of draws.
+
+    A count of −1 opponents says that the leader beats all others and its rival is still to be drawn.
+    """
     now = state.rounds[lane] + 1.0
     if len(arms) == 1:
         return DuelPlan(0.0, tail, 0.0, arms[0], 0, arms[0])
@@ -273,7 +292,7 @@ def plan_duel(state: Standings, lane: int, arms: Ints, tail: float) -> DuelPlan:
 
 @kernel
 def draw_duel(state: Standings, lane: int, arms: Ints, plan: DuelPlan, rng: Generator) -> Duel:
-    """Draw a duel; a coin decides which of the two arms is left."""
+    """Draw the pair of a duel by its plan, or from all arms; which arm is left is drawn too."""
     if plan.share > 0.0 and rng.random() < plan.share:
         first, second = int(rng.random() * len(arms)), int(rng.random() * (len(arms) - 1))
         return arms[first], arms[second + (1 if second >= first else 0)]
@@ -380,6 +399,7 @@ class HorizonDraw(DuelPolicy):
         return Standings.blank(lanes, self.arm_count)
 
     def enrol(self, state: Standings, lanes: int, known: int) -> None:
+        """Update the leaders of all lanes that have one for arms that were added."""
         for lane in range(lanes):
             if state.leader[lane] >= 0:
                 standings.update_leader(state, lane, np.arange(self.arm_count))
@@ -388,6 +408,7 @@ class HorizonDraw(DuelPolicy):
     def choose(
         params: HorizonDraw, state: Standings, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
+        """Return a pair drawn by :func:`draw_duel`: the leader and a rival, or the leader twice."""
         return draw_duel(
             state, lane, impression.arms, plan_duel(state, lane, impression.arms, params.tail), rng
         )
@@ -396,6 +417,7 @@ class HorizonDraw(DuelPolicy):
     def propensity(
         params: HorizonDraw, state: Standings, lane: int, impression: Impression, pair: Duel
     ) -> float:
+        """Return the probability that ``choose`` returns this ordered pair."""
         plan = plan_duel(state, lane, impression.arms, params.tail)
         return duel_chance(state, lane, impression.arms, plan, pair[0], pair[1])
 
@@ -403,6 +425,7 @@ class HorizonDraw(DuelPolicy):
     def decide_and_weigh(
         params: HorizonDraw, state: Standings, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> float:
+        """Write a drawn pair into ``action`` and return its propensity."""
         arms = impression.arms
         plan = plan_duel(state, lane, arms, params.tail)
         action[0], action[1] = draw_duel(state, lane, arms, plan, rng)
@@ -410,10 +433,15 @@ class HorizonDraw(DuelPolicy):
 
     @staticmethod
     def count_open(params: HorizonDraw, state: Standings, lane: int, arm: int, hits: int, plays: int) -> None:
+        """Add to the number of duels that are decided but not yet learned."""
         state.open[lane] += plays
 
     @staticmethod
     def learn(params: HorizonDraw, state: Standings, lane: int, outcome: Outcome) -> None:
+        """Count a round, and learn a decided duel: update the change test, the margins and the leader.
+
+        A tie, or a duel of an arm with itself, only counts a round.
+        """
         left_arm, right_arm = outcome.shown
         state.rounds[lane] += 1.0
         if left_arm == right_arm or outcome.reward == 0.5:

@@ -93,10 +93,11 @@ class RMED1(DuelPolicy):
 
     @param
     def slack(self) -> float:
-        """The constant f(K) of the bound on evidence."""
+        """The constant f(K) of the bound on evidence: 0.3·K^1.01 unless ``f`` is given."""
         return 0.3 * self.arm_count**1.01 if self.f is None else self.f
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first duel, with all arms in the first pass."""
         pairs, single = (lanes, self.arm_count, self.arm_count), (lanes, self.arm_count)
         return self.State(
             wins=np.zeros(pairs),
@@ -113,6 +114,7 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def choose(params: RMED1, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
+        """Return the pair to duel: a pair that never met, else the next arm of the pass and its opponent."""
         # Until round ``alone`` the pass is one arm that duels itself, so nothing needs to be computed.
         if state.rounds[lane] < state.alone[lane] and has_all_arms(state, lane, impression):
             return state.best[lane], state.best[lane]
@@ -129,6 +131,7 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def propensity(params: RMED1, state: State, lane: int, impression: Impression, pair: Duel) -> float:
+        """Return the probability that ``choose`` returns this ordered pair."""
         if state.rounds[lane] < state.alone[lane] and has_all_arms(state, lane, impression):
             return 1.0 if pair[0] == pair[1] == state.best[lane] else 0.0
         for arm in impression.arms:
@@ -150,6 +153,11 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def learn(params: RMED1, state: State, lane: int, outcome: Outcome) -> None:
+        """Count a duel for both arms, update the evidence, and end the left arm's turn in the pass.
+
+        A first meeting of a pair takes no turn. Duels of the best arm with itself in a foreseen solo pass
+        only count a round.
+        """
         left_arm, right_arm = outcome.shown
         state.rounds[lane] += 1.0
         is_solo = left_arm == right_arm == state.best[lane] and has_all_arms(state, lane, outcome.impression)
@@ -177,7 +185,10 @@ def has_all_arms(state: RMED1.State, lane: int, impression: Impression) -> bool:
 
 @kernel
 def draw_unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> Duel:
-    """Draw two arms on offer that have never met, or return (−1, −1); the search starts at random."""
+    """Draw two arms on offer that have never met; return (−1, −1) if there are none.
+
+    The search starts at a random arm.
+    """
     arms = impression.arms
     total = state.met.shape[1]
     complete = True
@@ -198,7 +209,7 @@ def draw_unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: 
 
 @kernel
 def is_unmet(state: RMED1.State, lane: int, left_arm: int, right_arm: int) -> bool:
-    """True if two different arms have never met."""
+    """True if these are two different arms that have never met in a duel."""
     met = state.wins[lane, left_arm, right_arm] + state.wins[lane, right_arm, left_arm] > 0.0
     return left_arm != right_arm and not met
 
@@ -239,7 +250,7 @@ def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: Du
 
 @kernel
 def draw_least_evidence(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> int:
-    """Return the arm on offer with the least evidence against it; of several, draw one."""
+    """Return the arm on offer with the least evidence against being best; of equal ones, draw one."""
     best, leader, ties = math.inf, -1, 0.0
     for arm in impression.arms:
         evidence = state.evidence[lane, arm]
@@ -256,7 +267,11 @@ def draw_least_evidence(state: RMED1.State, lane: int, impression: Impression, r
 def draw_opponent(
     state: RMED1.State, lane: int, impression: Impression, left_arm: int, best: int, rng: Generator
 ) -> int:
-    """Return the arm that the left arm duels (algorithm 2); of several, draw one."""
+    """Return the arm that the left arm duels (algorithm 2), drawing among equal ones.
+
+    It is ``best`` if this arm is not beaten by the left arm, else the arm that beats the left arm most;
+    ``best`` if no arm does.
+    """
     wins = state.wins[lane]
     if best != left_arm and wins[left_arm, best] <= wins[best, left_arm]:
         return best
@@ -279,7 +294,7 @@ def draw_opponent(
 def opponent_chance(
     state: RMED1.State, lane: int, impression: Impression, left_arm: int, best: int, right_arm: int
 ) -> float:
-    """Return the probability that :func:`draw_opponent` returns an arm."""
+    """Return the probability that :func:`draw_opponent` returns ``right_arm``."""
     wins = state.wins[lane]
     if best != left_arm and wins[left_arm, best] <= wins[best, left_arm]:
         return 1.0 if right_arm == best else 0.0
@@ -297,7 +312,7 @@ def opponent_chance(
 
 @kernel
 def update_evidence(state: RMED1.State, lane: int, left_arm: int, right_arm: int) -> None:
-    """Update a pair's terms, and the evidence against its two arms."""
+    """Recompute a pair's terms n·kl(μ, ½) from its wins, and the sums of evidence against its two arms."""
     won, lost = state.wins[lane, left_arm, right_arm], state.wins[lane, right_arm, left_arm]
     # The evidence I against an arm is the sum of these terms.
     term = (won + lost) * bernoulli_kl(won / (won + lost), 0.5)
@@ -314,7 +329,11 @@ def update_evidence(state: RMED1.State, lane: int, left_arm: int, right_arm: int
 
 @kernel
 def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm: int, slack: float) -> None:
-    """End the left arm's turn, select arms for the next pass, and start that pass once this one is over."""
+    """End the left arm's turn, and select the arms for the next pass; start that pass once this one is over.
+
+    An arm is selected if its evidence is within ln t + ``slack`` of the least. The start of a pass also
+    updates the forecast of solo passes.
+    """
     state.waiting[lane, left_arm] = 0.0
     least = math.inf
     for arm in impression.arms:
@@ -337,7 +356,10 @@ def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm:
 
 @kernel
 def foresee_solo_pass(state: RMED1.State, lane: int, slack: float) -> None:
-    """Store the round until which the pass consists of one arm that beats all others, and duels itself."""
+    """Store in ``alone`` the round until which one arm, which beats all others, is alone in the pass.
+
+    Stores this arm and the number of arms too. Nothing changes if there is no such arm.
+    """
     least, second, best = math.inf, math.inf, -1
     unmet = 0.0
     for arm in range(state.met.shape[1]):

@@ -43,7 +43,7 @@ class Margins(NamedTuple):
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Margins:
-        """Return the prior, before the first duel."""
+        """Return the prior of ``lanes`` keys: no wins, independent utilities of mean 0."""
         covariance = np.zeros((lanes, arms, arms))
         covariance[:, range(arms), range(arms)] = UTILITY_VARIANCE
         return cls(np.zeros((lanes, arms, arms)), np.zeros((lanes, arms)), covariance)
@@ -51,20 +51,20 @@ class Margins(NamedTuple):
 
 @kernel
 def net_wins(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return an arm's wins minus its losses against a rival."""
+    """Return an arm's counted wins over a rival minus its losses against it, in their own duels."""
     return float(margins.wins[lane, arm, rival] - margins.wins[lane, rival, arm])
 
 
 @kernel
 def signed_margin(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return a number with the sign of the mean margin of an arm over a rival."""
+    """Return a number with the sign of an arm's mean margin over a rival: above 0 if the arm seems better."""
     mean = margins.mean[lane]
     return float(mean[arm] - mean[rival] + 2.0 * PAIR_VARIANCE * net_wins(margins, lane, arm, rival))
 
 
 @kernel
 def pair_margin(margins: Margins, lane: int, arm: int, rival: int) -> tuple[float, float]:
-    """Return mean and variance of the margin of an arm over a rival."""
+    """Return posterior mean and variance of an arm's margin over a rival: its win probability minus ½."""
     covariance = margins.covariance[lane]
     duels = margins.wins[lane, arm, rival] + margins.wins[lane, rival, arm]
     shrinkage = 1.0 / (1.0 + 4.0 * PAIR_VARIANCE * duels)
@@ -76,7 +76,7 @@ def pair_margin(margins: Margins, lane: int, arm: int, rival: int) -> tuple[floa
 
 @kernel
 def pair_evidence(margins: Margins, lane: int, arm: int, rival: int) -> tuple[float, float]:
-    """Return the evidence of a pair's duels on its difference of utilities: precision, precision · mean."""
+    """Return what a pair's duels say on its difference of utilities: precision, and precision times mean."""
     duels = margins.wins[lane, arm, rival] + margins.wins[lane, rival, arm]
     shrinkage = 1.0 / (1.0 + 4.0 * PAIR_VARIANCE * duels)
     return 4.0 * shrinkage * duels, 2.0 * shrinkage * net_wins(margins, lane, arm, rival)
@@ -86,7 +86,10 @@ def pair_evidence(margins: Margins, lane: int, arm: int, rival: int) -> tuple[fl
 def update_utilities(
     margins: Margins, lane: int, arm: int, rival: int, precision: float, linear: float
 ) -> None:
-    """Update the utilities with an observation of the difference of two of them."""
+    """Update the utilities' mean and covariance with a Gaussian observation of arm's minus rival's utility.
+
+    The observation has the given ``precision``; ``linear`` is precision · observed value.
+    """
     mean, covariance = margins.mean[lane], margins.covariance[lane]
     arms = len(mean)
     utility_variance = covariance[arm, arm] + covariance[rival, rival] - 2.0 * covariance[arm, rival]
@@ -112,7 +115,7 @@ def update_utilities(
 
 @kernel
 def count_duel(margins: Margins, lane: int, left_arm: int, right_arm: int, outcome: float) -> None:
-    """Learn the outcome of a duel of two arms."""
+    """Learn the outcome of a duel (1: the left arm wins, ½: tie): add to the wins, update the utilities."""
     before, linear_before = pair_evidence(margins, lane, left_arm, right_arm)
     margins.wins[lane, left_arm, right_arm] += max(2.0 * outcome - 1.0, 0.0)
     margins.wins[lane, right_arm, left_arm] += max(1.0 - 2.0 * outcome, 0.0)
@@ -122,7 +125,7 @@ def count_duel(margins: Margins, lane: int, left_arm: int, right_arm: int, outco
 
 @kernel
 def fade_pairs(margins: Margins, lane: int, most: float) -> None:
-    """Reduce each pair's duels to at most ``most``, with the same share of wins, and refit the utilities."""
+    """Scale each pair's wins down to at most ``most`` duels, keeping their share, and refit the utilities."""
     wins, arms = margins.wins[lane], margins.mean.shape[1]
     margins.mean[lane] = 0.0
     margins.covariance[lane] = 0.0
@@ -154,7 +157,7 @@ def duel_gate(margins: Margins, lane: int, arm: int, rival: int) -> float:
 
 @kernel
 def possible_gain(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return the expected gain of the arm that seems worse over the other: E max(0, its margin)."""
+    """Return the expected gain of the arm that seems worse over the other: the mean of max(0, its margin)."""
     mean, variance = pair_margin(margins, lane, arm, rival)
     deviation = np.sqrt(variance)
     x = abs(mean) / deviation
@@ -208,7 +211,7 @@ class Standings(NamedTuple):
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> Standings:
-        """Return the standings before the first duel."""
+        """Return the standings of ``lanes`` keys before the first duel, without a leader."""
         single = (lanes, arms)
         return cls(
             margins=Margins.blank(lanes, arms),
@@ -226,7 +229,10 @@ class Standings(NamedTuple):
 
 @kernel
 def count_wins(state: Standings, lane: int, arms: Ints) -> None:
-    """Count in the workspace how many of the arms on offer each arm beats by the mean margins."""
+    """Add to the workspace how many of the arms on offer each of them beats by the mean margins.
+
+    ``room[0, 0]`` must be 0 before; ties count for neither arm.
+    """
     wins = state.room[0, 0]
     for i in range(len(arms)):
         for j in range(i):
@@ -239,7 +245,7 @@ def count_wins(state: Standings, lane: int, arms: Ints) -> None:
 
 @kernel
 def find_leader(state: Standings, lane: int, arms: Ints) -> int:
-    """Return the arm of most wins in the workspace; of several the leader, else that of most utility."""
+    """Return the arm of most wins in the workspace; of equal ones the present leader, else by utility."""
     wins, mean, present = state.room[0, 0], state.margins.mean[lane], state.leader[lane]
     best = arms[0]
     for arm in arms:
@@ -251,7 +257,7 @@ def find_leader(state: Standings, lane: int, arms: Ints) -> int:
 
 @kernel
 def beats_all(state: Standings, lane: int, arms: Ints) -> bool:
-    """True if the leader is on offer and beats all other arms on offer."""
+    """True if the leader is on offer and beats all other arms on offer by the mean margins."""
     leader, offered = state.leader[lane], False
     beats_every_arm = state.beaten[lane] == state.walk.shape[1] - 1
     for arm in arms:
@@ -264,7 +270,11 @@ def beats_all(state: Standings, lane: int, arms: Ints) -> bool:
 
 @kernel
 def update_walk(state: Standings, lane: int, rival: int, outcome: float) -> None:
-    """Update the walk of the leader and a rival; if it raises an alarm, forget most duels."""
+    """Update the change test of the leader against a rival with an outcome (1: the leader wins, ½: tie).
+
+    The test's walk grows with surprising losses of the leader. If it is above the alarm level after at least
+    three duels, most duels of all pairs are forgotten and all walks are set to 0.
+    """
     margins, leader = state.margins, state.leader[lane]
     mean, _ = pair_margin(margins, lane, leader, rival)
     upset = min(max(0.5 - abs(mean), 0.02), 0.499)
@@ -281,7 +291,10 @@ def update_walk(state: Standings, lane: int, rival: int, outcome: float) -> None
 
 @kernel
 def update_leader(state: Standings, lane: int, arms: Ints) -> None:
-    """Find the leader again, and update the gates and gains of its duels."""
+    """Find the leader among ``arms`` again, and update the stored gates and gains of its duels.
+
+    A new leader sets all walks of the change test to 0. Also updates ``beaten`` and ``soonest``.
+    """
     count_wins(state, lane, arms)
     leader = find_leader(state, lane, arms)
     state.room[0] = 0.0

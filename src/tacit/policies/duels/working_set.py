@@ -49,13 +49,13 @@ class WorkingSet(NamedTuple):
 
 @dispatch.kernel
 def is_member(working: WorkingSet, lane: int, arm: int) -> bool:
-    """True if an arm is in the working set."""
+    """True if an arm is in the lane's working set, that is, not eliminated."""
     return bool(working.place[lane, arm] < working.size[lane])
 
 
 @dispatch.kernel
 def swap_places(working: WorkingSet, lane: int, arm: int, place: int) -> None:
-    """Exchange an arm with the arm at a place."""
+    """Move an arm to an index of ``members``; the arm there moves to the first arm's index."""
     members, places = working.members, working.place
     displaced, old_place = members[lane, place], places[lane, arm]
     members[lane, place], members[lane, old_place] = arm, displaced
@@ -64,7 +64,10 @@ def swap_places(working: WorkingSet, lane: int, arm: int, place: int) -> None:
 
 @dispatch.kernel
 def remove_arm(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
-    """Remove an arm from the working set; ``regroup`` must follow."""
+    """Remove an arm from the working set and store ``moment``, the number of comparisons so far, as its time.
+
+    A ``moment`` of −1 says that the arm was not eliminated. ``regroup`` must follow.
+    """
     working.size[lane] -= 1
     swap_places(working, lane, arm, working.size[lane])
     working.left[lane, arm] = moment
@@ -72,7 +75,10 @@ def remove_arm(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
 
 @dispatch.kernel
 def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
-    """Move the arms with the fewest comparisons to the front; return that number of comparisons."""
+    """Move the arms with the fewest comparisons to the front and store their number.
+
+    Return the fewest comparisons that an arm has. ``plays`` has the number of comparisons by arm.
+    """
     size = working.size[lane]
     least = plays[lane, working.members[lane, 0]]
     for i in range(1, size):
@@ -91,7 +97,10 @@ def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
 
 @dispatch.kernel
 def mark_compared(working: WorkingSet, lane: int, arm: int) -> bool:
-    """Mark an arm as compared; return whether all arms of fewest comparisons have been."""
+    """Count an arm of the fewest comparisons as compared; return True once all of these have been.
+
+    Other arms change nothing.
+    """
     if working.place[lane, arm] < working.due[lane]:
         working.due[lane] -= 1
         swap_places(working, lane, arm, working.due[lane])
@@ -103,7 +112,7 @@ def draw_arm(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool,
     rng: Generator,
 ) -> int:  # fmt: skip
-    """Draw an arm on offer from the working set; −1 if there is none.
+    """Draw an arm on offer uniformly from the working set; −1 if there is none.
 
     ``fewest`` restricts the draw to the arms of the fewest comparisons.
     """
@@ -127,7 +136,7 @@ def draw_arm(
 def draw_pair(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, rng: Generator
 ) -> tuple[int, int]:
-    """Draw an arm of the fewest comparisons and any arm of the working set; −1 and −1 if there is none."""
+    """Draw an arm of the fewest comparisons and any arm of the working set; −1 and −1 if none is on offer."""
     if len(impression.arms) == working.members.shape[1]:
         # The fraction of one draw is a second draw, with a resolution of 2⁻⁵³ · ``due``.
         place = rng.random() * working.due[lane]
@@ -143,7 +152,7 @@ def draw_pair(
 def draw_chance(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool, arm: int
 ) -> float:
-    """Return the probability that ``draw_arm`` returns an arm, or −1 for none."""
+    """Return the probability that ``draw_arm`` returns ``arm``; −1 stands for no arm."""
     matches, ties, least = 0, 0, MANY
     for candidate in impression.arms:
         if is_member(working, lane, candidate):
@@ -169,7 +178,7 @@ def is_on_offer(impression: Impression, arm: int) -> bool:
 
 @dispatch.kernel
 def draw_any_pair(impression: Impression, rng: Generator) -> tuple[int, int]:
-    """Draw two arms on offer, uniformly and independently."""
+    """Draw two arms on offer, uniformly and independently; they may be the same."""
     count = len(impression.arms)
     left_arm = impression.arms[int(rng.random() * count)]
     return int(left_arm), int(impression.arms[int(rng.random() * count)])
@@ -205,7 +214,9 @@ class EliminationPolicy(DuelPolicy, abstract=True):
         raise NotImplementedError
 
     def result(self, state: Any, lane: int) -> EliminationResult:
-        """Return the winner and the eliminated arms of a lane.
+        """Return winner, eliminated arms, number of comparisons and guarantee of a lane.
+
+        The winner is None while the policy explores.
 
         Parameters
         ----------
@@ -214,7 +225,7 @@ class EliminationPolicy(DuelPolicy, abstract=True):
 
         Returns
         -------
-        Duels
+        EliminationResult
         """
         winner = int(state.winner[lane])
         return EliminationResult(
@@ -226,11 +237,11 @@ class EliminationPolicy(DuelPolicy, abstract=True):
 
 
 def elimination_order(eliminated_at: Any) -> tuple[int, ...]:
-    """Return the eliminated arms in the order of elimination; simultaneous ones by index.
+    """Return the indices of eliminated arms in the order of elimination; simultaneous ones by index.
 
     Parameters
     ----------
-    left : array of int64, shape (arms,)
+    eliminated_at : array of int64, shape (arms,)
         Number of comparisons when each arm was eliminated; −1 if it was not.
     """
     order = np.argsort(eliminated_at, kind="stable")

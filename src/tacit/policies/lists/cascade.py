@@ -55,6 +55,10 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     def decide(
         params: Any, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Write the arms of the highest indices into ``action``, best first.
+
+        Equal indices are ordered at random. Positions for which no arm is left get −1.
+        """
         scores = state.scores[lane]
         shared = confidence(params, state, lane)
         for arm in impression.arms:
@@ -76,6 +80,10 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
+        """Count a read and a reward for each arm down to the last click, or for all arms without a click.
+
+        Counts one round per list.
+        """
         action = outcome.shown
         read_count = len(action)
         for k in range(len(action)):
@@ -131,10 +139,12 @@ class CascadeUCB1(CascadePolicy):
 
     @staticmethod
     def confidence(params: CascadeUCB1, state: State, lane: int) -> float:
+        """Return sqrt(1.5·ln t), t the coming list of the key."""
         return float(np.sqrt(1.5 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
     def index(params: CascadeUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
+        """Return the arm's upper confidence bound on attraction."""
         return radius_index(state.counts, lane, arm, confidence)
 
 
@@ -185,8 +195,10 @@ class CascadeKLUCB(CascadePolicy):
 
     @staticmethod
     def confidence(params: CascadeKLUCB, state: State, lane: int) -> float:
+        """Return the budget ln t + c·ln ln t of the bounds."""
         return kl_budget(state.counts, lane, params.c)
 
     @staticmethod
     def index(params: CascadeKLUCB, state: State, lane: int, arm: int, confidence: float) -> float:
+        """Return the arm's Kullback–Leibler upper confidence bound on attraction."""
         return kl_index(state.counts, lane, arm, confidence)

@@ -48,10 +48,11 @@ SWEEPS = 2
 
 @kernel
 def list_value(columns: Floats, listed: int, left_out: int, one_click: bool) -> float:
-    """Return the expected clicks of a list without the arm in column ``left_out``.
+    """Return the expected clicks of the list in the first ``listed`` columns, without column ``left_out``.
 
-    Computed from the last position up: the expected clicks from an arm on down are e·(p + (1 − p)·V), or
-    e·(p + V) if users continue after a click, where V are the expected clicks below it.
+    Nothing is left out if ``left_out`` is ``listed``. Computed from the last position up: the expected clicks
+    from an arm on down are e·(p + (1 − p)·V), or e·(p + V) if users continue after a click, where V are the
+    expected clicks below it.
     """
     below = 0.0
     for j in range(listed - 1, -1, -1):
@@ -66,7 +67,7 @@ def list_value(columns: Floats, listed: int, left_out: int, one_click: bool) -> 
 
 @kernel
 def write_arm(columns: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
-    """Write an arm into column ``j``."""
+    """Write an arm's place, click probability, odds against being seen and sort key into column ``j``."""
     columns[PLACE, j] = place
     columns[RANK, j] = attraction / hidden
     columns[ATTRACTION, j] = attraction
@@ -106,7 +107,7 @@ def remove_worst(columns: Floats, listed: int, one_click: bool) -> None:
 
 @kernel
 def swap_columns(columns: Floats, j: int, k: int) -> None:
-    """Exchange the arms of two columns."""
+    """Exchange the arms of two columns; the positions' factors stay."""
     for i in range(POSITION):
         columns[i, j], columns[i, k] = columns[i, k], columns[i, j]
 
@@ -143,7 +144,7 @@ def order_list(columns: Floats, listed: int, one_click: bool) -> None:
 
 @kernel
 def has_arm(columns: Floats, listed: int, place: int) -> bool:
-    """True if the arm at a place among those on offer is in the list."""
+    """True if the arm at index ``place`` among those on offer is in the first ``listed`` columns."""
     is_listed = False
     for j in range(listed):
         is_listed = is_listed or columns[PLACE, j] == place
@@ -154,13 +155,14 @@ def has_arm(columns: Floats, listed: int, place: int) -> bool:
 def fill_list(
     impression: Impression, theta: Floats, split: int, one_click: bool, columns: Floats, action: Ints
 ) -> None:
-    """Fill ``action`` with the list of the most expected clicks under the parameters ``theta``.
+    """Fill ``action`` with the list of the most expected clicks under ``theta``, as far as exchanges find it.
 
     The neighbour with the larger p·e/(1 − e) belongs above, as an exchange argument shows, if examination
     depends on the arms alone or on the positions alone (Kempe, Mahdian 2008). Keeping that order, each arm on
     offer in turn replaces one in the list if the list gains; this is done twice. With constants of positions
     both may matter: then there are further sweeps, in which neighbours are exchanged and arms replace others
-    at their positions as long as the list gains.
+    at their positions as long as the list gains. Positions without an arm get −1. ``columns`` is a workspace
+    and stays filled.
     """
     constants_start, positions, listed = split + impression.examination.shape[1], len(action), 0
     for k in range(positions):
@@ -195,13 +197,19 @@ def fill_list(
 
 @kernel
 def relevance_logit(impression: Impression, place: int, mean: Floats, split: int) -> float:
-    """Return the relevance logit x_C·m_C of an arm."""
+    """Return the relevance logit x_C·m_C of the arm at a place on offer.
+
+    It is the log-odds of a click once the arm is seen.
+    """
     return score_row(impression.relevance[place], mean[:split])
 
 
 @kernel
 def examination_logit(impression: Impression, place: int, k: int, mean: Floats, split: int) -> float:
-    """Return the examination logit x_E·m_E of an arm, plus the constant of position ``k`` if there is one."""
+    """Return the examination logit x_E·m_E of an arm, plus the constant of position ``k`` if there is one.
+
+    ``place`` is the arm's index among those on offer.
+    """
     row = impression.examination[place]
     logit, past = dot(row, mean[split:]), split + len(row)
     if len(mean) > past:
@@ -232,10 +240,10 @@ def click_gradient(
 ) -> float:
     """Fill ``h`` with the gradient of the logit of a click at position ``k``, and return the logit.
 
-    It is conditional on the clicks above: the last one is at position ``start`` − 1, so the user reached
-    that far. There w = 1 is the probability that all positions above ``start`` were seen, and the click at a
-    position has probability f = w·e·p. Without a click, w becomes w′ = w·e·(1 − p)/(1 − f) at the next
-    position. So with g = ∇ln w
+    ``g`` is a workspace, which must be 0 before. The click is conditional on the clicks above: the last one
+    is at position ``start`` − 1, so the user reached that far. There w = 1 is the probability that all
+    positions above ``start`` were seen, and the click at a position has probability f = w·e·p. Without a
+    click, w becomes w′ = w·e·(1 − p)/(1 − f) at the next position. So with g = ∇ln w
 
         ∇logit f = (g + (1 − p)·x_C + (1 − e)·x_E)/(1 − f),
         ∇ln w′ = (g + (1 − e)·x_E)/(1 − f) − (1 − w′)·p·x_C,
@@ -371,7 +379,7 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @param
     def split(self) -> int:
-        """Number of relevance parameters."""
+        """Number of relevance parameters: the parameters from this index on belong to examination."""
         return self.relevance_dim + int(self.relevance_intercept)
 
     def init(self, lanes: int) -> CascadeState:
@@ -381,14 +389,17 @@ class CascadeEC(ClickModel, SlatePolicy):
         return CascadeState(Gaussian.prior(lanes, width, self.prior_variance), workspace)
 
     def posterior(self, state: CascadeState, lane: int) -> Beliefs:
-        """Return the posterior of each block of parameters, and jointly; positions' constants come last."""
+        """Return a key's posterior of each block of parameters, and of all jointly.
+
+        Positions' constants come last.
+        """
         gaussian = state.posterior
         return split_beliefs(gaussian.mean[lane], gaussian.root[lane], self.split)
 
     def reward_draws(
         self, state: CascadeState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' click probabilities at the top of the list."""
+        """Draw the arms' click probabilities at the top of the list; shape (draws, arms on offer)."""
         gaussian, split = state.posterior, self.split
         theta = draw_samples(gaussian.mean[lane], gaussian.root[lane], rng, draws)
         first = split + self.examination_dim + int(self.position_constants)
@@ -407,6 +418,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         rng: Generator,
         action: Ints,
     ) -> None:
+        """Write the best list under one posterior draw of the parameters into ``action``."""
         gaussian, workspace = state.posterior, state.posterior.room[lane]
         draw_gaussian(gaussian.mean[lane], gaussian.root[lane], 1.0, rng, workspace[0], workspace[1])
         fill_list(impression, workspace[1], params.split, params.one_click, state.room[lane], action)
@@ -415,6 +427,10 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @staticmethod
     def learn(params: CascadeEC, state: CascadeState, lane: int, outcome: Outcome) -> None:
+        """Discount earlier evidence, and update the posterior with the clicks on a list, from the top down.
+
+        With ``one_click``, positions below the first click are ignored.
+        """
         action = outcome.shown
         gaussian, split = state.posterior, params.split
         mean, root, workspace = gaussian.mean[lane], gaussian.root[lane], gaussian.room[lane]
@@ -432,13 +448,14 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @staticmethod
     def restart(params: CascadeEC, state: CascadeState, lane: int) -> None:
+        """Reset a lane's posterior to the prior."""
         reset(state.posterior.mean[lane], state.posterior.root[lane], params.prior_variance)
 
     @staticmethod
     def believed(
         params: CascadeEC, state: CascadeState, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm at the top of the list."""
+        """Return the click probability of an arm at the top of the list, at the posterior mean."""
         place, mean = find_place(impression.arms, arm), state.posterior.mean[lane]
         relevance = relevance_logit(impression, place, mean, params.split)
         examination = examination_logit(impression, place, 0, mean, params.split)

@@ -54,7 +54,10 @@ GOLDEN = 0.6180339887498949
 
 
 def count_stored_lists(positions: int, users: int) -> int:
-    """Return the number of first lists to store; they are learned again whenever features are rescaled."""
+    """Return how many of the first lists to store, 8 to 32, or to 64 with a user context.
+
+    They are learned again whenever features are rescaled. The limit aims at 640 stored items in all.
+    """
     return int(min(64 if users else 32, max(MIN_STORED_LISTS, MAX_STORED_ITEMS // positions)))
 
 
@@ -87,7 +90,7 @@ class ItemListState(NamedTuple):
 
     @classmethod
     def blank(cls, models: int, layout: Design, positions: int) -> ItemListState:
-        """Return the state before the first list."""
+        """Return the state of ``models`` models before the first list, for lists of ``positions`` items."""
         lists = count_stored_lists(positions, layout.user)
         relevance = embedding_items.EmbeddingState.empty(models, layout, lists * positions, lists)
         effects = np.zeros((models, 2, EFFECTS), np.float32)
@@ -101,7 +104,7 @@ class ItemListState(NamedTuple):
 
 @kernel
 def hash_weights(dim: int) -> Floats:
-    """Return the weights of an item's numbers in the hash that selects its effect; all are different."""
+    """Return ``dim`` different weights in [½, 1½) for the numbers of an item, to hash them."""
     weights = np.empty(dim)
     for j in range(dim):
         # A low-discrepancy sequence.
@@ -112,7 +115,10 @@ def hash_weights(dim: int) -> Floats:
 
 @kernel
 def find_effect(item: Floats, weights: Floats) -> int:
-    """Return the index of an item's effect, a hash of all its numbers in single precision."""
+    """Return the index, 0 to 4,095, of an item's effect: a hash of all its numbers in single precision.
+
+    It is 0 if the weighted sum of the numbers is 0 or not finite. Different items may share an index.
+    """
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(item) // 4 * 4
     for j in range(0, whole, 4):
@@ -132,7 +138,10 @@ def find_effect(item: Floats, weights: Floats) -> int:
 
 @kernel
 def click_base(state: ItemListState, model: int) -> Base:
-    """Return the prior of the constant of all items: mean and variance of a click's log-odds, once seen."""
+    """Return the prior mean and variance of the constant of all items, in log-odds of a click once seen.
+
+    The mean follows from the click rate of all items so far, 0.25 before the first list; the variance is 1.
+    """
     clicks, looks = state.totals[model, 0], state.totals[model, 1]
     rate = min((clicks + 0.5) / (looks + 1.0), MOST_RATE) if looks > 0.0 else RATE
     return Base(np.log(rate) - np.log(1.0 - rate), 1.0)
@@ -143,7 +152,10 @@ def click_base(state: ItemListState, model: int) -> Base:
 
 @kernel
 def reward_likelihood(chance: float, reward: float) -> float:
-    """Return the likelihood of a reward under a click probability."""
+    """Return the likelihood of a reward in [0, 1] under a click probability.
+
+    Fractional rewards interpolate geometrically. The probability is clipped away from 0 and 1.
+    """
     chance = min(max(chance, MIN_CHANCE), 1.0 - MIN_CHANCE)
     if 0.0 < reward < 1.0:
         return np.exp(reward * np.log(chance) + (1.0 - reward) * np.log(1.0 - chance))  # type: ignore[no-any-return]
@@ -154,7 +166,11 @@ def reward_likelihood(chance: float, reward: float) -> float:
 def fill_learned_examination(
     state: ItemListState, model: int, last: int, k: int, examination: Floats
 ) -> tuple[float, float]:
-    """Fill in the probability that the last user model sees a position.
+    """Fill in the probability that the last user model, learned from clicks, sees a position.
+
+    The probability is written into ``examination[LEARNED_MODEL]``; the other entries must hold the
+    probabilities by the other user models. ``k`` is the position, from 0, and ``last`` is 1 + the position of
+    the last click above, or 0.
 
     Returns
     -------
@@ -174,7 +190,10 @@ def fill_learned_examination(
 
 @kernel
 def advance_examination(k: int, attraction: float, reward: float, examination: Floats) -> None:
-    """Fill in the probability that each user model but the last sees the position below position ``k``."""
+    """Fill in the probability that each user model but the last sees the position below position ``k``.
+
+    It overwrites ``examination``, given the item's click probability if seen (``attraction``) and its reward.
+    """
     for r in range(LEARNED_MODEL):
         if r < POSITION_MODELS:
             examination[r] = position_effect(r, k + 1)
@@ -191,9 +210,10 @@ def learn_item(
     effect_index: int,
     observation: Observation,
 ) -> float:
-    """Learn from the feedback on an item; return its click probability, if seen, before that.
+    """Learn from the feedback on an item; return the click probability, if seen, predicted before that.
 
-    The item's features must be in the workspace of ``learning``.
+    Updates the models and weights of all hypotheses and the item's effect. The item's features must be in the
+    workspace of ``learning``.
     """
     weights, effects, base = learning.tally.weights[model], state.own[model], click_base(state, model)
     offset, variance = np.float64(effects[0, effect_index]), np.float64(effects[1, effect_index])
@@ -231,10 +251,10 @@ def learn_position(
     examination: Floats,
     first: bool,
 ) -> None:
-    """Update item and user models with the feedback on an item at a position.
+    """Update item and user models, and ``examination`` for the next position, with the reward of one item.
 
-    ``first`` is False if the item is learned again, from a stored list; ``last`` is 1 + the position of the
-    last click above, or 0.
+    ``first`` is False if the item is learned again, from a stored list; then the total clicks are not
+    counted. ``last`` is 1 + the position of the last click above, or 0.
     """
     expected, mean_examination = fill_learned_examination(state, model, last, k, examination)
     chance = learn_item(
@@ -257,7 +277,10 @@ def learn_position(
 
 @kernel
 def forget_lists(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
-    """Reset the models of items and users, except the scales of features and the click rate of all items."""
+    """Reset the models of items and users to the prior, except feature scales and the overall click rate.
+
+    This includes the effects of items and the weights of user models.
+    """
     context_weights.forget_all(learning, model, layout, None)
     state.readers[model, :] = 1.0 / USER_MODELS
     state.cells[model, :, :, :] = 0.0
@@ -266,7 +289,7 @@ def forget_lists(state: ItemListState, learning: ContextState, model: int, layou
 
 @kernel
 def forget_effects(state: ItemListState, model: int) -> None:
-    """Reset the effects of all items."""
+    """Reset the effects of all items of a model to their prior: mean 0 and the prior variance."""
     state.own[model, 0] = np.float32(0.0)
     state.own[model, 1] = np.float32(EFFECT_VARIANCE)
 
@@ -294,7 +317,7 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
 
 @kernel
 def store_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
-    """Store a list: the user, and each shown item with its place in the order offered and its reward."""
+    """Store a list as number ``number``: the user, and each item's numbers, place on offer and reward."""
     impression, action, relevance = outcome.impression, outcome.shown, state.relevance
     weights = hash_weights(impression.relevance.shape[1])
     store_event(relevance.kept_users, model, number, user, 0, 0.0)
@@ -320,7 +343,10 @@ def learn_list(
     stored: int,
     first: bool,
 ) -> None:
-    """Learn from a list: from the stored list of number ``stored``, or, if negative, from ``outcome``."""
+    """Learn from all items of a list: of stored list ``stored``, or, if negative, of ``outcome``.
+
+    Updates item and user models and the count of lists; ``first`` is False if the list is learned again.
+    """
     impression, action, relevance, workspace = (
         outcome.impression,
         outcome.shown,
@@ -354,7 +380,10 @@ def learn_list(
 
 @kernel
 def learn_outcome(state: ItemListState, model: int, outcome: Outcome, layout: Design) -> None:
-    """Learn from a list; whenever the features are rescaled, learn from all earlier lists again."""
+    """Learn from a list; store it if it is one of the first ones, else note changes of the features.
+
+    After 1, 2, 4, … stored lists, rescale the features, forget all and learn all stored lists again.
+    """
     relevance, impression = state.relevance, outcome.impression
     workspace = embedding_items.make_workspace(layout)
     learning = ContextState(relevance.models, relevance.tally, relevance.items, relevance.kept, workspace)
@@ -381,7 +410,10 @@ def learn_outcome(state: ItemListState, model: int, outcome: Outcome, layout: De
 
 @kernel
 def score_lines(state: ItemListState, model: int, impression: Impression, layout: Design) -> Lines:
-    """Return mean and deviation of the score of each item on offer; deviation 0 before the first list."""
+    """Return mean and deviation of the score (log-odds of a click) of each item on offer, by arm index.
+
+    Deviations are 0 before the first list; ``rank`` is an arm's place on offer, −1 for arms not on offer.
+    """
     arms, tally = impression.arms, state.relevance.tally
     moments = embedding_items.candidate_moments(
         state.relevance, model, impression, layout, click_base(state, model)
@@ -496,14 +528,14 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @param
     def layout(self) -> Design:
-        """The features of an item for a user."""
+        """The layout of features of an item for a user: numbers, products and constants."""
         return embedding_items.list_layout(
             self.relevance_dim, self.context_dim, find_missing_flags(self.context)
         )
 
     @property
     def model_bytes(self) -> int:
-        """Size of the model in bytes, without the stored lists."""
+        """Size of one model in bytes, without the stored lists."""
         state = self.init(1)
         return (
             byte_count(state) - byte_count(state.relevance) - state.order.nbytes + state.relevance.model_bytes
@@ -515,7 +547,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
     def reward_draws(
         self, state: ItemListState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the candidates' click probabilities, if they are seen, from the posterior."""
+        """Draw the candidates' click probabilities, if seen, from the posterior: shape (draws, items)."""
         model, count, chances = lane if self.per_key else 0, len(impression.arms), []
         base, weights = click_base(state, model), hash_weights(impression.relevance.shape[1])
         effect_indices = [find_effect(item, weights) for item in impression.relevance]
@@ -530,6 +562,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @staticmethod
     def arrange(params: ItemListMix, state: ItemListState, lane: int, impression: Impression) -> Lines:
+        """Return the scores of the items on offer as lines mean + z·deviation."""
         return score_lines(state, lane if params.per_key else 0, impression, params.layout)
 
     @staticmethod
@@ -538,4 +571,5 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @staticmethod
     def learn(params: ItemListMix, state: ItemListState, lane: int, outcome: Outcome) -> None:
+        """Update the model with the rewards of a list, by :func:`learn_outcome`."""
         learn_outcome(state, lane if params.per_key else 0, outcome, params.layout)

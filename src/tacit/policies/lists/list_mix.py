@@ -106,11 +106,12 @@ class ListMix(LinePolicy):
         return UserModels.blank(lanes, self.arm_count)
 
     def beliefs(self, state: UserModels, lane: int) -> ArmBeliefs:
-        """Return posteriors of the arms' attraction, averaged over all user models."""
+        """Return a key's posteriors of all arms' attraction, averaged over all user models."""
         return summarize_beliefs(state, lane, self.doubt)
 
     @staticmethod
     def arrange(params: ListMix, state: UserModels, lane: int, impression: Impression) -> Lines:
+        """Fill in the workspace and return the scores of the arms on offer as lines mean + z·deviation."""
         update_beliefs(state, lane, impression.arms, params.doubt)
         return Lines(state.mean[lane], state.spread[lane], state.rank[lane])
 
@@ -120,6 +121,7 @@ class ListMix(LinePolicy):
 
     @staticmethod
     def learn(params: ListMix, state: UserModels, lane: int, outcome: Outcome) -> None:
+        """Update counts and weights of all user models with the clicks on a list."""
         learn_clicks(state, lane, outcome.impression.arms, outcome.shown, outcome.reward, params.doubt)
 
 
@@ -157,9 +159,10 @@ class State(NamedTuple):
 
 @kernel
 def order_arms(state: State, lane: int, arms: Ints) -> int:
-    """Fill ``order`` with the standing list and new arms on offer; return its length.
+    """Fill the workspace ``order`` with the standing list and new arms on offer; return its length.
 
-    A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before.
+    A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before; they
+    are the same afterwards.
     """
     order, rank = state.order[lane], state.readers.rank[lane]
     count = 0
@@ -185,7 +188,10 @@ def order_arms(state: State, lane: int, arms: Ints) -> int:
 
 @kernel
 def pair_range(learned: int, positions: int, offered: int) -> tuple[int, int]:
-    """Return the range of places where compared pairs of neighbours may start: first, end (exclusive)."""
+    """Return the range of places where compared pairs of neighbours may start: first, end (exclusive).
+
+    Every second place counts; the first is 0 or 1, by the parity of the number of learned lists.
+    """
     return learned % 2, min(positions, offered - 1)
 
 
@@ -243,6 +249,7 @@ class SafeListMix(MixPolicy):
     )
 
     def init(self, lanes: int) -> State:
+        """Return the state of ``lanes`` keys before the first list, with empty standing lists."""
         table = lanes, self.arm_count
         return State(
             readers=UserModels.blank(*table),
@@ -252,11 +259,12 @@ class SafeListMix(MixPolicy):
         )
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
-        """Return posteriors of the arms' attraction, averaged over all user models."""
+        """Return a key's posteriors of all arms' attraction, averaged over all user models."""
         return summarize_beliefs(state.readers, lane, False)
 
     @staticmethod
     def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> State:
+        """Fill in beliefs and the order of the arms on offer in the workspace, and return the state."""
         update_beliefs(state.readers, lane, impression.arms, False)
         order, offered = state.order[lane], 0
         for i in range(order_arms(state, lane, impression.arms)):
@@ -269,6 +277,7 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def clear(params: SafeListMix, state: State, lane: int) -> None:
+        """Reset the workspace of a lane: beliefs and ``order``."""
         clear_beliefs(state.readers, lane)
         for i in range(state.order.shape[1]):
             state.order[lane, i] = NO_ARM
@@ -277,6 +286,11 @@ class SafeListMix(MixPolicy):
     def line_up(
         params: SafeListMix, state: State, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
+        """Write the list for a draw into ``action``, with neighbours exchanged whose scores it reverses.
+
+        Only the pairs that are compared in this list are exchanged. A forced arm of the draw is put at its
+        place. The exchanges also change the workspace ``order``.
+        """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pair_range(state.learned[lane], params.positions, offered)
@@ -304,6 +318,10 @@ class SafeListMix(MixPolicy):
         count: int,
         without: int,
     ) -> float:
+        """Return the probability that the list begins with the first ``count`` arms of ``begin``.
+
+        The arm ``without``, unless −1, is removed from both.
+        """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         start, stop = pair_range(state.learned[lane], params.positions, len(impression.arms))
         low, high = FULL_INTERVAL
@@ -343,6 +361,10 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def learn(params: SafeListMix, state: State, lane: int, outcome: Outcome) -> None:
+        """Learn the clicks on a list, then exchange neighbours in the standing list if means differ enough.
+
+        New arms on offer join the standing list; the count of learned lists grows by 1.
+        """
         models, arms = state.readers, outcome.impression.arms
         learn_clicks(models, lane, arms, outcome.shown, outcome.reward, False)
         update_beliefs(models, lane, arms, False)
@@ -371,6 +393,7 @@ class SafeListMix(MixPolicy):
         without: int,
         chances: Floats,
     ) -> None:
+        """Write the probability that an arm has rank 0, 1, … into ``chances``, with ``without`` removed."""
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pair_range(state.learned[lane], params.positions, offered)

@@ -28,9 +28,9 @@ FULL_INTERVAL = 0.0, np.inf
 
 @kernel
 def narrow_interval(low: float, high: float, gap: float, slope: float, level: bool) -> tuple[float, float]:
-    """Return the part of the interval [low, high] of z ≥ 0 in which gap + z·slope is above 0.
+    """Return the part [low, high] of an interval of z in which gap + z·slope is above 0.
 
-    If both are 0, this is the whole interval if ``level``, else an empty one.
+    If gap and slope are 0, this is the whole interval if ``level`` is True. An empty part is (inf, 0).
     """
     if slope > 0.0:
         return max(low, -gap / slope), high
@@ -70,6 +70,10 @@ class MixPolicy(SlatePolicy, abstract=True):
     at_least: Any = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
+        """Validate ``at_least`` and store it in its canonical form.
+
+        Raise InvalidValue if arms are not named.
+        """
         super().__post_init__()
         if self.at_least and self.arms is None:
             raise InvalidValue("at_least", self.at_least, "leave it out: a promise is to an arm by its name")
@@ -77,7 +81,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @param
     def promises(self) -> Floats:
-        """Share of lists that each arm is promised, for kernels; empty without promises."""
+        """Share of lists promised to each arm by ``at_least``, by arm index; empty without promises."""
         promised_shares = dict(self.at_least)
         names = (
             () if not promised_shares else range(self.arm_count) if isinstance(self.arms, int) else self.arms
@@ -130,7 +134,10 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def cells(params: Any, state: Any, lane: int, impression: Impression, table: Floats) -> None:
-        """Fill a table with the probability that each arm on offer is shown at each position."""
+        """Fill ``table`` with the probability that each arm on offer (row) is shown at each position.
+
+        Resets the workspace of the state afterwards.
+        """
         arms, positions = impression.arms, min(params.positions, len(impression.arms))
         chances, places = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
@@ -152,7 +159,8 @@ class MixPolicy(SlatePolicy, abstract=True):
         """Fill in the propensities of a list's prefixes and of its arms at their positions.
 
         ``prefixes[k]`` is the probability that a list begins with the first k + 1 arms of ``action``;
-        ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none.
+        ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none. The workspace
+        of the state is clear afterwards.
         """
         positions = min(params.positions, len(impression.arms))
         rank_chances, arm_chances = np.empty(positions + 1), np.empty(positions)
@@ -172,13 +180,14 @@ class MixPolicy(SlatePolicy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
+        """Draw a list of arms and write it into ``action``; then clear the workspace of the state."""
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
         clear(params, state, lane)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Return the probability of showing a list, or, if it is shorter, of a list that starts with it."""
+        """Return the probability of showing this list, or one that starts with it if it ends with −1."""
         count = find_place(action, len(action), -1)
         arranged = arrange(params, state, lane, impression)
         chance = prefix_propensity(params, arranged, lane, impression, action, count)
@@ -219,7 +228,7 @@ def draw_list(
 
 @kernel
 def sum_promises(params: Any, arms: Ints) -> float:
-    """Return the sum of the promised shares of some arms."""
+    """Return the sum of the shares promised to ``arms``; 0 without promises."""
     total = 0.0
     if len(params.promises) > 0:
         for arm in arms:
@@ -229,7 +238,10 @@ def sum_promises(params: Any, arms: Ints) -> float:
 
 @kernel
 def pick_promised_arm(params: Any, arms: Ints, uniform: float) -> int:
-    """Return the promised arm that a uniform number selects; −1 if the number is above all promises."""
+    """Return the promised arm that a uniform number selects, in proportion to promises, or −1.
+
+    It is −1 if the number is above the sum of promises.
+    """
     promised_arm, reached = -1, 0.0
     for arm in arms:
         reached += params.promises[arm]
@@ -240,7 +252,7 @@ def pick_promised_arm(params: Any, arms: Ints, uniform: float) -> int:
 
 @kernel
 def find_place(begin: Ints, count: int, arm: int) -> int:
-    """Return the place of an arm among the first ``count``; ``count`` if it is not there."""
+    """Return the index of an arm among the first ``count`` entries of ``begin``, or ``count``."""
     for k in range(count):
         if begin[k] == arm:
             return k
@@ -251,7 +263,10 @@ def find_place(begin: Ints, count: int, arm: int) -> int:
 def prefix_propensity(
     params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
 ) -> float:
-    """Return the probability of a list that begins with the first ``count`` arms of ``begin``."""
+    """Return the exact probability that a drawn list begins with the first ``count`` arms of ``begin``.
+
+    It covers the policy's own order, promises and exploration.
+    """
     # A forced arm that is not in the prefix leaves the prefix as it is if it is put below it; an arm of the
     # prefix does only at the place that it has in it.
     arms = len(impression.arms)
@@ -280,9 +295,9 @@ def prefix_propensity(
 def fill_position_chances(
     params: Any, arranged: Any, lane: int, impression: Impression, arm: int, chances: Floats, places: Floats
 ) -> None:
-    """Fill ``places`` with the probability that an arm is shown at each position.
+    """Fill ``places`` with the probability that an arm is shown at each position, promises included.
 
-    ``chances`` is a workspace for the probabilities of the arm's ranks.
+    ``chances`` is a workspace for the probabilities of the arm's ranks, one longer than ``places``.
     """
     arms, positions = impression.arms, len(places)
     promise_share = sum_promises(params, arms)
@@ -352,6 +367,7 @@ class LinePolicy(MixPolicy, abstract=True):
     def decide_and_weigh(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> float:
+        """Draw a list, write it into ``action`` and return its propensity; then clear the workspace."""
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
         chance = prefix_propensity(
@@ -364,6 +380,10 @@ class LinePolicy(MixPolicy, abstract=True):
     def line_up(
         params: Any, arranged: Lines, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
+        """Write the arms in descending order of mean + z·deviation into ``action``.
+
+        A forced arm of the draw is put at its place.
+        """
         arms, (mean, spread, rank), (z, arm, place) = impression.arms, arranged, draw
         if arm >= 0:
             rank[arm] = -2 - rank[arm]
@@ -383,6 +403,10 @@ class LinePolicy(MixPolicy, abstract=True):
     def share(
         params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int, without: int
     ) -> float:
+        """Return the probability that the order by scores begins with the first ``count`` arms of ``begin``.
+
+        The arm ``without``, unless −1, is removed from both.
+        """
         mean, spread, rank = arranged
         low, high = FULL_INTERVAL
         last = -1
@@ -408,6 +432,7 @@ class LinePolicy(MixPolicy, abstract=True):
     def shares(
         params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
+        """Return the sum of ``share`` over the arms that are not in ``begin``, each as the removed arm."""
         # Leaving out an arm changes the interval of z only if that arm sets its lower or upper end; then the
         # next arm does.
         if count == 0:
@@ -452,6 +477,10 @@ class LinePolicy(MixPolicy, abstract=True):
         without: int,
         chances: Floats,
     ) -> None:
+        """Write the probability that an arm has rank 0, 1, … by score into ``chances``.
+
+        The arm ``without``, unless −1, is removed.
+        """
         # With growing z, the arm falls by a rank where another line crosses its own line upwards, and rises
         # where one crosses it downwards; ``crossings`` has the former in front, the latter at the end.
         mean, spread, order = arranged

@@ -97,7 +97,9 @@ def position_effect(hypothesis: int, k: int) -> float:
 def next_examination(chain: int, examined: float, attraction: float, reward: float) -> float:
     """Return the probability that a user who reads from the top examines the next position.
 
-    It follows from the probability ``examined`` that this position is examined and from its reward.
+    The chain model ``chain`` (0 to 7) gives the continuation probabilities. After a click the result is one
+    of them; after a skip it also depends on the probability ``examined`` that this position is examined and
+    on the arm's ``attraction``.
     """
     if reward > 0.0:
         return AFTER_CLICK[chain % 4]
@@ -106,7 +108,7 @@ def next_examination(chain: int, examined: float, attraction: float, reward: flo
 
 @kernel
 def base_rate(models: UserModels, lane: int, hypothesis: int, arms: Ints) -> float:
-    """Return the mean attraction of all arms on offer, from their pooled counts."""
+    """Return the mean attraction of the arms on offer under a hypothesis, from pooled counts; at most 0.9."""
     clicks, examinations = 0.3, 1.0
     for i in range(len(arms)):
         clicks += models.clicks[lane, arms[i]]
@@ -138,13 +140,12 @@ def prior_shift(rank: int, arms: int, doubted: bool) -> float:
 
 @kernel
 def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> None:
-    """Fill in mean and spread of the arms on offer, over all hypotheses, and their ranks.
+    """Write mean and deviation of the attraction of the arms on offer, over all hypotheses, and their ranks.
 
-    ``doubted`` says that the order on offer may be a weak guess of the arms' quality: this widens the spread,
-    most for arms that were examined least.
-
-    Attractions under a hypothesis are scaled to the best hypothesis's base rate, as they are
-    identified only up to a factor.
+    They go into ``mean``, ``spread`` and ``rank`` of ``models``, which must be clear before. ``doubted`` says
+    that the order on offer may be a weak guess of the arms' quality: this widens the deviation, most for arms
+    that were examined least. Attractions under a hypothesis are scaled to the best hypothesis's base rate, as
+    they are identified only up to a factor.
     """
     weights = models.weights[lane]
     mean, spread = models.mean[lane], models.spread[lane]
@@ -193,7 +194,7 @@ def summarize_beliefs(models: UserModels, lane: int, doubted: bool) -> ArmBelief
 
 @kernel
 def clear_beliefs(models: UserModels, lane: int) -> None:
-    """Reset the workspace of a lane."""
+    """Reset the workspace of a lane: mean and spread to 0, ranks to −1, for all arms."""
     for arm in range(models.mean.shape[1]):
         models.mean[lane, arm] = 0.0
         models.spread[lane, arm] = 0.0
@@ -204,7 +205,12 @@ def clear_beliefs(models: UserModels, lane: int) -> None:
 def learn_clicks(
     models: UserModels, lane: int, arms: Ints, action: Ints, feedback: Floats, doubted: bool
 ) -> None:
-    """Update counts and weights of all hypotheses with the clicks on a list, from the top."""
+    """Update counts and weights of all hypotheses with the clicks on a list, from the top.
+
+    Adds to the arms' clicks and expected examinations, and to the log weights, rescaled to 0 for the best
+    hypothesis; hypotheses far below the best one are dropped. Empty positions (−1) are skipped. Ranks are −1
+    after the call.
+    """
     weights, rank = models.weights[lane], models.rank[lane]
     for i in range(len(arms)):
         rank[arms[i]] = i
