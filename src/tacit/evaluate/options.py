@@ -63,7 +63,10 @@ class Options(Checked):
         return None
 
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
-        """Return an open log with its contexts and segments; :func:`tacit.read_log` opens other values."""
+        """Return a reader of the log with the contexts and the segments that the evaluation reads.
+
+        A log that is not open is opened by :func:`tacit.read_log` with the options ``reading``.
+        """
         reader = open_log(log, **reading)
         if self.schema and isinstance(reader, LogReader):
             reader = reader.with_context(self.schema)
