@@ -334,7 +334,7 @@ class SlateEstimator(Estimator):
         return weighted.given_above if self.given_above else weighted.weights
 
     def list_units(self, weighted: WeightedRows, lists: Lists) -> Units:
-        """Return the units of lists of weighted rows."""
+        """Return one unit per list: the sums over its positions of weights, weighted rewards, and rewards."""
         weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
         rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
         position_weights = clip_weights(self._position_weights(weights), self.clip)
@@ -343,6 +343,10 @@ class SlateEstimator(Estimator):
         )
 
     def _position_weights(self, weights: Floats) -> Floats:
+        """Return the weight of the reward at each position, computed from the arms' weights.
+
+        Both arrays have the shape (lists, positions).
+        """
         raise NotImplementedError
 
 

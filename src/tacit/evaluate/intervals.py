@@ -109,7 +109,7 @@ class Sums(NamedTuple):
 
     @property
     def effective_sample_size(self) -> float:
-        """(Σw)²/Σw²: the number of equally weighted units with the same information (Kong 1992)."""
+        """(Σw)²/Σw²: the number of equally weighted units with the same information (Kong 1992), or 0."""
         return self.w**2 / self.ww if self.ww > 0 else 0.0
 
     @property

@@ -59,7 +59,7 @@ class Options(Checked):
 
     @property
     def schema(self) -> Any:
-        """How contexts are built from the log's columns; None if the log's own contexts are used."""
+        """The schema by which contexts are built of the log's columns; None to use the log's contexts."""
         return None
 
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:

@@ -237,7 +237,7 @@ class OffPolicyResult(Tabulated, Plot):
         return self.records()
 
     def summary(self) -> str:
-        """Return the result as text."""
+        """Return the result as text: a table of estimates, the log's mean reward, doubts and segments."""
         rows_text = f"{self.rows:,} logged rows"
         heading = f"mean reward, from {rows_text}"
         if self.lists is not None:
@@ -297,7 +297,7 @@ class OffPolicyResult(Tabulated, Plot):
 
     @property
     def _rows(self) -> list[tuple[str, Estimate, float]]:
-        """The rows of the figure: label, estimate, and mean reward of the log itself."""
+        """Rows of the figure: label, estimate and the log's mean reward, first in total, then by segment."""
         rows = [(estimate.estimator, estimate, self.logged) for estimate in self.estimates]
         for name, part in list(self.segments.items())[:SHOWN_SEGMENTS]:
             rows += [(f"{self.by} {name or '(none)'}: {e.estimator}", e, part.logged) for e in part.estimates]

@@ -226,7 +226,10 @@ class ArmRidges(ArmValues, ModelOfLog):
         return LengthModels(center + origin, scale, weights)
 
     def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
-        """Fit models to sums of shape (arms, size, size); return center, scale and each arm's weights."""
+        """Return center and scale of contexts, and each arm's weights, fitted to sums of products.
+
+        ``sums`` has the shape (arms, size, size).
+        """
         total = sums.sum(axis=0)
         n = max(total[0, 0], 1.0)
         mean = total[0] / n

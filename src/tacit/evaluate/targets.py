@@ -195,7 +195,10 @@ class ArmTables(Restartable):
         return self._matrix, table_codes.codes
 
     def _code_column(self, rows: LoggedRows) -> Coded:
-        """Return the column of ``per`` as codes."""
+        """Return each row's value of the column ``per`` as a code, with the codes' names.
+
+        Without ``per`` all codes are 0.
+        """
         if self.per in PER:
             return rows.get_column(self.per)
         return self._values.encode_column(rows.chunk.batch[batch_name(str(self.per))].cast(pa.string()))
