@@ -246,7 +246,10 @@ class LogSummation:
         self.slate_ids = first, ids[-1].as_py()
 
     def tally_by_arm(self, arms: Sequence[str]) -> dict[str, Floats]:
-        """Return each arm's counts, as for ``arms`` of :class:`LogSums`."""
+        """Return per arm the numbers of rows that show it and that offer it, and Σ1/p and Σ1/p².
+
+        The sums are over the rows that show the arm.
+        """
         tally = np.zeros((len(arms), 4))
         tally[: self._tally.shape[1]] = self._tally.T
         return dict(zip(arms, tally, strict=True))

@@ -438,6 +438,10 @@ class PositionBasedIPS(SlateEstimator):
     logging: Target | None = None
 
     def __post_init__(self) -> None:
+        """Validate ``examination`` and ``logging``; raise InvalidValue if one is wrong.
+
+        ``examination`` becomes a tuple of numbers.
+        """
         super().__post_init__()
         probabilities = getattr(self.examination, "probabilities", self.examination)
         try:

@@ -109,7 +109,7 @@ class ReplayResult(Tabulated):
     notes: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict with means over the passes; with segments, also one for each segment."""
+        """Return one flat dict of means over the passes; with segments, one in total and one of each."""
         passes = len(self.matched)
         mean = sum(self.matched) / passes
         if self.by is not None:
@@ -146,7 +146,7 @@ class ReplayResult(Tabulated):
         )
 
     def _reward_lines(self) -> list[str]:
-        """Return lines with the estimate and the range of single passes."""
+        """Return text lines with estimate, interval and range of single passes, or "no overlap"."""
         estimates = [estimate for estimate in self.estimates if estimate == estimate]
         if not estimates:
             return [f"  mean reward      {NO_OVERLAP}"]

@@ -129,7 +129,7 @@ class Estimate:
         return ""
 
     def row(self) -> dict[str, Any]:
-        """Return the estimate as a flat dict of numbers, with None for missing intervals."""
+        """Return the estimate as a flat dict of numbers and ``note``; None for bounds that do not exist."""
         bounds = {
             f"{kind}_{side}": self.intervals[kind][end] if kind in self.intervals else None
             for kind in INTERVALS

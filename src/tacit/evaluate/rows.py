@@ -101,7 +101,10 @@ class LoggedRows(NamedTuple):
         return self.chunk.row_location(row)
 
     def get_column(self, per: str | None) -> Coded:
-        """Return the codes of a column of ``names``, of ``position``, or, for None, zeros."""
+        """Return the column ``per`` as codes with their names; for None, all codes are 0.
+
+        ``per`` is "position", whose codes are the positions, or one of the requested columns of names.
+        """
         if per is None:
             return Coded(np.zeros(len(self.reward), np.int64), [""])
         if per == "position":
