@@ -110,7 +110,10 @@ class LogLearner:
         return np.array([np.flatnonzero(rows.offers[offer] == arm)[0] for offer, arm in pairs], np.int64)
 
     def split_rows(self, rows: LoggedRows, picked: Ints) -> Iterator[slice]:
-        """Yield slices of picked rows whose items are looked up together."""
+        """Yield slices of ``picked`` (row indices) whose item vectors are looked up together.
+
+        Without item vectors it is one slice of all rows.
+        """
         if self.policy.arms is not None:
             return iter([slice(0, len(picked))])
         sizes = np.array([len(rows.offers[offer]) for offer in rows.offer[picked].tolist()], np.int64)
@@ -152,7 +155,7 @@ class LogLearner:
         return numbers, stops - sizes, stops, items.vectors(item_rows)
 
     def _admit_lanes(self, rows: LoggedRows) -> Ints:
-        """Return the lane of each row's placement and key; grow the state for new ones."""
+        """Return the lane of each row's placement and key; new ones get lanes, and the state grows."""
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
         distinct, which = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
@@ -440,6 +443,7 @@ class Ranking(Restartable):
     """Whether :meth:`all_position_probabilities` will be called."""
 
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
+        """Start untrained; raise InvalidValue if the policy shows no lists. ``seed`` is of sampled lists."""
         if not isinstance(policy, SlatePolicy):
             raise InvalidValue(
                 "policy",
@@ -531,7 +535,7 @@ class Ranking(Restartable):
         return []
 
     def _check(self, rows: LoggedRows, lists: Lists) -> None:
-        """Raise UnfitLog if a list differs in length from the policy's, or has gaps."""
+        """Raise UnfitLog if a list has another length than the policy's, or a position without a row."""
         check_first_position(rows, lists.place)
         length = np.zeros(len(lists.first), np.int64)
         np.maximum.at(length, lists.list_index, lists.place + 1)
@@ -613,12 +617,12 @@ def progress_drawn(
     places: Floats,
     chances: Floats,
 ) -> None:
-    """For each logged list, write where a list drawn by the policy agrees, then learn from the logged list.
+    """For each logged list, write where a list sampled from the policy agrees, then learn the logged one.
 
-    This serves policies without known propensities. The outputs are those of :func:`evaluate_lists`, with 1
-    for agreement and 0 for none: ``prefixes[i, k]`` for the first k + 1 arms, ``places[i, k]`` for the arm at
-    position k, and ``chances[i, k, j]`` for the logged arm k at position j of the drawn list, unless
-    ``chances`` is empty.
+    This serves policies without known propensities. The outputs are those of :func:`progress_lists`, with 1
+    for agreement and 0 for none: ``prefixes[i, k]`` for the first k + 1 arms, ``places[i, k]`` for the arm
+    at position k, and ``chances[i, k, j]`` for the logged arm k at position j of the sampled list, unless
+    ``chances`` is empty. Changes ``state`` and draws from ``rng``.
     """
     batch, actions, feedback, propensities = logged
     sampled_list = np.empty(actions.shape[1], np.int64)

@@ -211,6 +211,7 @@ class ArmMeans(ModelOfLog):
         return ArmCounts(reader.rows, list(names[0]), list(names[1]), count, total)
 
     def from_counts(self, counts: ArmCounts) -> Self:
+        """Return a copy of the model fitted to counts: mean rewards of each fold from the other folds."""
         model = copy.copy(self)
         count, total = counts.plays, counts.total
         other_plays, other_sums = count.sum(axis=0) - count, total.sum(axis=0) - total
@@ -379,6 +380,12 @@ class Greedy(Probabilities):
         super().__init__(rewards.function, rewards.arms, tuple(rewards.columns), label)
 
     def _evaluate(self, rows: LoggedRows) -> Floats:
+        """Return the probability of each arm in each row, shape (rows, arms).
+
+        It is 1 − ε for the arm on offer with the highest predicted reward, and ε in equal parts for all on
+        offer. Records the arms of positive probability as reachable. Raises UnfitLog if a row offers no arm
+        with a predicted reward.
+        """
         expected = self.rewards.begin().evaluate_arms(rows)
         arm_codes = {name: code for code, name in enumerate(rows.arm.names)}
         on_offer = offer_matrix(rows)[rows.offer]
@@ -486,7 +493,10 @@ class Frequencies(ModelOfLog):
 
 
 def _cell_names(rows: LoggedRows) -> list[str]:
-    """Return placement, key and position of each row as one text; the position is 0 if a row has none."""
+    """Return placement, key and position of each row as one text.
+
+    All positions are 0 if a row of the batch has none.
+    """
     has_column = "position" in rows.chunk.batch.schema.names
     has_positions = has_column and not rows.chunk.batch["position"].null_count
     place = positions(rows) if has_positions else np.zeros(len(rows.reward), np.int64)
