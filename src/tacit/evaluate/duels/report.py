@@ -263,7 +263,7 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def leader(self) -> int:
-        """Index of the ranker with the best estimates so far: it beats most others, then highest mean."""
+        """Index of the leading ranker: the one that beats most others by estimate, then has the best mean."""
         filled = np.where(np.isnan(self.estimates), 0.5, self.estimates)
         return int(np.lexsort((filled.mean(axis=1), (filled > 0.5).sum(axis=1)))[-1])
 
