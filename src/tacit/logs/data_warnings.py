@@ -216,7 +216,7 @@ def _has_blanks(array: Any, empty: str) -> Booleans | None:
 
 
 class RowHistory:
-    """Compare rows of a log with earlier ones: repeated decisions, placements, positions of lists."""
+    """The first rows of a log, to find repeated decisions, several placements and wrong positions."""
 
     def __init__(self) -> None:
         self._mixed_placements: list[DataWarning] = []

@@ -169,7 +169,7 @@ def _leaves(file: Any) -> list[str]:
 
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
-    """Yield the batches of a row group; without dictionaries if Arrow cannot keep them."""
+    """Yield the batches of one row group; texts in ``encoded`` stay dictionaries if Arrow can do so."""
     rows_done = 0
     for texts in (encoded, []):
         with parquet_file(path, read_dictionary=texts) as file:
@@ -199,7 +199,7 @@ def _repeat_value(value: Any, rows: int) -> Any:
 
 
 def _fill_columns(arrays: dict[str, Any], constants: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Return all columns of the schema, with valid fillers for columns that were not read."""
+    """Return all columns of the schema: columns as read, constants, and fillers or nulls for others."""
     all_columns = {}
     for field in SCHEMA:
         if field.name in arrays:

@@ -252,6 +252,10 @@ def _get_attributes(record: Mapping[str, Any], attributes: str) -> Mapping[str, 
 
 
 def _get_id(object: Mapping[str, Any], field: str) -> str | None:
+    """Return an object's id in ``field`` as text, None if missing; raise InvalidValue if it is wrong.
+
+    It must be text of at most 256 characters or a whole number.
+    """
     value = object.get(field)
     if isinstance(value, bool) or not isinstance(value, str | int | None):
         pass

@@ -333,7 +333,7 @@ class DuelReport(Tabulated, Plot):
         return f"Go on: {self.names[self.leader]} leads, {len(self.left)} are left; {remark}."
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON data, with a matrix per number of pairs; NaN becomes None."""
+        """Return the report as JSON data, with estimates as matrices by ranker; NaN becomes None."""
         count = range(len(self.names))
         table = [[self.pair(i, j) for j in count] for i in count]
         matrices = {

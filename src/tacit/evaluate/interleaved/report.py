@@ -194,7 +194,12 @@ def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None
 def _differences(
     search: Search, rule: CreditRule, by: Sequence[str], wins: bool, depth: int | None
 ) -> Iterable[tuple[Any, float]]:
-    """Yield the differences that a search adds, each with the key of its tally."""
+    """Yield what a search adds to the tallies: the key of a tally, and a difference between two rankers.
+
+    The differences are of credit (its sign with ``wins``), in total and in each segment, and, for two
+    rankers, of the number of positions and of having the first position. Only positions above ``depth``
+    count.
+    """
     actions = [a for a in search.actions if depth is None or a.position < depth]
     credits = rule.credits(search.shown, actions, search.rankings)
     teams = search.shown.memory.get("teams")
@@ -303,7 +308,10 @@ class Comparison(NamedTuple):
         return {**self._asdict(), "lift": self.lift.as_dict()}
 
     def row(self) -> dict[str, Any]:
-        """Return the comparison as a flat dict, with None for unknown values."""
+        """Return the comparison as a flat dict, with claim, difference, low and high of the lift.
+
+        The latter three are None if there is too little data.
+        """
         record = self._asdict() | {"lift": self.lift.claim}
         ends = self.lift.difference or (None, None, None)
         return record | dict(zip(("difference", "low", "high"), ends, strict=True))
@@ -361,6 +369,7 @@ class InterleavedReport(Tabulated, Plot):
     false_share: float = 0.05
 
     def __post_init__(self) -> None:
+        """Validate the options; raise InvalidValue for one out of its range or fewer than two rankers."""
         if self.confidence not in ANY_TIME:
             raise InvalidValue("confidence", self.confidence, f"give one of {list(ANY_TIME)}")
         checks.number("false_share", self.false_share, 0.0, 1.0, open_low=True)
@@ -401,7 +410,7 @@ class InterleavedReport(Tabulated, Plot):
 
     @cached_property
     def leader(self) -> str:
-        """The ranker with the best estimates so far."""
+        """The leading ranker's name: it beats most others by estimate, then has the largest difference."""
         return max(self.rankers, key=lambda name: self._standing(name))
 
     def _standing(self, name: str) -> tuple[float, float]:
