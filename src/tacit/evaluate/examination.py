@@ -218,6 +218,7 @@ def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Flo
     """
 
     def value(x: Floats) -> float:
+        """Return the objective at x; −∞ outside of its domain u < 0."""
         u = design @ x
         if (u >= 0).any():
             return -math.inf
@@ -499,6 +500,7 @@ def examine(
     cells = cells._replace(position=np.searchsorted(places, cells.position))
 
     def estimate_effects(part: Cells, start: Floats | None) -> Floats:
+        """Return the effects by the chosen method; ``start`` are effects from which ``em`` begins."""
         if method == "randomization":
             return randomization(part, len(places))
         if method == "harvesting":

@@ -224,6 +224,7 @@ class RowReader:
         names: Mapping[str, Sequence[str]] | None = None,
         whole: bool = False,
     ) -> None:
+        """Store the options and start with zero counts; nothing is read yet."""
         self._columns = {*map(batch_name, columns), "propensity", "position_propensity", "reward"}
         self._missing_reward = missing_reward
         self._need_propensity = need_propensity

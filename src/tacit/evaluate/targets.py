@@ -413,6 +413,7 @@ class Probabilities(ArmFunction):
         columns: Sequence[str] = ("context",),
         label: str = "function",
     ) -> None:
+        """Validate function, arms and columns; raise InvalidValue if one is wrong."""
         super().__init__(function, arms, columns)
         self.label = label
         self._reset()

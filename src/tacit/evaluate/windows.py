@@ -144,6 +144,7 @@ class WindowReader:
     """
 
     def __init__(self, config: ReplayConfig) -> None:
+        """Start with no lanes or segments and zero counts; nothing is read yet."""
         self._config = config
         self._items: ItemTable | None = None
         self._names = pa.array([] if config.policy.arms is None else list_arm_names(config.policy))
@@ -306,6 +307,7 @@ class _Offers:
     """The distinct lists of arm indices of a window, concatenated into one array."""
 
     def __init__(self) -> None:
+        """Start without any list."""
         self._lists: list[Ints] = []
         self._places: dict[bytes, tuple[int, int]] = {}
         self._size = 0

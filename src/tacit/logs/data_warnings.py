@@ -219,6 +219,7 @@ class RowHistory:
     """The first rows of a log, to find repeated decisions, several placements and wrong positions."""
 
     def __init__(self) -> None:
+        """Start without any row."""
         self._mixed_placements: list[DataWarning] = []
         self._placement: Any = None
         self._has_times = False

@@ -72,7 +72,7 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 def plain_suffix(path: PurePath | RemoteFile) -> str:
-    """Return the suffix that names the format, in lower case; of compressed text, the one before the last.
+    """Return the suffix that names a file's format, in lower case; of "clicks.csv.gz" it is ".csv".
 
     Examples
     --------
@@ -362,6 +362,7 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
     """
 
     def skip(row: Any) -> str:
+        """Append a malformed row's number and text to ``malformed``, and have pyarrow skip it."""
         # pyarrow counts the header as row 1.
         malformed.append((row.number - 1, row.text))
         return "skip"

@@ -67,7 +67,7 @@ class DsjsonLines:
                     yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def _row(self, line: str) -> dict[str, Any]:
-        """Return the columns of a line's decision; all None if malformed, so that the row is rejected."""
+        """Return the columns of a line's decision; all None, so that it is rejected, if it is malformed."""
         try:
             record = json.loads(line)
             arm_index, cost = int(record["_label_Action"]) - 1, record["_label_cost"]

@@ -87,6 +87,7 @@ class Frame:
     suffix = ""
 
     def __init__(self, data: Any) -> None:
+        """Store a table or iterable of batches; raise InvalidValue if ``data`` is neither."""
         if not is_frame(data) and not isinstance(data, Iterable):
             lazy = ": collect it first, as by log.collect()" if hasattr(data, "collect") else ""
             raise InvalidValue("log", data, f"give a path, a LogReader, or a table in memory{lazy}")
@@ -470,7 +471,7 @@ class LogReader:
 
     @property
     def context_columns(self) -> list[str]:
-        """Batch columns of which contexts are built; empty if the context is one column."""
+        """Names in batches of the columns of which contexts are built; empty if contexts are ready-made."""
         return [CONTEXT] if self._has_structs else [f"{CONTEXT} {name}" for name in self._context_names]
 
     def build_contexts(self, raw: RawRows) -> RawRows:
@@ -507,7 +508,9 @@ class LogReader:
             self.report.check_kept()
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the batches, each with its file and its row numbers in that file.
+        """Read the log and yield its valid rows in batches, each with its file and its row numbers there.
+
+        Replaces ``report``, counts rows in it, and adds data warnings at the end.
 
         Raises
         ------

@@ -181,7 +181,7 @@ class LogReport:
         }
 
     def reject(self, reason: str, count: int, example: Example) -> None:
-        """Count ``count`` rows as rejected for ``reason``; ``example`` is the first of them."""
+        """Add ``count`` rejected rows to those of ``reason``; ``example`` is kept if it is the first."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.examples.setdefault(reason, example)
 
@@ -222,7 +222,7 @@ class LogReport:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """Return notes on defaults and units inferred from the log, one line each."""
+        """Return notes on what was assumed of the log, one line each: one key, units of rewards and times."""
         one_key = [f"key: there is no such column, so all rows are of one key, {ONLY_KEY!r}"]
         return [
             *one_key * self.one_key,
@@ -392,7 +392,10 @@ def _decimal_commas_to_points(texts: Any) -> Any:
 
 
 def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
-    """Return the times of ISO 8601 texts, with or without a zone, or of numbers."""
+    """Return the times of texts: ISO 8601 with or without a zone, or numbers.
+
+    Raises ArrowInvalid if a text is no time.
+    """
     for form in TIMES:
         try:
             return _cast(texts.cast(form), kind)
@@ -418,7 +421,7 @@ def _parse_lists(texts: Any, kind: Any) -> Any:
 
 
 def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
-    """Return the list of a JSON text, with ``element`` applied to each value; None if that is impossible."""
+    """Return the list in a JSON text, with ``element`` applied to each value; None if it is no such list."""
     try:
         values = json.loads(text)
         return list(map(element, values)) if isinstance(values, list) else None
@@ -630,7 +633,10 @@ def check_rows(
 
 
 def _extra_column(name: str, values: Any) -> Any:
-    """Return an additional column, outside the schema, as an array."""
+    """Return an additional column as an Arrow array: segments as text, features as floats.
+
+    Columns with the prefix "column " stay unchanged.
+    """
     if name.startswith(EXTRA):
         return pa.array(values) if isinstance(values, list) else values
     return convert_values(values, pa.string() if name == SEGMENT else pa.float64())

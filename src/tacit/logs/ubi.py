@@ -130,7 +130,11 @@ class UbiReader(LogReader):
     # Events ----------------------------------------------------------------------------------
 
     def _collect_events(self, report: UbiReport) -> _EventsByQuery:
-        """Return, per query, the rewards of objects with events; None for objects only seen."""
+        """Read all events; return the reward of each object with events, per query, None if only seen.
+
+        Also returns the place of each query's first event. Counts events, and rejected records, in
+        ``report``.
+        """
         events: _EventsByQuery = {}
         for place, record in self._records(report):
             if not ubi_records.is_event(record):
@@ -275,7 +279,7 @@ class UbiReader(LogReader):
     # Records ---------------------------------------------------------------------------------
 
     def _records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
-        """Yield every record; count malformed ones in the report, if there is one."""
+        """Yield every record of all files with its place; count malformed ones in ``report``, if any."""
         for path in self._places:
             form = detect_format(path)
             with reading(path, form):
@@ -288,6 +292,7 @@ class UbiReader(LogReader):
                         self._reject(report, MALFORMED, Example(*place, "row", record))
 
     def _parse_record(self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]) -> Any:
+        """Return ``read(record)``; on InvalidValue count the record as rejected and return None."""
         try:
             return read(record)
         except InvalidValue as error:
@@ -433,6 +438,7 @@ def read_ubi(
 
 
 def _open_ubi(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> UbiReader:
+    """Return a reader of UBI files; raise InvalidValue if columns are renamed."""
     if columns:
         raise InvalidValue("columns", columns, "leave them out: the fields of UBI are known")
     return read_ubi(places, **options)

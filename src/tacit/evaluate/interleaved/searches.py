@@ -105,6 +105,7 @@ class SearchAssembler:
     """
 
     def __init__(self) -> None:
+        """Start with no records and zero counts."""
         self._drafts: dict[str, _Draft] = {}
         self.uncredited: Counter[str] = Counter()
         """Actions that cannot be credited, by reason."""
