@@ -174,6 +174,7 @@ class OffPolicyEvaluation(Options):
         }
 
         def fit(estimator: Estimator) -> Estimator:
+            """Return the estimator with its fitted reward model; unchanged if it has none of ``models``."""
             if not isinstance(estimator, DirectMethod) or id(estimator.model) not in fitted_models:
                 return estimator
             return replace(estimator, model=fitted_models[id(estimator.model)])

@@ -507,6 +507,7 @@ def lengths(lists: Any) -> Ints:
 
 class _Fault(NamedTuple):
     """A reason to reject rows, the column that is wrong, and a mask of the rows that have it."""
+
     reason: str
     column: str
     rows: Bools
