@@ -152,7 +152,7 @@ class EpochTimes:
     def _fits(self, values: Any, scale: int) -> Any:
         """Return a mask of the numbers that are times in units of 1/scale seconds.
 
-        They must be before the year 9999 if the unit is known, else from 2000 to 2099.
+        If the unit is given, times reach to the end of the year 9999, else from 2000 to 2099.
         """
         if self.unit is not None:
             return np.abs(values.astype(np.float64)) < float(FARTHEST * scale)

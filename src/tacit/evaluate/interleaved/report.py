@@ -175,7 +175,8 @@ class SearchAccumulator:
 def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None) -> None:
     """Add a search to the counts of searches, interleaving methods, equal lists, and actions by kind.
 
-    Actions count as credited, or as worthless under the rule; those below ``depth`` are not counted.
+    An action counts as worthless if the rule gives its kind no credit, else as credited if it is above
+    ``depth``.
     """
     sums.searches += 1
     sums.methods[search.shown.method] += 1
