@@ -104,6 +104,7 @@ class LogSummation:
         logging: Target | None,
         by_segment: bool = False,
     ) -> None:
+        """Reset target, logging policy and models to before the first row, and set all sums to 0."""
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
         self._target = target.begin(needs_all_arms)
         if isinstance(self._target, Ranking):
@@ -122,7 +123,12 @@ class LogSummation:
         self._tally: Floats = np.zeros((4, 0))
 
     def add(self, rows: LoggedRows) -> None:
-        """Add some rows to the sums."""
+        """Add the next batch of rows to all sums: of each estimator, each segment and each arm.
+
+        The target evaluates the rows, and learns from them if it learns. Raises UnfitLog if the log could
+        not have shown an arm of the target, a needed propensity or cluster is missing, or lists are
+        malformed.
+        """
         probabilities = self._target.evaluate_shown(rows)
         given_above = probabilities
         if isinstance(self._target, Ranking):
@@ -155,7 +161,10 @@ class LogSummation:
                 self._add_segments(place, units, cluster, unit_segments)
 
     def _segments(self, rows: LoggedRows) -> Ints:
-        """Count the rows of each segment and return the segment code of each row."""
+        """Return the segment code of each row; add numbers of rows and rewards to the sums of segments.
+
+        Raises UnfitLog if there are too many segments.
+        """
         codes, names = rows.names[SEGMENT]
         check_segments(rows.chunk.source, names)
         counts = np.bincount(codes, minlength=len(names)).tolist()
@@ -170,7 +179,7 @@ class LogSummation:
         return codes
 
     def _add_segments(self, place: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
-        """Add an estimator's units to the sums of their segments."""
+        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment."""
         for code, picked in _group_by_code(unit_segments):
             before = self.segments[self._names[code]]
             sums = list(before.sums)
@@ -180,7 +189,12 @@ class LogSummation:
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _check_support(self, rows: LoggedRows, target_probability: Floats) -> None:
-        """Raise UnfitLog if the log could not have shown an arm of the target."""
+        """Raise UnfitLog if the log could not have shown an arm that the target shows.
+
+        That is so if the logged arm was certain, or nearly, and the target's is not, or if the logging
+        policy gives an arm probability 0 and the target does not. Also if a propensity given the arms above
+        is needed and missing.
+        """
         unknown = np.isnan(rows.given_above)
         if self._given_above and unknown.any():
             raise missing_propensity_error(rows, int(np.argmax(unknown)))
@@ -217,7 +231,7 @@ class LogSummation:
                 )
 
     def _cluster_column(self, rows: LoggedRows) -> Any:
-        """Return the column of cluster names; raise if a row has none."""
+        """Return the column of cluster names; raise UnfitLog if a row has none."""
         column = rows.batch[self._cluster]
         if column.null_count:
             row = int(np.argmax(np.asarray(column.is_null())))
@@ -226,24 +240,27 @@ class LogSummation:
         return column
 
     def _note_slates(self, rows: LoggedRows) -> None:
-        """Store the decision ids of the first and the last row so far."""
+        """Store the decision ids of the first and of the last row so far in ``slate_ids``."""
         ids = rows.chunk.batch["decision_id"]
         first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
         self.slate_ids = first, ids[-1].as_py()
 
     def tally_by_arm(self, arms: Sequence[str]) -> dict[str, Floats]:
-        """Return each arm's counts, as for ``arms`` of :class:`LogSums`."""
+        """Return per arm the numbers of rows that show it and that offer it, and Σ1/p and Σ1/p².
+
+        The sums are over the rows that show the arm.
+        """
         tally = np.zeros((len(arms), 4))
         tally[: self._tally.shape[1]] = self._tally.T
         return dict(zip(arms, tally, strict=True))
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
-        """Return the arms that the target policy may have shown."""
+        """Return those of ``arms`` that the target policy may have shown so far."""
         return self._target.select_reachable(arms)
 
 
 def _tally_arms(rows: LoggedRows) -> Floats:
-    """Count how often each arm was shown and on offer, and sum 1/p and 1/p² over the rows that show it."""
+    """Return, shape (4, arms): rows that show an arm, rows that offer it, Σ1/p and Σ1/p² of the former."""
     size, often = len(rows.arm.names), np.bincount(rows.offer)
     offers = np.flatnonzero(often)
     offers_shown = [rows.offers[offer] for offer in offers.tolist()]
@@ -257,16 +274,16 @@ def _tally_arms(rows: LoggedRows) -> Floats:
 
 
 def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
-    """Return the largest weight that these rows could have had, as far as their propensities tell.
+    """Return the largest weight that any of these rows could have had, whichever arm was shown.
 
-    The weight of an arm that was not shown is known with two arms on offer, and with more if the unshown arms
-    were equally likely, as under an exploration floor.
+    The weight of an arm that was not shown is known with two arms on offer, and with more if the unshown
+    arms were equally likely, as under an exploration floor.
 
     Parameters
     ----------
     rows : LoggedRows
-    shown : array of float64
-        The target's probability of each row's arm.
+    probabilities : array of float64, shape (rows,)
+        The target's probability of the arm that each row shows.
     """
     other_counts = np.array([len(offer) - 1 for offer in rows.offers], np.float64)[rows.offer]
     remainder = 1.0 - rows.propensity
@@ -277,7 +294,7 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None) -> Sums:
-    """Return sums with units added."""
+    """Return the sums ``before`` merged with those of more units."""
     weights, values, rewards = units
     new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n)
     return before.merge(new)
@@ -292,7 +309,7 @@ def _group_by_code(codes: Ints) -> Iterator[tuple[int, Ints]]:
 
 
 def _begin_model(estimator: Estimator) -> Estimator:
-    """Return the estimator with its model reset to before the first row."""
+    """Return the estimator with its reward model reset for a new log; unchanged if it has none."""
     if not isinstance(estimator, DirectMethod) or estimator.model is None:
         return estimator
     return replace(estimator, model=estimator.model.begin(True))
@@ -330,7 +347,9 @@ def conclude(
     segments: int = 1,
     given_above: bool = False,
 ) -> Estimate:
-    """Compute an estimator's estimate and intervals from its sums over a log.
+    """Return an estimator's estimate, with intervals and warnings, from its sums over a log.
+
+    Without overlap the value is NaN and there are no intervals.
 
     Parameters
     ----------
@@ -397,10 +416,12 @@ def conclude(
 
 
 def _unit(estimator: Estimator) -> str:
+    """Return the word for an estimator's units in messages: "lists" or "rows"."""
     return "lists" if isinstance(estimator, SlateEstimator) else "rows"
 
 
 def _length(estimator: Estimator) -> float:
+    """Return the number of positions of an estimator's unit: ``slots`` for slates, else 1."""
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
 
 
@@ -410,13 +431,20 @@ def _is_left_to_model(estimator: Estimator, sums: Sums) -> bool:
 
 
 def _has_overlap(estimator: Estimator, sums: Sums) -> bool:
-    """True if the log has rows from which this estimator can estimate the target's value."""
+    """True if the estimator can estimate the target's value from the sums: the log shows its arms.
+
+    Direct methods with a model that was not fitted to this log need only a row.
+    """
     of_the_log = isinstance(getattr(estimator, "model", None), ModelOfLog)
     return sums.w > 0 or (sums.n > 0 and not estimator.has_interval and not of_the_log)
 
 
 def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.Bounds]) -> tuple[str, ...]:
-    """Return a warning if the asymptotic intervals cannot be trusted."""
+    """Return a tuple with one warning if normal and bootstrap intervals cannot be trusted, else ().
+
+    They cannot with an effective sample size below 100, or if the normal interval leaves the range of
+    rewards.
+    """
     doubts = []
     if sums.n and sums.effective_sample_size < MIN_EFFECTIVE_SIZE:
         doubts.append(
@@ -444,7 +472,7 @@ def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.B
 
 
 def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
-    """Return the score interval, or None if the estimator does not support it."""
+    """Return the score interval; None if the estimator is clipped or not a weighted mean, or data are few."""
     # A clipped estimate is biased, which this interval does not account for.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
@@ -454,7 +482,10 @@ def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -
 def _anytime(
     estimator: Estimator, sums: Sums, confidence: float, weight_bound: float | None
 ) -> intervals.Bounds | None:
-    """Return the anytime interval, or None if the estimator does not support it."""
+    """Return the anytime interval; None if the estimator does not support it.
+
+    Raises InvalidValue if a weight exceeds ``weight_bound``.
+    """
     clip = float(getattr(estimator, "clip", math.inf))
     if weight_bound is not None and sums.largest[0] > weight_bound * (1 + 1e-12):
         raise InvalidValue(

@@ -65,7 +65,10 @@ class Units(NamedTuple):
 
 
 def check_weight_limit(field: str, value: float) -> float:
-    """Return a limit on weights if it is a number above 0 or infinity; else raise InvalidValue."""
+    """Return ``value``, the largest weight allowed, if it is above 0; infinity means no limit.
+
+    Raises InvalidValue, which names ``field``, for other values.
+    """
     return value if value == math.inf else checks.positive(field, value)
 
 
@@ -87,12 +90,12 @@ class Estimator(Checked):
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns of the log that this estimator reads in addition to those that all read."""
+        """The log columns that the estimator needs in addition to arm, arms, propensity and reward."""
         return frozenset()
 
     @property
     def label(self) -> str:
-        """The name with the parameters that differ from their defaults."""
+        """The class name, with the numeric parameters that differ from their defaults, as "IPS(clip=10)"."""
         changed = [
             f"{field.name}={value:g}"
             for field in fields(self)
@@ -102,7 +105,7 @@ class Estimator(Checked):
         return type(self).__name__ + (f"({', '.join(changed)})" if changed else "")
 
     def units(self, weighted: WeightedRows) -> Units:
-        """Return the units of weighted rows."""
+        """Return one weight and one value per row, of which the estimate is the mean or the ratio of sums."""
         raise NotImplementedError
 
 
@@ -135,6 +138,7 @@ class IPS(Estimator):
     clip: WeightLimit = math.inf
 
     def units(self, weighted: WeightedRows) -> Units:
+        """Return per row the clipped weight, and the weight times the reward."""
         weights = clip_weights(weighted.weights, self.clip)
         return Units(weights, weights * weighted.rows.reward, weighted.rows.reward)
 
@@ -184,6 +188,7 @@ class DirectMethod(Estimator):
     model: RewardModel | None = None
 
     def __post_init__(self) -> None:
+        """Raise InvalidValue if the model is no reward model."""
         super().__post_init__()
         if self.model is not None and not hasattr(self.model, "evaluate_shown"):
             remedy = "give a RewardModel, such as ArmMeans(), or Predicted(model, arms=[...])"
@@ -191,19 +196,22 @@ class DirectMethod(Estimator):
 
     @property
     def columns(self) -> frozenset[str]:
+        """The log columns that the reward model reads; none without a model."""
         return self.model.columns if self.model else frozenset()
 
     def units(self, weighted: WeightedRows) -> Units:
+        """Return per row the weight, and the model's expected reward under the target policy."""
         return Units(weighted.weights, self._expect_reward(weighted))
 
     def _expect_reward(self, weighted: WeightedRows) -> Floats:
-        """Return Σ π(a)·q(a) over the arms, per row."""
+        """Return per row the model's expected reward under the target policy: Σ π(a)·q(a) over the arms."""
         probabilities = weighted.target.evaluate_arms(weighted.rows)
         rewards = self._model.evaluate_arms(weighted.rows)
         return np.asarray(np.einsum("ra,ra->r", probabilities, rewards))
 
     @property
     def _model(self) -> Any:
+        """The reward model, which must be set."""
         assert self.model is not None, "a model is fitted before the first row"
         return self.model
 
@@ -233,11 +241,13 @@ class DoublyRobust(DirectMethod):
     clip: WeightLimit = math.inf
 
     def units(self, weighted: WeightedRows) -> Units:
+        """Return per row the clipped weight, and the model's expected reward plus weight times its error."""
         weights = self._limit_weights(weighted.weights)
         errors = weighted.rows.reward - self._model.evaluate_shown(weighted.rows)
         return Units(weights, self._expect_reward(weighted) + weights * errors, weighted.rows.reward)
 
     def _limit_weights(self, weights: Floats) -> Floats:
+        """Return weights cut to at most ``clip``."""
         return clip_weights(weights, self.clip)
 
 
@@ -264,16 +274,21 @@ class SwitchDR(DoublyRobust):
     threshold: WeightLimit = 10.0
 
     def units(self, weighted: WeightedRows) -> Units:
+        """Return the units of DoublyRobust with weights above the threshold taken as 0 in the values.
+
+        The returned weights are those before the threshold, so that sums show which ones exceed it.
+        """
         # The weights before the switch, so that the sums show which ones exceed the threshold.
         return super().units(weighted)._replace(weights=clip_weights(weighted.weights, self.clip))
 
     def _limit_weights(self, weights: Floats) -> Floats:
+        """Return clipped weights, with 0 in place of weights above the threshold."""
         limited = super()._limit_weights(weights)
         return np.where(weights <= self.threshold, limited, 0.0)
 
 
 def clip_weights(weights: Floats, clip: float) -> Floats:
-    """Return weights cut to at most ``clip``."""
+    """Return weights, with larger ones than ``clip`` cut to it."""
     return weights if math.isinf(clip) else np.minimum(weights, clip)
 
 
@@ -308,14 +323,18 @@ class SlateEstimator(Estimator):
 
     @property
     def columns(self) -> frozenset[str]:
+        """The log columns that estimators for slates need: decision_id and position."""
         return frozenset({"decision_id", "position"})
 
     def row_weights(self, weighted: WeightedRows) -> Floats:
-        """Return the weight of each row's arm at its position."""
+        """Return each row's weight: the target's over the logged probability of its arm at its position.
+
+        With ``given_above`` both are conditional on the arms above, else marginal over the other positions.
+        """
         return weighted.given_above if self.given_above else weighted.weights
 
     def list_units(self, weighted: WeightedRows, lists: Lists) -> Units:
-        """Return the units of lists of weighted rows."""
+        """Return one unit per list: the sums over its positions of weights, weighted rewards, and rewards."""
         weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
         rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
         position_weights = clip_weights(self._position_weights(weights), self.clip)
@@ -324,6 +343,10 @@ class SlateEstimator(Estimator):
         )
 
     def _position_weights(self, weights: Floats) -> Floats:
+        """Return the weight of the reward at each position, computed from the arms' weights.
+
+        Both arrays have the shape (lists, positions).
+        """
         raise NotImplementedError
 
 
@@ -341,6 +364,7 @@ class SlateIPS(SlateEstimator):
     """
 
     def _position_weights(self, weights: Floats) -> Floats:
+        """Return, at every position, the product of the weights of the whole list."""
         return np.asarray(np.broadcast_to(weights.prod(axis=1, keepdims=True), weights.shape))
 
 
@@ -360,6 +384,7 @@ class IndependentIPS(SlateEstimator):
     given_above: ClassVar[bool] = False
 
     def _position_weights(self, weights: Floats) -> Floats:
+        """Return the weights unchanged: each position counts alone."""
         return weights
 
 
@@ -377,6 +402,7 @@ class CascadeIPS(SlateEstimator):
     """
 
     def _position_weights(self, weights: Floats) -> Floats:
+        """Return, at each position, the product of the weights down to it."""
         return np.asarray(np.cumprod(weights, axis=1))
 
 
@@ -412,6 +438,10 @@ class PositionBasedIPS(SlateEstimator):
     logging: Target | None = None
 
     def __post_init__(self) -> None:
+        """Validate ``examination`` and ``logging``; raise InvalidValue if one is wrong.
+
+        ``examination`` becomes a tuple of numbers.
+        """
         super().__post_init__()
         probabilities = getattr(self.examination, "probabilities", self.examination)
         try:
@@ -427,10 +457,15 @@ class PositionBasedIPS(SlateEstimator):
 
     @property
     def columns(self) -> frozenset[str]:
+        """The log columns that estimators for slates and the logging policy need."""
         assert self.logging is not None
         return super().columns | self.logging.columns
 
     def row_weights(self, weighted: WeightedRows) -> Floats:
+        """Return, for each row's arm, its examination under the target over that under the logging policy.
+
+        Raises UnfitLog if the logging policy never shows a logged arm where it would be examined.
+        """
         assert self.logging is not None
         target_exposure = self._target_exposure(weighted)
         logged_exposure = self._compute_exposure(self.logging, weighted.rows)
@@ -444,7 +479,7 @@ class PositionBasedIPS(SlateEstimator):
         return target_exposure / logged_exposure
 
     def _target_exposure(self, weighted: WeightedRows) -> Floats:
-        """Return Σₖ θₖ π(a at k) of the target for the arm of each row.
+        """Return, for each row's arm, its examination under the target policy: Σₖ θₖ π(a at k).
 
         A target that learns can evaluate a row only once, so it returns all positions together.
         """
@@ -457,7 +492,7 @@ class PositionBasedIPS(SlateEstimator):
         return self._compute_exposure(weighted.target, weighted.rows)
 
     def _compute_exposure(self, target: Target, rows: LoggedRows) -> Floats:
-        """Return Σₖ θₖ π(a at k) of a target that does not learn, for the arm of each row."""
+        """Return, for each row's arm, its examination Σₖ θₖ π(a at k) under a target that does not learn."""
         exposure = np.zeros(len(rows.reward))
         for position, effect in enumerate(self.examination):
             if effect > 0:
@@ -465,6 +500,7 @@ class PositionBasedIPS(SlateEstimator):
         return exposure
 
     def _position_weights(self, weights: Floats) -> Floats:
+        """Return the weights unchanged."""
         return weights
 
 
@@ -476,7 +512,7 @@ def check_logging(logging: Any) -> None:
 
 
 def _move_to_position(rows: LoggedRows, position: int) -> LoggedRows:
-    """Return rows with their position replaced by one position."""
+    """Return a copy of the rows in which every row has the same position."""
     batch = rows.chunk.batch
     place = pa.repeat(pa.scalar(position, pa.int32()), len(batch))
     index = batch.schema.get_field_index("position")
@@ -491,7 +527,7 @@ NAMES = ("ips", "snips", "dm", "dr", "switch-dr", "slate-ips", "independent-ips"
 def estimators_from_names(
     names: Sequence[str], *, clip: float | None = None, threshold: float = 10.0, slots: int = 3
 ) -> list[Estimator]:
-    """Return estimators by their names.
+    """Return new estimators for command-line names, in their order.
 
     Parameters
     ----------

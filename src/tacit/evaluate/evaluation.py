@@ -76,6 +76,12 @@ class OffPolicyEvaluation(Options):
     propensities: Any = LOGGED
 
     def __post_init__(self) -> None:
+        """Validate all options; replace ``target``, ``estimators`` and ``propensities`` by usable objects.
+
+        Policies and learners become target policies, "estimated" becomes a model, missing estimators become
+        the defaults, and missing reward models are added. Raises InvalidValue for options that do not fit
+        together.
+        """
         super().__post_init__()
         target = _as_target(self.target, self.seed)
         if isinstance(target, type) or not (hasattr(target, "evaluate_shown") and hasattr(target, "begin")):
@@ -112,11 +118,14 @@ class OffPolicyEvaluation(Options):
 
     @property
     def schema(self) -> Any:
-        """The target's schema of its contexts, or None."""
+        """The schema by which the target policy reads contexts; None if it has none."""
         return getattr(self.target, "schema", None)
 
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
-        """Return an open log with the additional columns that the evaluation reads."""
+        """Return a reader of the log that also reads the target's, estimators' and cluster's columns.
+
+        Raises LogError if rows are to be clustered by key and the log has no column of keys.
+        """
         reader = super().open_log(log, **reading)
         if self.cluster == "key" and getattr(reader, "one_key", False):
             raise LogError(
@@ -126,19 +135,19 @@ class OffPolicyEvaluation(Options):
 
     @property
     def models(self) -> list[ModelOfLog]:
-        """The distinct models to fit to the log: those of the estimators, then the propensity model."""
+        """The distinct models to fit to the log: reward models of estimators, then the propensity model."""
         reward_models: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
         log_models = {id(x): x for x in [*reward_models, self.propensities] if isinstance(x, ModelOfLog)}
         return list(log_models.values())
 
     @property
     def has_unfitted_models(self) -> bool:
-        """True if a model has not been fitted to the log yet."""
+        """True if at least one of ``models`` has not been fitted to the log yet."""
         return any(not model.is_fitted for model in self.models)
 
     @property
     def is_sequential(self) -> bool:
-        """True if the weight of a row depends on earlier rows of its key."""
+        """True if a target or logging policy learns from the log, so that the order of rows matters."""
         logging = [getattr(estimator, "logging", None) for estimator in self.estimators]
         targets = self.target, self.logging, *logging
         return any(isinstance(target, (Learning, Ranking)) for target in targets)
@@ -154,13 +163,18 @@ class OffPolicyEvaluation(Options):
         return all(isinstance(estimator, SlateEstimator) for estimator in self.estimators)
 
     def with_fitted_models(self, counts: Sequence[Any]) -> OffPolicyEvaluation:
-        """Return the same evaluation with its models fitted to their counts of the log."""
+        """Return a copy of the evaluation whose unfitted models are fitted.
+
+        ``counts`` has one element for each of ``models``, from its ``count_log``. Estimators without a
+        model stay unchanged.
+        """
         fitted_models: dict[int, Any] = {
             id(model): model if model.is_fitted else model.from_counts(counted)
             for model, counted in zip(self.models, counts, strict=True)
         }
 
         def fit(estimator: Estimator) -> Estimator:
+            """Return the estimator with its fitted reward model; unchanged if it has none of ``models``."""
             if not isinstance(estimator, DirectMethod) or id(estimator.model) not in fitted_models:
                 return estimator
             return replace(estimator, model=fitted_models[id(estimator.model)])
@@ -172,7 +186,13 @@ class OffPolicyEvaluation(Options):
         )
 
     def sum_log(self, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None) -> LogSums:
-        """Return the sums over a log, or over a part of it that starts after ``first`` rows."""
+        """Read a log once and return each estimator's sums, with counts of rows, rewards and arms.
+
+        ``first`` is the number of rows before this part of the log. Propensities that are not logged are
+        computed by the propensity model. ``progress`` is called with the number of rows read so far. Raises
+        UnfitLog if the propensity model gives a shown arm probability 0, or the log does not support the
+        target.
+        """
         names = {
             key: propensity_model for model in self.models for key, propensity_model in model.names.items()
         }
@@ -220,7 +240,11 @@ class OffPolicyEvaluation(Options):
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns of the log that are read in addition to arm, arms, propensity and reward."""
+        """All log columns that the evaluation needs in addition to arm, arms, propensity and reward.
+
+        They are the columns of the target, estimators, cluster, segments, propensity model and logging
+        policy.
+        """
         columns = frozenset().union(
             self.target.columns, *(estimator.columns for estimator in self.estimators)
         )
@@ -261,7 +285,10 @@ class OffPolicyEvaluation(Options):
         )
 
     def warn_of_lists(self, report: LogReport) -> None:
-        """Warn if the log holds lists but the target shows the same arm at every position."""
+        """Warn if the log holds lists but the target policy does not depend on the position.
+
+        Also remove the report's warnings about the order of rows, unless rows are weighted in their order.
+        """
         if not self.is_sequential:
             report.drop_order_warnings()
         blind = "position" not in self.target.columns and not isinstance(self.target, Uniform)
@@ -276,7 +303,7 @@ class OffPolicyEvaluation(Options):
     def _merge_segments(
         self, before: Mapping[str, SegmentSums], after: Mapping[str, SegmentSums]
     ) -> dict[str, SegmentSums]:
-        """Return the sums of each segment over two consecutive parts of a log."""
+        """Return, for each segment of two consecutive parts of a log, the sums over both parts."""
         segments = {**after, **before}
         for name in set(before) & set(after):
             early, late = before[name], after[name]
@@ -285,12 +312,19 @@ class OffPolicyEvaluation(Options):
         return segments
 
     def _merge_estimator_sums(self, estimator: Estimator, before: Sums, after: Sums) -> Sums:
-        """Return an estimator's sums over two consecutive parts of a log."""
+        """Return one estimator's sums over two consecutive parts of a log.
+
+        Without clusters, the groups of the later part are rotated, as if its rows had followed the earlier
+        ones.
+        """
         in_turn = self.cluster is None or isinstance(estimator, SlateEstimator)
         return before.merge(after.rotate_groups(before.n) if in_turn else after)
 
     def compute_result(self, log_sums: LogSums) -> OffPolicyResult:
-        """Compute the result from the sums over the whole log."""
+        """Return the result of the evaluation: estimates with intervals, in total and by segment.
+
+        It also has the log's own mean reward, arms that the log never shows, and doubts about propensities.
+        """
         return OffPolicyResult(
             target=self.target.label,
             estimates=self._estimates(log_sums.sums, given_above=log_sums.given_above),
@@ -317,14 +351,18 @@ class OffPolicyEvaluation(Options):
 
     @property
     def assumes(self) -> str:
-        """The assumption under which propensities are correct; empty if they are logged."""
+        """A sentence with the assumption under which propensities are correct; empty if they are logged."""
         if self.propensities == LOGGED:
             return ""
         estimated = isinstance(self.propensities, ModelOfLog | ByClassifier)
         return ASSUMES if estimated else ASSUMES_GIVEN.format(getattr(self.propensities, "label", "given"))
 
     def _list_doubts(self, log_sums: LogSums) -> Iterator[str]:
-        """Yield the assumption on propensities and signs that log or target are wrong."""
+        """Yield texts on why to doubt the result; a text is empty if its doubt does not apply.
+
+        They are: propensities are not logged, the target was fitted to this log, propensities contradict
+        the log.
+        """
         yield self.assumes
         yield FITTED * log_sums.learned
         if self.assumes != ASSUMES and not self.has_slate_estimator and log_sums.arms:
@@ -333,7 +371,10 @@ class OffPolicyEvaluation(Options):
     def _estimates(
         self, estimator_sums: Sequence[Sums], segments: int = 1, *, given_above: bool = False
     ) -> ByEstimator:
-        """Compute the estimate of each estimator from its sums."""
+        """Return one estimate with intervals per estimator, from the estimators' sums.
+
+        With several segments, intervals are wider, so that they hold in all segments simultaneously.
+        """
         return ByEstimator(
             conclude(
                 estimator,
@@ -349,13 +390,13 @@ class OffPolicyEvaluation(Options):
         )
 
     def _mean_logged_reward(self, log_sums: LogSums | SegmentSums) -> float:
-        """Return the mean reward of the log itself, per list if all estimators are for lists."""
+        """Return the log's mean reward per row, or per list if all estimators are for lists; NaN if empty."""
         units = log_sums.sums[0].n if self.has_only_slate_estimators else log_sums.rows
         return log_sums.reward / units if units else math.nan
 
 
 def _as_target(target: Any, seed: int) -> Any:
-    """Convert a policy or a learner to a target policy; return other values unchanged."""
+    """Return a target policy: of a policy one that learns, of a learner a frozen one; else the same value."""
     if isinstance(target, SlatePolicy):
         return Ranking(target, seed)
     if isinstance(target, Learner):
@@ -364,7 +405,7 @@ def _as_target(target: Any, seed: int) -> Any:
 
 
 def _suggest_target(target: Any) -> str:
-    """Return the remedy for a value that is not a target policy."""
+    """Return advice on how to turn a value that is no target policy into one, for an error message."""
     if isinstance(target, type):
         return f"give {target.__name__}(), made of the class"
     if isinstance(target, Mapping):
@@ -381,7 +422,7 @@ def _suggest_target(target: Any) -> str:
 
 
 def _suggest_estimators(estimators: Any) -> str:
-    """Return the correct call for estimators that were passed by name, by class, or outside of a list."""
+    """Return the correct form of a wrong option ``estimators`` as code, for an error message."""
     calls = []
     for estimator in estimators if isinstance(estimators, list | tuple) else [estimators]:
         estimator_class = estimator if isinstance(estimator, type) else type(estimator)
@@ -396,7 +437,10 @@ def _suggest_estimators(estimators: Any) -> str:
 
 
 def _check_propensities(propensities: Any) -> Any:
-    """Validate the option ``propensities``; return a model of frequencies for "estimated"."""
+    """Return the option ``propensities`` if it is valid; replace "estimated" by a model of frequencies.
+
+    Raises InvalidValue for other values than "logged", "estimated" and target policies.
+    """
     if propensities == ESTIMATED:
         return Frequencies()
     is_instance = not isinstance(propensities, type)
@@ -412,7 +456,11 @@ def _check_propensities(propensities: Any) -> Any:
 
 
 def _default_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
-    """Return the default estimators of a target."""
+    """Return the estimators that are used if none are given.
+
+    They are IPS and SNIPS for targets of single arms, and slate estimators for targets of lists; only
+    IndependentIPS if propensities are not logged.
+    """
     positions = target.policy.action_width if isinstance(target, Ranking) else getattr(target, "slots", 0)
     if not positions:
         return IPS(), SNIPS()
@@ -422,7 +470,7 @@ def _default_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
 
 
 def _with_models(estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:
-    """Return estimators; the ones without a required model share one that is fitted to the log."""
+    """Return the estimators; all that need a reward model and have none share one new ArmRidges."""
     model = ArmRidges()
     return tuple(
         replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in estimators
@@ -573,7 +621,7 @@ def off_policy(
 
 
 def warn_of_doubts(result: OffPolicyResult) -> OffPolicyResult:
-    """Emit the warnings of a result, and return it.
+    """Issue an AssumptionWarning for each doubt about a result, and return the result unchanged.
 
     Raises
     ------

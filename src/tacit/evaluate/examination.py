@@ -42,7 +42,7 @@ class Cells(NamedTuple):
     Attributes
     ----------
     group, pair, position : array of int64, shape (cells,)
-    shown, clicks : array of float64, shape (cells,)
+    row_counts, clicks : array of float64, shape (cells,)
         Number of rows and sum of their rewards; for randomization weighted to uniform placement.
     names : list of (str, str)
         Key and arm of each pair.
@@ -56,13 +56,17 @@ class Cells(NamedTuple):
     names: list[tuple[str, str]]
 
     def drop_group(self, group: int) -> Cells:
-        """Return the cells of all groups but one."""
+        """Return the cells without those of one group of decisions (one step of the jackknife)."""
         keep = self.group != group
         return Cells._make([*(column[keep] for column in self[:5]), self.names])
 
 
 def count_cells(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
-    """Sum a log to cells; with ``randomized``, weight rows to uniform placement."""
+    """Read a log and return its numbers of rows and rewards per group of decisions, key, arm and position.
+
+    With ``randomized``, each row is weighted by 1/(arms on offer × propensity), as if arms were placed
+    uniformly; then a row without propensity raises UnfitLog.
+    """
     log_columns = ("placement", "key", "position", "decision_id")
     reader = RowReader(log_columns, missing_reward, need_propensity=False)
     pairs: dict[tuple[int, int, int], int] = {}
@@ -83,7 +87,7 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool) -> 
 
 
 def _uniform_weights(rows: LoggedRows) -> Floats:
-    """Return weights under which the arms at each position are distributed uniformly."""
+    """Return one weight per row, 1/(arms on offer × propensity), that corrects to uniform placement."""
     sizes = np.array([len(offer) for offer in rows.offers], np.float64)
     return 1.0 / (sizes[rows.offer] * rows.propensity)
 
@@ -91,7 +95,7 @@ def _uniform_weights(rows: LoggedRows) -> Floats:
 def _number_pairs(
     rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]
 ) -> Ints:
-    """Return the number of each row's pair of key and arm; add new pairs to ``pairs`` and ``names``."""
+    """Return the number of each row's pair of key and arm; append new pairs to ``pairs`` and ``names``."""
     table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
     distinct, which = np.unique(table, axis=1, return_inverse=True)
     numbers = []
@@ -104,7 +108,10 @@ def _number_pairs(
 
 
 def _sum_duplicates(part: Floats) -> Floats:
-    """Sum columns of the same group, pair and position."""
+    """Merge array columns with the same group, pair and position (rows 0 to 2): their other rows are summed.
+
+    Return the distinct columns, sorted.
+    """
     order = np.lexsort(part[2::-1])
     part = part[:, order]
     new = np.ones(part.shape[1], np.bool_)
@@ -129,18 +136,18 @@ def randomization(cells: Cells, places: int) -> Floats:
 
 
 def sum_by_position(cells: Cells, values: Floats, places: int) -> Floats:
-    """Sum values of cells by position."""
+    """Return, for each of ``places`` positions, the sum of ``values`` (one per cell) over its cells."""
     return np.asarray(np.bincount(cells.position, values, places), np.float64)
 
 
 def scale_to_first(effects: Floats) -> Floats:
-    """Return effects relative to the first; NaN if the first is 0."""
+    """Return effects divided by the first one; all NaN if the first is 0."""
     first = effects[0]
     return np.asarray(effects / (first if first > 0 else math.nan))
 
 
 def _count_pairs(cells: Cells, places: int) -> tuple[Floats, Floats]:
-    """Return how often each pair was shown and clicked at each position, shape (pairs, positions)."""
+    """Return numbers of rows and sums of rewards of each pair at each position, each (pairs, positions)."""
     size = len(cells.names) * places
     index = cells.pair * places + cells.position
     return (
@@ -150,11 +157,14 @@ def _count_pairs(cells: Cells, places: int) -> tuple[Floats, Floats]:
 
 
 def harvesting(cells: Cells, places: int) -> Floats:
-    """Return the effects that maximise the AllPairs likelihood of Agarwal et al. (2019).
+    """Return each position's examination relative to the first, from arms shown at several positions.
 
-    Over pairs shown at both k and k′, ĉ is the sum of click rates at k and ĉ̄ that of the rates
-    of no click. In the logarithms a of pₖ and b of r_{k,k′}, ĉ·(a + b) + ĉ̄·log(1 − exp(a + b))
-    is concave, so Newton's method finds the maximum.
+    It maximises the AllPairs likelihood of Agarwal et al. (2019). A position that no chain of such arms
+    connects to the first has NaN.
+
+    Over pairs shown at both k and k′, ĉ is the sum of click rates at k and ĉ̄ that of the rates of no
+    click. In the logarithms a of pₖ and b of r_{k,k′}, ĉ·(a + b) + ĉ̄·log(1 − exp(a + b)) is concave, so
+    Newton's method finds the maximum.
     """
     shown_counts, clicks = _count_pairs(cells, places)
     is_shown = (shown_counts > 0).astype(np.float64)
@@ -185,7 +195,7 @@ def harvesting(cells: Cells, places: int) -> Floats:
 
 
 def _find_connected(edges: list[tuple[int, int]], places: int) -> set[int]:
-    """Return the positions that are connected to the first by edges."""
+    """Return position 0 and all positions that a chain of edges (pairs of positions) connects to it."""
     connected = {0}
     for _ in range(places):
         connected |= {m for edge in edges if connected & set(edge) for m in edge}
@@ -193,7 +203,7 @@ def _find_connected(edges: list[tuple[int, int]], places: int) -> set[int]:
 
 
 def _find_isolated(cells: Cells, places: int) -> list[int]:
-    """Return the positions that no chain of arms shown at two positions connects to the first."""
+    """Return, sorted, the positions that no chain of arms shown at two positions connects to the first."""
     is_shown = _count_pairs(cells, places)[0] > 0
     edges = [
         (k, m) for k in range(places) for m in range(k + 1, places) if (is_shown[:, k] & is_shown[:, m]).any()
@@ -202,9 +212,13 @@ def _find_isolated(cells: Cells, places: int) -> list[int]:
 
 
 def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Floats:
-    """Return the x that maximises Σ good·u + bad·log(1 − eᵘ), u = design · x < 0 (Newton)."""
+    """Return the x that maximises Σ good·u + bad·log(1 − eᵘ) with u = design · x < 0, by Newton's method.
+
+    ``start`` is the first x; at most 200 steps, each halved until the value does not fall.
+    """
 
     def value(x: Floats) -> float:
+        """Return the objective at x; −∞ outside of its domain u < 0."""
         u = design @ x
         if (u >= 0).any():
             return -math.inf
@@ -227,11 +241,14 @@ def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Flo
 
 
 def em(cells: Cells, places: int, start: Floats | None, regression: Regression) -> Floats:
-    """Return the effects that expectation maximisation estimates (Wang et al. 2018, algorithm 1).
+    """Return each position's examination relative to the first, by expectation maximisation.
 
-    The E-step gives, for a row without a click, P(examined) = θ(1 − γ)/(1 − θγ) and
-    P(relevant) = γ(1 − θ)/(1 − θγ); the M-step takes means of the first per position, and fits
-    relevance to the second.
+    It is algorithm 1 of Wang et al. (2018), at most 5,000 iterations. ``start`` are effects to begin with,
+    such as those of the whole log for a part of it; ``regression`` smooths the relevance of pairs of key
+    and arm.
+
+    The E-step gives, for a row without a click, P(examined) = θ(1 − γ)/(1 − θγ) and P(relevant) = γ(1 −
+    θ)/(1 − θγ); the M-step takes means of the first per position, and fits relevance to the second.
     """
     shown_counts, clicks = _count_pairs(cells, places)
     missed = shown_counts - clicks
@@ -259,15 +276,20 @@ def em(cells: Cells, places: int, start: Floats | None, regression: Regression) 
 
 
 class Regression:
-    """The estimator of relevance in the M-step: means per pair, or a regression on features."""
+    """Estimator of each pair's relevance in the M-step: a regression on features, or the mean itself."""
 
     def __init__(self, cells: Cells, features: Any, regression: Any) -> None:
+        """Compute the feature vector of each pair of key and arm, if there are features."""
         self._regression = regression
         if features is not None:
             vectors = [np.asarray(features(key, arm), np.float64) for key, arm in cells.names]
             self._features = np.stack(vectors)
 
     def __call__(self, targets: Floats, rows: Floats) -> Floats:
+        """Return one relevance per pair: ``targets`` unchanged, or predictions of the refitted regression.
+
+        The regression is fitted to ``targets`` with the numbers of rows as weights.
+        """
         if self._regression is None:
             return targets
         self._regression.fit(self._features, targets, sample_weight=rows)
@@ -310,22 +332,22 @@ class Examination(Tabulated):
 
     @property
     def probabilities(self) -> Floats:
-        """The effects scaled to a maximum of 1, as policies expect them."""
+        """The effects divided by their maximum, as policies expect them; NaN where an effect is NaN."""
         return np.asarray(self.effects / np.nanmax(self.effects))
 
     def table(self) -> list[dict[str, Any]]:
-        """Return :meth:`records`."""
+        """Return the same list of dicts as :meth:`records`."""
         return self.records()
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per position."""
+        """Return one flat dict per position: method, position, effect, its interval, rows and clicks."""
         names = "position", "effect", "low", "high", "shown", "clicks"
         columns = self.positions, self.effects, self.low, self.high, self.shown, self.clicks
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return [{"method": self.method, **dict(zip(names, row, strict=True))} for row in rows]
 
     def summary(self) -> str:
-        """Return the result as text."""
+        """Return a title and a table of positions with effects, intervals, rows and clicks as text."""
         columns = [
             Column("position", "{position}"),
             Column("effect", "{effect:.3f}"),
@@ -338,7 +360,10 @@ class Examination(Tabulated):
 
 
 def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: Any = None) -> Any:
-    """Draw the effects by each method with their intervals; return the axes."""
+    """Draw the effects by each method with their intervals; return the axes.
+
+    ``path`` is a file to save the figure to; ``ax`` are existing matplotlib axes to draw on.
+    """
     from tacit.plots import open_axes
 
     with open_axes(path, ax, height=4.0) as axes:
@@ -347,7 +372,7 @@ def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: 
 
 
 def _draw(results: Sequence[Examination], ax: Any) -> None:
-    """Draw the effects with their intervals on axes."""
+    """Draw the effects of each result with their intervals as error bars on matplotlib axes."""
     for number, result in enumerate(results):
         x = result.positions + 0.12 * (number - (len(results) - 1) / 2)
         errors = np.abs(np.stack([result.low, result.high]) - result.effects)
@@ -387,7 +412,7 @@ def examine(
     confidence: float = CONFIDENCE,
     **reading: Unpack[ReadOptions],
 ) -> Examination:
-    """Estimate how much each position is examined, under the position-based model.
+    """Estimate from a log how much each position is examined, under the position-based model.
 
     Parameters
     ----------
@@ -475,6 +500,7 @@ def examine(
     cells = cells._replace(position=np.searchsorted(places, cells.position))
 
     def estimate_effects(part: Cells, start: Floats | None) -> Floats:
+        """Return the effects by the chosen method; ``start`` are effects from which ``em`` begins."""
         if method == "randomization":
             return randomization(part, len(places))
         if method == "harvesting":
@@ -510,7 +536,10 @@ def _jackknife(
     estimate_effects: Callable[[Cells, Floats | None], Floats],
     confidence: float,
 ) -> tuple[Floats, Floats]:
-    """Return intervals from estimates that leave out one group of decisions at a time."""
+    """Return lower and upper ends of each effect's interval, by the delete-a-group jackknife.
+
+    The effects are estimated again without each group of decisions; NaN with fewer than two groups.
+    """
     groups = np.unique(cells.group)
     if len(groups) < 2:
         return np.full_like(effects, np.nan), np.full_like(effects, np.nan)

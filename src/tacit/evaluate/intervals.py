@@ -92,7 +92,7 @@ class Sums(NamedTuple):
     possible: float = 0.0
 
     def merge(self, other: Sums) -> Sums:
-        """Return the sums over the units of both."""
+        """Return the sums over the units of both; ``largest`` keeps the largest weights of the two."""
         return Sums._make(map(add, self, other))._replace(
             largest=_find_largest(np.concatenate([self.largest, other.largest])),
             least=min(self.least, other.least),
@@ -101,22 +101,28 @@ class Sums(NamedTuple):
         )
 
     def rotate_groups(self, units: int) -> Sums:
-        """Return the sums with their groups rotated as if this many units had come before."""
+        """Return the sums with bootstrap groups rotated, as if ``units`` units had come before.
+
+        So the sums of a later part of a log can be merged with those of an earlier part.
+        """
         return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
 
     @property
     def effective_sample_size(self) -> float:
-        """(Σw)²/Σw²: the number of equally weighted units with the same information (Kong 1992)."""
+        """(Σw)²/Σw²: the number of equally weighted units with the same information (Kong 1992), or 0."""
         return self.w**2 / self.ww if self.ww > 0 else 0.0
 
     @property
     def mean_weight(self) -> float:
-        """Σw/n; its expectation is 1 if the log could have shown every arm that the target shows."""
+        """The mean weight Σw/n; NaN without units.
+
+        Its expectation is 1 if the log could have shown every arm that the target shows.
+        """
         return self.w / self.n if self.n else math.nan
 
 
 def empty_sums(groups: int = GROUPS) -> Sums:
-    """Return the sums over no units."""
+    """Return the sums over no units, all 0, with ``groups`` bootstrap groups."""
     return Sums(0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros(LARGEST), np.zeros((3, groups)))
 
 
@@ -129,7 +135,7 @@ def sum_units(
     cluster: Ints | None = None,
     first: int = 0,
 ) -> Sums:
-    """Return the sums over units.
+    """Return the sums, largest weights and bootstrap groups of units with weights and values.
 
     Parameters
     ----------
@@ -167,7 +173,7 @@ def sum_units(
 
 
 def _sum_rewards(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
-    """Return r, rr, least and most of :class:`Sums`."""
+    """Return the rewards' sum and sum of squares, and the least and largest reward of positive weight."""
     # compress() takes a sixth of the time of where=... or of an index.
     counted = rewards.compress(weights > 0)
     least, most = counted.min(initial=math.inf), counted.max(initial=-math.inf)
@@ -175,7 +181,10 @@ def _sum_rewards(weights: Floats, rewards: Floats) -> tuple[float, float, float,
 
 
 def _sum_in_turn(values: Floats | None, units: int, groups: int, first: int) -> Floats:
-    """Return the sums of values (None: numbers of units) by group, with units assigned in turn."""
+    """Return the sums of values by group, with units assigned to groups 0, 1, … in turn.
+
+    ``values`` None counts units instead; ``first`` is the number of earlier units.
+    """
     full = units - units % groups
     if values is None:
         sums = np.full(groups, float(full // groups))
@@ -187,17 +196,18 @@ def _sum_in_turn(values: Floats | None, units: int, groups: int, first: int) -> 
 
 
 def _sum_by_cluster(cluster: Ints, values: Floats, groups: int) -> Floats:
-    """Sum values by group of clusters."""
+    """Return the sum of values in each group, where ``cluster`` has each value's group."""
     return np.asarray(np.bincount(cluster, values, groups), np.float64)
 
 
 def _product(x: Floats, y: Floats) -> float:
+    """Return the sum of products of two arrays, Σ x·y."""
     # x @ y would use threads of a linear algebra library, which is slower here.
     return float(np.einsum("i,i", x, y))
 
 
 def _find_largest(weights: Floats) -> Floats:
-    """Return the largest weights, in descending order, padded with 0."""
+    """Return the LARGEST (5) largest weights, in descending order, padded with 0."""
     if len(weights) <= LARGEST:
         largest = np.zeros(LARGEST)
         largest[: len(weights)] = weights
@@ -222,13 +232,13 @@ Bounds = tuple[float, float]
 
 
 def compute_estimate(sums: Sums, ratio: bool) -> float:
-    """Return Σy/n, or Σy/Σw if ``ratio``; NaN if the denominator is 0."""
+    """Return the mean value Σy/n, or the self-normalised Σy/Σw if ``ratio``; NaN if the denominator is 0."""
     below = sums.w if ratio else float(sums.n)
     return sums.y / below if below > 0 else math.nan
 
 
 def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float:
-    """Return the standard error of :func:`compute_estimate`.
+    """Return the standard error of :func:`compute_estimate`; NaN for fewer than two units or clusters.
 
     Parameters
     ----------
@@ -264,7 +274,7 @@ def standard_error(sums: Sums, ratio: bool, *, clustered: bool = False) -> float
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return the normal quantile of a confidence: the half-width of an interval in standard errors."""
+    """Return the normal quantile of a two-sided confidence: 1.96 for 0.95."""
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
@@ -312,9 +322,10 @@ def wilson(mean: float, count: float, confidence: float = CONFIDENCE) -> Bounds:
 def normal(
     sums: Sums, ratio: bool = False, confidence: float = CONFIDENCE, *, clustered: bool = False
 ) -> Bounds:
-    """Return the interval of the central limit theorem; NaN for fewer than two units.
+    """Return the interval of the estimate by the central limit theorem; NaN for fewer than two units.
 
-    For a ratio, the variance follows from the delta method: Σ(y − θw)²/(Σw)².
+    For a ratio (self-normalised), the variance follows from the delta method: Σ(y − θw)²/(Σw)². With
+    ``clustered`` it is estimated between groups of clusters.
 
     References
     ----------
@@ -343,13 +354,13 @@ def widen_interval(
     length: float = 1.0,
     clustered: bool = False,
 ) -> Bounds:
-    """Return an interval, widened to an exact one if all rewards are equal.
+    """Return the interval unchanged, or, if all rewards are equal, widened to an exact one.
 
-    If every reward of positive weight is the same c, for example without any click, the sample has
-    no variation, and asymptotic intervals shrink to a point. As none of n units had
-    another reward, the probability of another one is, by Clopper and Pearson, at most
-    q = 1 − (α/2)^(1/n), some 3.7/n for 95 %; and each such unit moves the value by at most its
-    weight. With W the largest weight, the value lies between c − cWq and c + (1 − c)Wq.
+    If every reward of positive weight is the same c, for example without any click, the sample has no
+    variation, and asymptotic intervals shrink to a point. As none of n units had another reward, the
+    probability of another one is, by Clopper and Pearson, at most q = 1 − (α/2)^(1/n), some 3.7/n for 95 %;
+    and each such unit moves the value by at most its weight. With W the largest weight, the value lies
+    between c − cWq and c + (1 − c)Wq.
 
     Parameters
     ----------
@@ -398,12 +409,12 @@ def bootstrap(
     seed: int = 0,
     replicates: int = REPLICATES,
 ) -> Bounds:
-    """Return percentiles of the estimate over resampled groups.
+    """Return an interval of the estimate from percentiles over resampled groups of units.
 
-    Groups are drawn with replacement; with as many groups as units this is Efron's bootstrap.
-    With more units each group is a sum of many: the first three cumulants of the resampled total
-    keep their expectation, for any number of units, in memory that depends on the number of groups only.
-    NaN if there are too few replicates for the confidence: above 0.996 by default.
+    Groups are drawn with replacement; with as many groups as units this is Efron's bootstrap. With more
+    units each group is a sum of many: the first three cumulants of the resampled total keep their
+    expectation, for any number of units, in memory that depends on the number of groups only. NaN for fewer
+    than two groups, and if there are too few replicates for the confidence: above 0.996 by default.
 
     References
     ----------
@@ -426,7 +437,10 @@ def bootstrap(
 
 @lru_cache(maxsize=2)
 def _draw_counts(size: int, replicates: int, seed: int) -> Floats:
-    """Return how often each replicate draws each group; cached, as all estimators of a log use it."""
+    """Return how often each bootstrap replicate draws each group, shape (replicates, groups).
+
+    Random by ``seed``; the result is cached, as all estimators of a log use the same.
+    """
     draws = stream("bootstrap", seed)
     sampled = draws.integers(size, size=(replicates, size)) + size * np.arange(replicates)[:, None]
     counts = np.bincount(sampled.ravel(), minlength=replicates * size)
@@ -436,13 +450,13 @@ def _draw_counts(size: int, replicates: int, seed: int) -> Floats:
 def score(
     sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, segments: int = 1
 ) -> Bounds | None:
-    """Return an asymptotic interval that is valid at any time.
+    """Return an asymptotic interval of the target's mean reward that is valid at any time, or None.
 
-    A unit with the reward r and the weight w scores w·(r − m), m the log's own mean reward; the
-    mean score estimates by how much the target exceeds m. The interval extends c standard errors to
-    either side, with c = 3.25 for 95 %, the boundary for monitoring over a thousandfold range of
-    information. The variance is at least that of scores whose rewards are independent of their
-    weights: the empirical variance alone is too small if weights are heavy.
+    A unit with the reward r and the weight w scores w·(r − m), m the log's own mean reward; the mean score
+    estimates by how much the target exceeds m. The interval extends c standard errors to either side, with
+    c = 3.25 for 95 %, the boundary for monitoring over a thousandfold range of information. The variance is
+    at least that of scores whose rewards are independent of their weights: the empirical variance alone is
+    too small if weights are heavy.
 
     Parameters
     ----------
@@ -489,15 +503,16 @@ def score(
 def anytime(
     sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, weight_bound: float | None = None
 ) -> Bounds:
-    """Return an interval that is valid at all times simultaneously, from importance weights.
+    """Return a confidence sequence for the target's mean reward, valid at all times simultaneously.
 
-    For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For every λ in (0, 1)
-    ∏(1 + λ(yᵢ − θ)) is a martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y − θ),
-    V = Σ(y − θ)² and ψ(λ) = −log(1 − λ) − λ. A mixture over fixed λ exceeds 2/α at any time
-    with probability at most α/2, so every θ at which it does is below the interval. The same
-    for w·(1 − r), whose mean is 1 − θ, gives the upper bound. Neither needs a bound on the
-    weights. Weights clipped from above only lower both means, so the interval stays valid for
-    the value itself.
+    It is a pair of lower and upper bound, from importance weights.
+
+    For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For every λ in (0, 1) ∏(1 + λ(yᵢ − θ)) is a
+    martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y − θ), V = Σ(y − θ)² and ψ(λ) = −log(1 −
+    λ) − λ. A mixture over fixed λ exceeds 2/α at any time with probability at most α/2, so every θ at which
+    it does is below the interval. The same for w·(1 − r), whose mean is 1 − θ, gives the upper bound.
+    Neither needs a bound on the weights. Weights clipped from above only lower both means, so the interval
+    stays valid for the value itself.
 
     Units need not be independent: it is enough that each unit's mean given all earlier ones is θ.
 
@@ -568,10 +583,11 @@ def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CO
 
 
 def evidence_against_weights(sums: Sums) -> float:
-    """Return the log of the evidence against weights of mean 1.
+    """Return the log of the evidence that the mean weight is not 1, so that propensities are wrong.
 
-    If their mean is 1, it exceeds log 1/α with probability at most α, at any time. A mean below 1 is
-    evidence only with a known largest weight, ``possible``: heavy weights may be yet to come.
+    If the mean is 1, the evidence exceeds log 1/α with probability at most α, at any time. An observed mean
+    below 1 counts only if the largest possible weight, ``sums.possible``, is known: heavy weights may be
+    yet to come.
 
     References
     ----------
@@ -594,11 +610,11 @@ def evidence_against_weights(sums: Sums) -> float:
 
 
 def find_suspect_arm(tally: Floats) -> tuple[int, float]:
-    """Return the arm with the strongest evidence against its propensities, and the log of that evidence.
+    """Return the index of the arm with the strongest evidence of wrong propensities, and the evidence's log.
 
-    Under right propensities an arm's Σ1/p has the number of rows that offer it as its expectation, or less if
-    it could never be shown; whatever propensities depend on, the evidence exceeds log 1/α with probability
-    at most α.
+    With right propensities an arm's Σ1/p is in expectation the number of rows that offer it, or less if it
+    could never be shown. The log evidence, corrected for the number of arms, exceeds log 1/α with
+    probability at most α.
 
     Parameters
     ----------
@@ -616,7 +632,11 @@ def find_suspect_arm(tally: Floats) -> tuple[int, float]:
 
 
 def _lower_bound(n: int, y: float, yy: float, threshold: float) -> float:
-    """Return the lower confidence bound, in [0, 1], of the mean of values ≥ 0."""
+    """Return the lower confidence bound, in [0, 1], of the mean of ``n`` values ≥ 0.
+
+    ``y`` and ``yy`` are the sums of the values and of their squares. Means below the bound have log
+    evidence against them of at least ``threshold``.
+    """
     low, high = 0.0, min(1.0, y / n) if n else 0.0
     if _evidence(n, y, yy, np.zeros(1))[0] < threshold:
         return 0.0
@@ -629,7 +649,11 @@ def _lower_bound(n: int, y: float, yy: float, threshold: float) -> float:
 
 
 def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
-    """Return, for each mean, the log of the mixture of exp(λS − ψ(λ)V) over the bets."""
+    """Return, for each candidate mean, the log of the evidence that the true mean is larger.
+
+    It is the log of the mixture of exp(λS − ψ(λ)V) over the fixed bets λ; ``n``, ``y``, ``yy`` are the
+    number of values, their sum and their sum of squares.
+    """
     first, second = y - n * means, yy - 2 * means * y + n * means**2
     exponents = BETS[:, None] * first + (np.log1p(-BETS) + BETS)[:, None] * second
     top = exponents.max(axis=0)

@@ -41,7 +41,10 @@ from tacit.policies.base import NO_FEATURES, Outcome, Policy, make_outcome
 
 
 def check_target_policy(policy: Policy, all_arms: bool = False) -> None:
-    """Raise if a policy cannot give the probability of the arm shown, or of all arms if ``all_arms``."""
+    """Raise InvalidValue if a policy cannot give the propensity of a single arm.
+
+    With ``all_arms``, also if it has no list of arms, so that it cannot give that of every arm.
+    """
     if all_arms and policy.arms is None:
         remedy = "it knows arms by their vectors, of which there are many; give IPS() and SNIPS()"
         raise InvalidValue("estimators", "those that need each arm's chance", remedy)
@@ -53,7 +56,7 @@ def check_target_policy(policy: Policy, all_arms: bool = False) -> None:
 
 
 class LogLearner:
-    """A policy's state while it learns from a log, with one lane for each key of a placement.
+    """A policy's state on a log, which grows by a lane for each new key of a placement.
 
     Parameters
     ----------
@@ -68,6 +71,7 @@ class LogLearner:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Start with an untrained state without lanes; the log's columns are those that the policy reads."""
         self.policy = policy
         columns = {"placement", "key"} | ({"context"} if policy.context_dim else set())
         self.columns = frozenset(columns)
@@ -79,7 +83,11 @@ class LogLearner:
         self._codes: Ints = np.zeros(0, np.int64)
 
     def arm_indices(self, rows: LoggedRows) -> Ints:
-        """Return the arm index of each arm of the log so far; for items, the item's code."""
+        """Return the policy's arm index of each arm that the log has so far, by its code in the log.
+
+        For policies of item vectors it is the item's code. Raises UnknownName for an arm that the policy or
+        the item table lacks.
+        """
         check_items(self.policy, rows.items)
         new = rows.arm.names[len(self._codes) :]
         if self.policy.arms is None:
@@ -95,7 +103,7 @@ class LogLearner:
         return self._codes
 
     def find_shown_arms(self, rows: LoggedRows) -> Ints:
-        """Return the arm index of the arm that each row shows; for items, its place in the offer."""
+        """Return the arm index of the arm that each row shows; for items, its place in the row's offer."""
         arm_indices = self.arm_indices(rows)
         if self.policy.arms is not None:
             return np.asarray(arm_indices[rows.arm.codes])
@@ -103,14 +111,21 @@ class LogLearner:
         return np.array([np.flatnonzero(rows.offers[offer] == arm)[0] for offer, arm in pairs], np.int64)
 
     def split_rows(self, rows: LoggedRows, picked: Ints) -> Iterator[slice]:
-        """Yield slices of picked rows whose items are looked up together."""
+        """Yield slices of ``picked`` (row indices) whose item vectors are looked up together.
+
+        Without item vectors it is one slice of all rows.
+        """
         if self.policy.arms is not None:
             return iter([slice(0, len(picked))])
         sizes = np.array([len(rows.offers[offer]) for offer in rows.offer[picked].tolist()], np.int64)
         return split_rows(sizes * self.policy.feature_dims[0])
 
     def make_impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
-        """Return the picked rows as impressions; :meth:`arm_indices` must have been called for the rows."""
+        """Return the picked rows as impressions: lanes, arms on offer, contexts and item vectors.
+
+        New keys get lanes, for which the state grows. :meth:`arm_indices` must have been called for the
+        rows.
+        """
         if rows.items is not None and self.policy.arms is None:
             arm_indices, starts, stops, relevance = self._look_up_items(rows, rows.items, picked)
         else:
@@ -127,7 +142,10 @@ class LogLearner:
     def _look_up_items(
         self, rows: LoggedRows, items: ItemTable, picked: Ints
     ) -> tuple[Ints, Ints, Ints, Floats]:
-        """Return the numbers of items on offer, each row's start and stop in them, and their vectors."""
+        """Return for the items on offer in the picked rows: places in the offer, starts, stops, and vectors.
+
+        Starts and stops delimit each row's items in the concatenated arrays.
+        """
         offers = [rows.offers[offer] for offer in rows.offer[picked].tolist()]
         sizes = np.array(list(map(len, offers)), np.int64)
         stops, times = np.cumsum(sizes), None
@@ -138,7 +156,7 @@ class LogLearner:
         return numbers, stops - sizes, stops, items.vectors(item_rows)
 
     def _admit_lanes(self, rows: LoggedRows) -> Ints:
-        """Return the lane of each row's placement and key; grow the state for new ones."""
+        """Return the lane of each row's placement and key; new ones get lanes, and the state grows."""
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
         distinct, which = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
@@ -177,6 +195,7 @@ class Learning:
     """
 
     def __init__(self, policy: Policy) -> None:
+        """Check that the policy knows its propensities; start untrained."""
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         check_target_policy(policy)
@@ -186,22 +205,29 @@ class Learning:
 
     @property
     def schema(self) -> Any:
-        """The policy's schema of contexts, or None."""
+        """The schema by which the policy reads contexts; None if it has none."""
         return self.policy.schema
 
     def _reset(self, all_arms: bool) -> None:
+        """Replace the state by an untrained one; ``all_arms`` if probabilities of all arms will be needed."""
         self._needs_all_arms = all_arms
         self._learner = LogLearner(self.policy)
         self.columns = self._learner.columns
         self._all_probabilities: Floats = np.zeros((0, 0))
 
     def begin(self, all_arms: bool = False) -> Self:
+        """Return an untrained copy; raise InvalidValue if it cannot give the probabilities of all arms."""
         check_target_policy(self.policy, all_arms)
         restarted = copy.copy(self)
         restarted._reset(all_arms)
         return restarted
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        """Return the policy's probability of each row's shown arm, before it learns that row.
+
+        The policy learns each row in turn. Also stores the probabilities of all arms if they are needed.
+        Raises InvalidValue if the policy does not know its propensities.
+        """
         learner, all_rows = self._learner, np.arange(len(rows.reward))
         codes, arm_indices = learner.arm_indices(rows), learner.find_shown_arms(rows)
         probabilities = np.zeros(len(rows.reward))
@@ -220,6 +246,7 @@ class Learning:
         return probabilities
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        """Return the probabilities of all arms that :meth:`evaluate_shown` stored, shape (rows, arms)."""
         return self._all_probabilities
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
@@ -249,6 +276,7 @@ class Frozen(ArmValues):
     """
 
     def __init__(self, learner: Learner) -> None:
+        """Copy the learner; raise InvalidValue if its policy does not know the propensity of single arms."""
         check_target_policy(learner.policy)
         self.learner = copy.deepcopy(learner)
         self.policy = learner.policy
@@ -256,16 +284,21 @@ class Frozen(ArmValues):
         self._reset()
 
     def _reset(self) -> None:
+        """Discard lanes, arm codes and cached probabilities of earlier rows; the learner stays as it is."""
         self._log_learner = LogLearner(self.policy)
         self.columns = self._log_learner.columns
         super()._reset()
 
     @property
     def schema(self) -> Any:
-        """The policy's schema of contexts, or None."""
+        """The schema by which the policy reads contexts; None if it has none."""
         return self.policy.schema
 
     def begin(self, all_arms: bool = False) -> Self:
+        """Return a copy for a new log, with its own copy of the learner.
+
+        Raises InvalidValue if all arms are needed and the policy has no list of arms.
+        """
         check_target_policy(self.policy, all_arms)
         restarted = super().begin(all_arms)
         # Parts of a log are read in parallel, and new keys change the learner.
@@ -273,12 +306,13 @@ class Frozen(ArmValues):
         return restarted
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        """Return the learner's probability of each row's shown arm or item; it does not learn the row."""
         if self.policy.arms is None:
             return self._weigh_items(rows)
         return super().evaluate_shown(rows)
 
     def _admit_lanes(self, rows: LoggedRows) -> Ints:
-        """Return the learner's lane of each row's key, adding new keys."""
+        """Return the learner's lane of each row's key; new keys are added to the learner's copy."""
         key = rows.names["key"]
         used_codes = np.unique(key.codes)
         lane = np.zeros(len(key.names), np.int64)
@@ -286,7 +320,7 @@ class Frozen(ArmValues):
         return np.asarray(lane[key.codes])
 
     def _weigh_items(self, rows: LoggedRows) -> Floats:
-        """Return the probability of the item shown, per row."""
+        """Return the learner's probability of each row's shown item."""
         arm_indices, lanes, params = (
             self._log_learner.find_shown_arms(rows),
             self._admit_lanes(rows),
@@ -300,6 +334,10 @@ class Frozen(ArmValues):
         return probabilities
 
     def _evaluate(self, rows: LoggedRows) -> Floats:
+        """Return the learner's probability of each arm in each row, shape (rows, arms).
+
+        Raises InvalidValue if the policy does not know its propensities.
+        """
         codes, lanes = self._log_learner.arm_indices(rows), self._admit_lanes(rows)
         batch = self._log_learner.make_impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lanes)
         probabilities = np.zeros((len(rows.reward), self.policy.arm_count))
@@ -315,7 +353,10 @@ class Frozen(ArmValues):
 
 
 def weigh_logged(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Write the probability of each arm on offer to ``probabilities[i, arm]`` for each impression i."""
+    """Write the propensity of each arm on offer in impression i to ``probabilities[i, arm]``.
+
+    The state does not change.
+    """
     for i in range(len(batch.lanes)):
         impression = get_impression(batch, i)
         for arm in impression.arms:
@@ -323,7 +364,7 @@ def weigh_logged(params: Any, state: Any, batch: Batch, probabilities: Floats) -
 
 
 def weigh_shown(params: Any, state: Any, batch: Batch, arm_indices: Ints, probabilities: Floats) -> None:
-    """Write the probability of the arm shown in each row to ``probabilities``."""
+    """Write the propensity of each row's shown arm to ``probabilities``; the state does not change."""
     for i in range(len(batch.lanes)):
         probabilities[i] = propensity(params, state, batch.lanes[i], get_impression(batch, i), arm_indices[i])
 
@@ -335,7 +376,7 @@ class LoggedBatch(NamedTuple):
     ----------
     batch : Batch
         The impressions.
-    shown : array of int64, shape (rows,)
+    arm_indices : array of int64, shape (rows,)
         Arm index of the arm shown.
     rewards, propensities : array of float64, shape (rows,)
     """
@@ -349,9 +390,10 @@ class LoggedBatch(NamedTuple):
 def progress_rows(
     params: Any, state: Any, logged: LoggedBatch, probabilities: Floats, all_arms: Floats
 ) -> None:
-    """For each row, write the probability of the arm shown to ``probabilities``, then learn from the row.
+    """For each row, write the propensity of its shown arm to ``probabilities``, then learn from the row.
 
-    The probabilities of all arms are written to ``all_arms``, unless it is empty.
+    The policy observes the impression first, and learns the logged reward with the logged propensity. The
+    propensities of all arms are written to ``all_arms``, unless it is empty. Changes ``state``.
     """
     batch, arm_indices, rewards, propensities = logged
     for i in range(len(batch.lanes)):
@@ -402,6 +444,7 @@ class Ranking(Restartable):
     """Whether :meth:`all_position_probabilities` will be called."""
 
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
+        """Start untrained; raise InvalidValue if the policy shows no lists. ``seed`` is of sampled lists."""
         if not isinstance(policy, SlatePolicy):
             raise InvalidValue(
                 "policy",
@@ -413,6 +456,7 @@ class Ranking(Restartable):
         self._reset()
 
     def _reset(self) -> None:
+        """Replace the state by an untrained one, restart the random generator, and discard probabilities."""
         self._learner = LogLearner(self.policy)
         self._rng = stream("ranking", self.seed)
         self.columns = self._learner.columns | {"decision_id", "position"}
@@ -421,7 +465,9 @@ class Ranking(Restartable):
         self._position_chances: Floats = np.zeros((0, 0, 0))
 
     def begin(self, all_arms: bool = False) -> Self:
-        """Return the target reset for a new log.
+        """Return an untrained copy; raise InvalidValue if probabilities of all arms are needed.
+
+        A list policy has no probabilities of single arms.
 
         Raises
         ------
@@ -434,7 +480,13 @@ class Ranking(Restartable):
         return super().begin(all_arms)
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
-        """Return the probability of each row's arm at its position, given the arms above it."""
+        """Return the probability of each row's arm at its position, given the arms above it in its list.
+
+        After each list is evaluated, the policy learns it. Stores marginal probabilities for
+        :meth:`position_probabilities`, and those at every position if ``needs_positions``. Raises UnfitLog
+        if a list has gaps, another length than the policy's, or no propensity and the policy learns from
+        it.
+        """
         learner = self._learner
         arm_indices, lists = learner.find_shown_arms(rows), group_lists(rows)
         self._check(rows, lists)
@@ -461,21 +513,22 @@ class Ranking(Restartable):
         return np.asarray(conditional[lists.list_index, lists.place])
 
     def position_probabilities(self, rows: LoggedRows) -> Floats:
-        """Return the marginal probability of each row's arm at its position.
+        """Return the marginal probability of each row's arm at its position, whatever is shown elsewhere.
 
-        Call it after :meth:`evaluate_shown` of the same rows.
+        :meth:`evaluate_shown` of the same rows has computed it and must have been called.
         """
         return self._marginals
 
     def all_position_probabilities(self) -> Floats:
-        """Return the probability of each row's arm at every position, shape (rows, positions).
+        """Return the marginal probability of each row's arm at every position, shape (rows, positions).
 
-        Call it after :meth:`evaluate_shown` of the same rows, with ``needs_positions``.
+        :meth:`evaluate_shown` of the same rows, with ``needs_positions``, must have been called.
         """
         assert self._lists is not None
         return np.asarray(self._position_chances[self._lists.list_index, self._lists.place])
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        """Raise NotImplementedError: a list policy has no probabilities of single arms."""
         raise NotImplementedError
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
@@ -483,7 +536,7 @@ class Ranking(Restartable):
         return []
 
     def _check(self, rows: LoggedRows, lists: Lists) -> None:
-        """Raise UnfitLog if a list differs in length from the policy's, or has gaps."""
+        """Raise UnfitLog if a list has another length than the policy's, or a position without a row."""
         check_first_position(rows, lists.place)
         length = np.zeros(len(lists.first), np.int64)
         np.maximum.at(length, lists.list_index, lists.place + 1)
@@ -534,8 +587,9 @@ def progress_lists(
 ) -> None:
     """For each logged list, write its probabilities under the policy, then learn from the list.
 
-    ``prefixes[i, k]`` is the probability of the first k + 1 arms of list i, ``places[i, k]`` that of its arm
-    k at position k, and ``chances[i, k, j]`` that of its arm k at position j, unless ``chances`` is empty.
+    ``prefixes[i, k]`` is the probability of the first k + 1 arms of list i, ``places[i, k]`` that of its
+    arm k at position k, and ``chances[i, k, j]`` that of its arm k at position j, unless ``chances`` is
+    empty. Changes ``state``.
     """
     batch, actions, feedback, propensities = logged
     for i in range(len(actions)):
@@ -564,12 +618,12 @@ def progress_drawn(
     places: Floats,
     chances: Floats,
 ) -> None:
-    """For each logged list, write where a list drawn by the policy agrees, then learn from the logged list.
+    """For each logged list, write where a list sampled from the policy agrees, then learn the logged one.
 
-    This serves policies without known propensities. The outputs are those of :func:`evaluate_lists`, with 1
-    for agreement and 0 for none: ``prefixes[i, k]`` for the first k + 1 arms, ``places[i, k]`` for the arm at
-    position k, and ``chances[i, k, j]`` for the logged arm k at position j of the drawn list, unless
-    ``chances`` is empty.
+    This serves policies without known propensities. The outputs are those of :func:`progress_lists`, with 1
+    for agreement and 0 for none: ``prefixes[i, k]`` for the first k + 1 arms, ``places[i, k]`` for the arm
+    at position k, and ``chances[i, k, j]`` for the logged arm k at position j of the sampled list, unless
+    ``chances`` is empty. Changes ``state`` and draws from ``rng``.
     """
     batch, actions, feedback, propensities = logged
     sampled_list = np.empty(actions.shape[1], np.int64)

@@ -59,11 +59,14 @@ class Options(Checked):
 
     @property
     def schema(self) -> Any:
-        """How contexts are built from the log's columns; None if the log's own contexts are used."""
+        """The schema by which contexts are built of the log's columns; None to use the log's contexts."""
         return None
 
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
-        """Return an open log with its contexts and segments; :func:`tacit.read_log` opens other values."""
+        """Return a reader of the log with the contexts and the segments that the evaluation reads.
+
+        A log that is not open is opened by :func:`tacit.read_log` with the options ``reading``.
+        """
         reader = open_log(log, **reading)
         if self.schema and isinstance(reader, LogReader):
             reader = reader.with_context(self.schema)

@@ -109,7 +109,7 @@ class ReplayResult(Tabulated):
     notes: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict with means over the passes; with segments, also one for each segment."""
+        """Return one flat dict of means over the passes; with segments, one in total and one of each."""
         passes = len(self.matched)
         mean = sum(self.matched) / passes
         if self.by is not None:
@@ -129,7 +129,7 @@ class ReplayResult(Tabulated):
         ]
 
     def summary(self) -> str:
-        """Return the result as text."""
+        """Return the result as text: mean reward and interval, the log's own, matches, and segments."""
         passes = len(self.matched)
         matched, clicks = sum(self.matched) / passes, sum(self.clicks) / passes
         share = matched / self.rows if self.rows else 0.0
@@ -146,7 +146,7 @@ class ReplayResult(Tabulated):
         )
 
     def _reward_lines(self) -> list[str]:
-        """Return lines with the estimate and the range of single passes."""
+        """Return text lines with estimate, interval and range of single passes, or "no overlap"."""
         estimates = [estimate for estimate in self.estimates if estimate == estimate]
         if not estimates:
             return [f"  mean reward      {NO_OVERLAP}"]
@@ -156,7 +156,7 @@ class ReplayResult(Tabulated):
         ]
 
     def _segment_lines(self) -> list[str]:
-        """Return the lines of the table of segments."""
+        """Return the lines of the table of segments, and a remark on their intervals."""
         rows = [{**part._asdict(), "segment": name or "(none)"} for name, part in self.segments.items()]
         return [
             "",
@@ -192,7 +192,7 @@ class ReplayCounts(NamedTuple):
     segments: Mapping[str, PerPass] = MappingProxyType({})
 
     def add_passes(self, other: ReplayCounts) -> ReplayCounts:
-        """Return the counts of these passes and of additional passes over the same rows."""
+        """Return the counts of these passes followed by other passes over the same rows."""
         return self._replace(
             matched=self.matched + other.matched,
             clicks=self.clicks + other.clicks,
@@ -203,7 +203,7 @@ class ReplayCounts(NamedTuple):
         )
 
     def merge(self, other: ReplayCounts) -> ReplayCounts:
-        """Return the counts of the same passes over these rows and over additional rows."""
+        """Return the counts of the same passes summed over these rows and other rows."""
         return ReplayCounts(
             tuple(a + b for a, b in zip(self.matched, other.matched, strict=True)),
             tuple(a + b for a, b in zip(self.clicks, other.clicks, strict=True)),
@@ -215,7 +215,10 @@ class ReplayCounts(NamedTuple):
         )
 
     def result(self, policy: str, by: str | None = None) -> ReplayResult:
-        """Compute the result of the policy with this name; ``by`` is the column of the segments."""
+        """Return the estimate, its interval and segments that follow from the counts.
+
+        ``policy`` is the policy's name and ``by`` the column of the segments, for the result.
+        """
         estimates = tuple(_ratios(self.matched, self.clicks))
         estimate, low, high, _ = _estimate_segment((self.matched, self.clicks))
         many = len(self.segments)
@@ -237,12 +240,15 @@ class ReplayCounts(NamedTuple):
 
 
 def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
-    """Return the mean reward of each pass; NaN without a match."""
+    """Return the mean reward of each pass's matched rows; NaN without a match."""
     return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
 
 
 def _estimate_segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
-    """Compute the estimate and its interval from counts per pass."""
+    """Return the mean over passes with its Wilson interval, and matches per pass; NaN without a match.
+
+    With ``segments``, the interval is one of so many that hold simultaneously.
+    """
     ratios = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
     matched = sum(counts[0]) / len(counts[0])
@@ -250,7 +256,7 @@ def _estimate_segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
 
 
 def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
-    """Return the counts of segments, summed over two sets of rows."""
+    """Return the counts of each segment, summed over two sets of rows."""
     merged = {**theirs, **mine}
     for name in set(mine) & set(theirs):
         merged[name] = (
@@ -389,7 +395,9 @@ def replay(
 def replay_passes(
     config: ReplayConfig, log: Any, numbers: Sequence[int], *, progress: Callable[[int], None] | None = None
 ) -> ReplayCounts:
-    """Run the passes of these numbers over a log and return their counts.
+    """Replay a log once for each pass number; return the passes' counts of matches and rewards.
+
+    All passes share one reading of the log.
 
     Parameters
     ----------
@@ -428,7 +436,7 @@ def replay_passes(
 
 
 def _contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
-    """Return warnings that the policy's assumptions fail or that the log was not chosen uniformly."""
+    """Return warnings from the policy's diagnostics, and one if the log contradicts uniform choice."""
     diagnostics = getattr(policy, "diagnostics", None)
     policy_warnings = (
         []

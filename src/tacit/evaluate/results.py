@@ -80,11 +80,11 @@ class Estimate:
 
     @property
     def note(self) -> str:
-        """A note on no overlap, an empty interval, or a value outside of an interval; else empty.
+        """Remarks on the value: no overlap, an empty interval, or a value outside of an interval; "" if none.
 
-        The value follows the estimator's formula. The score and the anytime interval also use that
-        the mean weight is 1 in expectation: if the observed one is not, they may contradict the value;
-        trust the intervals then if the propensities are right.
+        The value follows the estimator's formula. The score and the anytime interval also use that the mean
+        weight is 1 in expectation: if the observed one is not, they may contradict the value; trust the
+        intervals then if the propensities are right.
         """
         if math.isnan(self.value):
             return NO_OVERLAP
@@ -99,13 +99,17 @@ class Estimate:
         return "; ".join(notes)
 
     def texts(self) -> dict[str, Any]:
-        """Return :meth:`row` with each interval added as text."""
+        """Return the dict of :meth:`row` with one more entry per kind of interval, its bounds as text."""
         return self.row() | {
             kind: EMPTY if kind in self.empty else bounds_text(self.intervals.get(kind)) for kind in INTERVALS
         }
 
     def describe_weight_doubt(self) -> str:
-        """Return a warning if the mean weight is improbable (below 1 in 100) under right propensities."""
+        """Return a warning that the mean weight is improbable under right propensities, else "".
+
+        Such a warning has probability below 1 in 100 if they are right. A second warning says that the
+        largest weights are hardly in the log yet. Clipped estimators have none.
+        """
         n, mean, most = self.sums.n, self.mean_weight, self.sums.possible
         if "clip=" in self.estimator or not self.sums.ww:
             return ""
@@ -125,7 +129,7 @@ class Estimate:
         return ""
 
     def row(self) -> dict[str, Any]:
-        """Return the estimate as a flat dict of numbers, with None for missing intervals."""
+        """Return the estimate as a flat dict of numbers and ``note``; None for bounds that do not exist."""
         bounds = {
             f"{kind}_{side}": self.intervals[kind][end] if kind in self.intervals else None
             for kind in INTERVALS
@@ -217,7 +221,7 @@ class OffPolicyResult(Tabulated, Plot):
     missing_reward: float | None = 0.0
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per estimator; with segments, also one per segment and estimator."""
+        """Return one flat dict per estimator; with segments, also one for each segment and estimator."""
         target = {"target": self.target}
         if self.by is None:
             return [target | estimate.row() for estimate in self.estimates]
@@ -229,11 +233,11 @@ class OffPolicyResult(Tabulated, Plot):
         ]
 
     def table(self) -> list[dict[str, Any]]:
-        """Return :meth:`records`."""
+        """Return the same list of dicts as :meth:`records`."""
         return self.records()
 
     def summary(self) -> str:
-        """Return the result as text."""
+        """Return the result as text: a table of estimates, the log's mean reward, doubts and segments."""
         rows_text = f"{self.rows:,} logged rows"
         heading = f"mean reward, from {rows_text}"
         if self.lists is not None:
@@ -260,7 +264,7 @@ class OffPolicyResult(Tabulated, Plot):
         return "\n".join(lines + (self._segment_lines() if self.by is not None else []))
 
     def _segment_lines(self) -> list[str]:
-        """Return the lines of the table of segments and of the remark on its intervals."""
+        """Return the lines of the table of the largest 30 segments, and remarks on their intervals."""
         body = [
             {
                 **estimate.texts(),
@@ -293,7 +297,7 @@ class OffPolicyResult(Tabulated, Plot):
 
     @property
     def _rows(self) -> list[tuple[str, Estimate, float]]:
-        """The rows of the figure: label, estimate, and mean reward of the log itself."""
+        """Rows of the figure: label, estimate and the log's mean reward, first in total, then by segment."""
         rows = [(estimate.estimator, estimate, self.logged) for estimate in self.estimates]
         for name, part in list(self.segments.items())[:SHOWN_SEGMENTS]:
             rows += [(f"{self.by} {name or '(none)'}: {e.estimator}", e, part.logged) for e in part.estimates]
@@ -301,11 +305,14 @@ class OffPolicyResult(Tabulated, Plot):
 
     @property
     def height(self) -> float:
-        """Height of the figure in inches."""
+        """Height of the figure in inches, by the number of estimates."""
         return 1.6 + 0.62 * len(self._rows)
 
     def draw(self, ax: Any) -> None:
-        """Draw all estimates with their intervals, first of the whole log, then of the segments."""
+        """Draw all estimates with their intervals on axes, first of the whole log, then of the segments.
+
+        Dashed lines show the log's own mean reward.
+        """
         rows = self._rows
         for number, kind in enumerate(INTERVALS):
             label = f"{kind} interval"
@@ -332,9 +339,9 @@ class OffPolicyResult(Tabulated, Plot):
 
 
 def describe_propensity_doubt(arms: Sequence[str], tally: Floats) -> str:
-    """Return a warning if an arm is shown so often that its propensities must be wrong, else "".
+    """Return a warning that an arm's propensities contradict how often it was shown, else "".
 
-    Under right propensities the chance of a warning is at most 1 in 100.
+    With right propensities the probability of a warning is at most 1 in 100.
 
     Parameters
     ----------
@@ -354,4 +361,5 @@ def describe_propensity_doubt(arms: Sequence[str], tally: Floats) -> str:
 
 
 def bounds_text(bounds: Bounds | None) -> str:
+    """Return an interval as text with five decimals; a placeholder for None."""
     return MISSING if bounds is None else f"[{bounds[0]:.5f}, {bounds[1]:.5f}]"

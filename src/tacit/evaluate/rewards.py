@@ -33,10 +33,10 @@ class RewardModel(Protocol):
     columns: frozenset[str]
 
     def begin(self, all_arms: bool = False) -> Self:
-        """Return the model reset for a new log."""
+        """Return the model reset for a new log; ``all_arms`` if :meth:`evaluate_arms` will be called."""
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
-        """Return the expected reward of the arm shown, per row."""
+        """Return the expected reward of each row's shown arm."""
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the expected reward of each arm, shape (rows, arms)."""
@@ -95,7 +95,10 @@ class ArmCounts(NamedTuple):
     total: Floats
 
     def merge(self, later: ArmCounts) -> ArmCounts:
-        """Return the counts of these rows and of a later part of the log."""
+        """Return the counts of these rows and of a later part of the log.
+
+        Folds of the later part are rotated, as if its rows had followed.
+        """
         folds = len(self.plays)
         values = list(dict.fromkeys([*self.values, *later.values]))
         arms = list(dict.fromkeys([*self.arms, *later.arms]))
@@ -114,7 +117,7 @@ class ArmCounts(NamedTuple):
 
 
 class ModelOfLog:
-    """Base of models that are fitted to the evaluated log, in an additional pass before the others.
+    """Base of models that are fitted to the evaluated log itself, in an additional pass over it.
 
     Attributes
     ----------
@@ -130,22 +133,27 @@ class ModelOfLog:
 
     @property
     def is_fitted(self) -> bool:
+        """True once the model is fitted."""
         raise NotImplementedError
 
     @property
     def names(self) -> dict[str, list[str]]:
+        """The names by column that the model was fitted to, in the order of their codes."""
         raise NotImplementedError
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Any:
-        """Return the model's counts of a log, or of a part of one; they have ``rows`` and ``merge``."""
+        """Read a log, or a part of one, and return the counts that the model is fitted to.
+
+        Counts of consecutive parts can be merged by their ``merge``.
+        """
         raise NotImplementedError
 
     def from_counts(self, counts: Any) -> Self:
-        """Return the model fitted to counts."""
+        """Return a copy of the model that is fitted to counts of a log."""
         raise NotImplementedError
 
     def fit(self, log: Any, missing_reward: float | None = 0.0) -> Self:
-        """Return the model fitted to a log, which is read in one pass."""
+        """Return a copy of the model that is fitted to a log, which is read once."""
         return self.from_counts(self.count_log(log, missing_reward))
 
 
@@ -170,6 +178,7 @@ class ArmMeans(ModelOfLog):
     """
 
     def __init__(self, per: str | None = None, *, folds: int = 5, strength: float = 10.0) -> None:
+        """Validate the parameters; the model is not fitted yet."""
         if per not in PER:
             raise InvalidValue("per", per, f"give one of {', '.join(map(str, PER))}")
         self.per = per
@@ -181,9 +190,11 @@ class ArmMeans(ModelOfLog):
 
     @property
     def is_fitted(self) -> bool:
+        """True once the model is fitted."""
         return self._means is not None
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+        """Read a log and return the number of rows and sum of rewards per fold, value of ``per``, and arm."""
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         shape = (self.folds, 0, 0)
         count, total = np.zeros(shape), np.zeros(shape)
@@ -200,6 +211,7 @@ class ArmMeans(ModelOfLog):
         return ArmCounts(reader.rows, list(names[0]), list(names[1]), count, total)
 
     def from_counts(self, counts: ArmCounts) -> Self:
+        """Return a copy of the model fitted to counts: mean rewards of each fold from the other folds."""
         model = copy.copy(self)
         count, total = counts.plays, counts.total
         other_plays, other_sums = count.sum(axis=0) - count, total.sum(axis=0) - total
@@ -210,25 +222,33 @@ class ArmMeans(ModelOfLog):
 
     @property
     def names(self) -> dict[str, list[str]]:
+        """The arms, and the values of ``per`` if they have codes, that the model was fitted to."""
         values = {self.per: self._names[0]} if self.per in NAMES else {}
         return {**values, "arm": self._names[1]}
 
     def _fold(self, rows: LoggedRows) -> Ints:
+        """Return the fold of each row: its number in the log modulo ``folds``."""
         return (rows.first + np.arange(len(rows.reward))) % self.folds
 
     def begin(self, all_arms: bool = False) -> Self:
+        """Return the model itself: it has no state from rows."""
         return self
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        """Return the mean reward of each row's shown arm, without the rewards of the row's own fold."""
         means, places = self._places(rows)
         return means[self._fold(rows), places, rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        """Return the mean reward of each arm for each row, shape (rows, arms), without the row's own fold."""
         means, places = self._places(rows)
         return means[self._fold(rows), places, : len(rows.arm.names)]
 
     def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
-        """Return the means and the index of each row's means; codes of names must be as in the fit."""
+        """Return the array of means (folds, values, arms), and the index of each row's value in it.
+
+        Raises InvalidValue if the model is not fitted, or was fitted to another log.
+        """
         if self._means is None:
             raise InvalidValue("model", "ArmMeans()", "fit it to a log first")
         per = rows.get_column(self.per)
@@ -238,7 +258,7 @@ class ArmMeans(ModelOfLog):
 
 
 def _grow_array(array: Floats, shape: tuple[int, ...]) -> Floats:
-    """Return an array padded with zeros to a shape."""
+    """Return an array padded with zeros at its ends to ``shape``."""
     if array.shape == shape:
         return array
     grown = np.zeros(shape)
@@ -286,6 +306,7 @@ class Predicted(RewardFunction):
         arms: Sequence[str] | None = None,
         features: Callable[[Floats, str], Any] | None = None,
     ) -> None:
+        """Validate models and arms; raise InvalidValue if a model cannot predict or an arm has none."""
         separate = isinstance(models, Mapping)
         if arms is None and not separate:
             raise InvalidValue("arms", arms, "name the arms of which the model tells")
@@ -307,7 +328,10 @@ class Predicted(RewardFunction):
         return np.stack([self._predict_arm(context_rows, place) for place in range(len(self.arms))], axis=1)
 
     def _predict_arm(self, context_rows: Floats, place: int) -> Floats:
-        """Return the predicted rewards of one arm."""
+        """Return the predicted reward of the arm with the index ``place`` in ``arms``, for each context.
+
+        Of ``predict_proba`` it is the last column.
+        """
         name = self.arms[place]
         model, inputs = self.models[name], context_rows
         if self._features is not None:
@@ -348,6 +372,7 @@ class Greedy(Probabilities):
     """
 
     def __init__(self, rewards: RewardFunction, epsilon: float = 0.1, label: str = "greedy") -> None:
+        """Validate the parameters; raise InvalidValue if ``rewards`` is no reward function."""
         if not isinstance(rewards, RewardFunction):
             raise InvalidValue("rewards", rewards, "give such as Predicted(model, arms=[...])")
         self.epsilon = checks.number("epsilon", epsilon, 0.0, 1.0)
@@ -355,6 +380,12 @@ class Greedy(Probabilities):
         super().__init__(rewards.function, rewards.arms, tuple(rewards.columns), label)
 
     def _evaluate(self, rows: LoggedRows) -> Floats:
+        """Return the probability of each arm in each row, shape (rows, arms).
+
+        It is 1 − ε for the arm on offer with the highest predicted reward, and ε in equal parts for all on
+        offer. Records the arms of positive probability as reachable. Raises UnfitLog if a row offers no arm
+        with a predicted reward.
+        """
         expected = self.rewards.begin().evaluate_arms(rows)
         arm_codes = {name: code for code, name in enumerate(rows.arm.names)}
         on_offer = offer_matrix(rows)[rows.offer]
@@ -405,19 +436,23 @@ class Frequencies(ModelOfLog):
     columns = frozenset({"placement", "key", "position"})
 
     def __init__(self) -> None:
+        """Create a model that is not fitted yet."""
         self._shares: Floats | None = None
         self._cells: dict[str, int] = {}
         self._arms: list[str] = []
 
     @property
     def is_fitted(self) -> bool:
+        """True once the model is fitted."""
         return self._shares is not None
 
     @property
     def names(self) -> dict[str, list[str]]:
+        """The arms that the model was fitted to, as {"arm": arms}, in the order of their codes."""
         return {"arm": self._arms}
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+        """Read a log and return how often it shows each arm per fold and per placement, key and position."""
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         cells: dict[str, int] = {}
         batch_counts: list[tuple[Ints, Ints, Ints]] = []
@@ -433,6 +468,7 @@ class Frequencies(ModelOfLog):
         return ArmCounts(reader.rows, list(cells), list(reader.arms), plays, np.zeros_like(plays))
 
     def from_counts(self, counts: ArmCounts) -> Self:
+        """Return a copy of the model with shrunk frequencies of each fold, fitted to the other folds."""
         model = copy.copy(self)
         other_plays = counts.plays.sum(axis=0) - counts.plays
         place = np.array([cell.rpartition("\0")[2] for cell in counts.values])
@@ -447,7 +483,7 @@ class Frequencies(ModelOfLog):
         return model
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
-        """Return the estimated propensity of each row's arm at its position."""
+        """Return the estimated propensity of each row's arm at its position, without the row's own fold."""
         assert self._shares is not None, "it is fitted before the first row"
         codes = np.array([self._cells[cell] for cell in _cell_names(rows)])
         fold = (rows.first + np.arange(len(codes))) % FOLDS
@@ -457,7 +493,10 @@ class Frequencies(ModelOfLog):
 
 
 def _cell_names(rows: LoggedRows) -> list[str]:
-    """Return placement, key and position of each row as one text; without positions, 0."""
+    """Return placement, key and position of each row as one text.
+
+    All positions are 0 if a row of the batch has none.
+    """
     has_column = "position" in rows.chunk.batch.schema.names
     has_positions = has_column and not rows.chunk.batch["position"].null_count
     place = positions(rows) if has_positions else np.zeros(len(rows.reward), np.int64)

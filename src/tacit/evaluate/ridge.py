@@ -49,7 +49,11 @@ class Products(NamedTuple):
     origins: dict[int, Floats]
 
     def merge(self, later: Products) -> Products:
-        """Return the sums over these rows and a later part of the log."""
+        """Return the sums over these rows and a later part of the log.
+
+        Folds of the later part are rotated, as if its rows had followed; its sums are shifted to one
+        origin.
+        """
         arms = list(dict.fromkeys([*self.arms, *later.arms]))
         column = {name: i for i, name in enumerate(arms)}
         sums: dict[int, Floats] = {}
@@ -94,7 +98,7 @@ class LengthModels(NamedTuple):
     weights: Floats
 
     def predict(self, contexts: Floats, fold: int) -> Floats:
-        """Return the expected reward of each arm, shape (rows, arms), from the model of a fold."""
+        """Return the expected reward of each arm, shape (rows, arms), in [0, 1], by the model of one fold."""
         features = (contexts - self.center[fold]) * self.scale[fold]
         weights = self.weights[fold]
         return np.asarray(np.clip(features @ weights[:, 1:].T + weights[:, 0], 0.0, 1.0))
@@ -151,6 +155,7 @@ class ArmRidges(ArmValues, ModelOfLog):
     columns = frozenset({"context"})
 
     def __init__(self, *, folds: int = 5, strength: float = 10.0, penalty: float | None = None) -> None:
+        """Validate the parameters; the model is not fitted yet."""
         self.folds = checks.integer("folds", folds, 2, 1000)
         self.strength = checks.positive("strength", strength)
         self.penalty = None if penalty is None else checks.positive("penalty", penalty)
@@ -159,13 +164,19 @@ class ArmRidges(ArmValues, ModelOfLog):
 
     @property
     def is_fitted(self) -> bool:
+        """True if the model has been fitted to a log."""
         return self._models is not None
 
     @property
     def names(self) -> dict[str, list[str]]:
+        """The arms that the model was fitted to, as {"arm": arms}, in the order of their codes."""
         return {"arm": self._arms}
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Products:
+        """Return the sums of products of contexts and rewards of a log, per fold, arm and length of contexts.
+
+        Raises UnfitLog if contexts have too many lengths, or the sums need too much memory.
+        """
         reader = RowReader(self.columns, missing_reward, need_propensity=False)
         sums: dict[int, Floats] = {}
         origins: dict[int, Floats] = {}
@@ -185,7 +196,7 @@ class ArmRidges(ArmValues, ModelOfLog):
         return Products(reader.rows, list(reader.arms), sums, origins)
 
     def _check(self, rows: LoggedRows, length: int, lengths: int, arms: int) -> None:
-        """Raise UnfitLog if contexts have too many lengths or their products need too much memory."""
+        """Raise UnfitLog if contexts have too many different lengths, or the sums need more than 1 GiB."""
         if lengths > MOST_LENGTHS:
             raise UnfitLog(
                 f"{rows.chunk.source}: context: of more than {MOST_LENGTHS} different lengths; give "
@@ -199,6 +210,7 @@ class ArmRidges(ArmValues, ModelOfLog):
             )
 
     def from_counts(self, counts: Products) -> Self:
+        """Return a copy of the model that is fitted to sums of a log."""
         model = copy.copy(self)
         model._arms = counts.arms
         model._models = {
@@ -207,14 +219,17 @@ class ArmRidges(ArmValues, ModelOfLog):
         return model
 
     def _fit_length(self, sums: Floats, origin: Floats) -> LengthModels:
-        """Return the models of contexts of one length: for each fold, fitted to the other folds."""
+        """Return the models for contexts of one length: for each fold, fitted to the other folds."""
         other_sums = sums.sum(axis=0) - sums
         fits = [self._fit(fold_sums) for fold_sums in other_sums]
         center, scale, weights = (np.stack(part) for part in zip(*fits, strict=True))
         return LengthModels(center + origin, scale, weights)
 
     def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
-        """Fit models to sums of shape (arms, size, size); return center, scale and each arm's weights."""
+        """Return center and scale of contexts, and each arm's weights, fitted to sums of products.
+
+        ``sums`` has the shape (arms, size, size).
+        """
         total = sums.sum(axis=0)
         n = max(total[0, 0], 1.0)
         mean = total[0] / n
@@ -229,7 +244,10 @@ class ArmRidges(ArmValues, ModelOfLog):
         return center, scale, weights
 
     def _weights(self, moved: Floats) -> Floats:
-        """Return the weights of each arm, with the penalty chosen by generalised cross-validation."""
+        """Return the ridge weights of each arm, intercept first.
+
+        Unless the penalty is given, it is the one with the least generalised cross-validation criterion.
+        """
         products, aims, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
         rows = float(products[:, 0, 0].sum())
         best, least = np.zeros_like(aims), np.inf
@@ -247,6 +265,10 @@ class ArmRidges(ArmValues, ModelOfLog):
         return best
 
     def _evaluate(self, rows: LoggedRows) -> Floats:
+        """Return the expected reward of each arm in each row, by the model of the row's fold.
+
+        Raises InvalidValue if the model is not fitted, or was fitted to another log.
+        """
         if self._models is None:
             raise InvalidValue("model", "ArmRidges()", "fit it to a log first")
         arms = len(rows.arm.names)
@@ -265,7 +287,7 @@ class ArmRidges(ArmValues, ModelOfLog):
 
 
 def group_by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
-    """Yield, for each length of contexts, the rows and their contexts, shape (rows, length).
+    """Yield, for each length of contexts, the indices of its rows and their contexts, shape (rows, length).
 
     Rows without a context have length 0.
     """
@@ -283,7 +305,10 @@ def group_by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
 
 
 def add_products(total: Floats, columns: Floats, cell: Ints) -> None:
-    """Add each row's products of columns to its cell of ``total``, shape (cells, width, width)."""
+    """Add the outer product of each row's columns to its cell of ``total``, in place.
+
+    ``total`` has the shape (cells, width, width); ``cell`` has the cell of each row.
+    """
     order = np.argsort(cell, kind="stable")
     starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
     for cell_rows in np.split(order, starts[1:]):
@@ -292,7 +317,7 @@ def add_products(total: Floats, columns: Floats, cell: Ints) -> None:
 
 
 def _pad_arms(array: Floats | None, folds: int, arms: int, size: int) -> Floats:
-    """Return sums padded with zeros to this number of arms, contiguous."""
+    """Return sums padded with zeros to ``arms`` arms; all zeros if ``array`` is None."""
     if array is not None and array.shape[1] == arms:
         return array
     padded = np.zeros((folds, arms, size, size))

@@ -37,12 +37,12 @@ MAX_SEGMENTS = 1000
 
 
 def batch_name(column: str) -> str:
-    """Return the name of a column in batches of rows; additional columns have a prefix there."""
+    """Return a log column's name in record batches: additional columns get the prefix "column "."""
     return column if column in SCHEMA.names or column == SEGMENT else EXTRA + column
 
 
 def extra_columns(columns: Collection[str]) -> list[str]:
-    """Return the columns that are not in the schema; a reader must be told to read them."""
+    """Return, sorted, those of ``columns`` that are not in the click-log schema."""
     return sorted(name for name in columns if batch_name(name) != name)
 
 
@@ -97,11 +97,14 @@ class LoggedRows(NamedTuple):
     items: ItemTable | None = None
 
     def locate_row(self, row: int) -> str:
-        """Return a row's file and line, for an error message."""
+        """Return the file and row number of a row of the batch as text, for an error message."""
         return self.chunk.row_location(row)
 
     def get_column(self, per: str | None) -> Coded:
-        """Return the codes of a column of ``names``, of ``position``, or, for None, zeros."""
+        """Return the column ``per`` as codes with their names; for None, all codes are 0.
+
+        ``per`` is "position", whose codes are the positions, or one of the requested columns of names.
+        """
         if per is None:
             return Coded(np.zeros(len(self.reward), np.int64), [""])
         if per == "position":
@@ -110,17 +113,18 @@ class LoggedRows(NamedTuple):
 
     @property
     def batch(self) -> Any:
-        """The rows as they were read, with the names of additional columns without their prefix."""
+        """The record batch of the rows, in which additional columns have their plain names."""
         batch = self.chunk.batch
         return batch.rename_columns([name.removeprefix(EXTRA) for name in batch.schema.names])
 
     def _positions(self) -> Coded:
+        """Return positions as codes whose names are "0", "1", …; raise UnfitLog if a row has none."""
         places = positions(self)
         return Coded(places, [str(place) for place in range(int(places.max(initial=-1)) + 1)])
 
 
 def positions(rows: LoggedRows) -> Ints:
-    """Return each row's position.
+    """Return the position of each row, from 0.
 
     Raises
     ------
@@ -138,6 +142,8 @@ def positions(rows: LoggedRows) -> Ints:
 def select_answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
     """Return the rows to evaluate, and the number of rows without feedback.
 
+    Without feedback are rows with a null reward; they are left out only if ``missing_reward`` is None.
+
     Parameters
     ----------
     chunk : Chunk
@@ -152,7 +158,10 @@ def select_answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, 
 
 
 def warn_one_sided(result: Any) -> tuple[str, ...]:
-    """Return a warning if rows without feedback were left out and all others have the reward 1."""
+    """Return one warning if all rows with feedback have the reward 1, as if only clicks were logged, else ().
+
+    Nothing is issued. ``result`` is an off-policy or a replay result that left out rows without feedback.
+    """
     if result.logged < 1.0 or min(result.rows, result.unanswered) < MIN_ROWS_TO_JUDGE:
         return ()
     return (
@@ -163,7 +172,7 @@ def warn_one_sided(result: Any) -> tuple[str, ...]:
 
 
 def missing_propensity_error(rows: LoggedRows, row: int) -> UnfitLog:
-    """Return the error that a row has no propensity, with the remedy."""
+    """Return, not raise, the error that a row has no propensity, with remedies."""
     names, shown_code = rows.arm.names, rows.arm.codes[row]
     other_arms = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown_code]
     other_text = f"{other_arms[0]!r} could" if other_arms else "other arms could"
@@ -215,6 +224,7 @@ class RowReader:
         names: Mapping[str, Sequence[str]] | None = None,
         whole: bool = False,
     ) -> None:
+        """Store the options and start with zero counts; nothing is read yet."""
         self._columns = {*map(batch_name, columns), "propensity", "position_propensity", "reward"}
         self._missing_reward = missing_reward
         self._need_propensity = need_propensity
@@ -232,11 +242,15 @@ class RowReader:
 
     @property
     def arms(self) -> list[str]:
-        """The arms read so far."""
+        """The names of the arms read so far, by their codes."""
         return self._vocabularies["arm"].names
 
     def read(self, log: Any) -> Iterator[LoggedRows]:
-        """Yield all rows of a log."""
+        """Yield all rows of a log in batches; rows without feedback only if ``missing_reward`` is a number.
+
+        Updates the reader's counts and codes. Raises UnfitLog if propensities are needed and a row has
+        none.
+        """
         self._items = get_items(log)
         if self._items is not None and self._items.has_times:
             self._columns.add("timestamp")
@@ -251,7 +265,10 @@ class RowReader:
                 yield rows
 
     def _rows(self, chunk: Chunk) -> LoggedRows:
-        """Convert a chunk to :class:`LoggedRows`."""
+        """Convert a chunk to :class:`LoggedRows`, with codes in place of names; new names get new codes.
+
+        Raises UnfitLog if propensities are needed and a row has none. Updates ``given_above``.
+        """
         batch = chunk.batch
         offer = self._code_offers(batch)
         propensity = numbers(batch, "propensity")
@@ -278,7 +295,7 @@ class RowReader:
         return rows
 
     def _code_offers(self, batch: Any) -> Ints:
-        """Return the index of each row's offer in ``_offers``; append new offers to it."""
+        """Return the index in ``_offers`` of each row's list of arms; append new lists to ``_offers``."""
         arms = batch["arms"]
         if common_list_codes(arms) is not None:
             return np.full(len(arms), self._offer_index(arms[0].as_py()))
@@ -289,7 +306,7 @@ class RowReader:
         return places[which]
 
     def _offer_index(self, names: list[str]) -> int:
-        """Return the index of an offer, adding it if new."""
+        """Return the index in ``_offers`` of a list of arms; append the list if it is new."""
         offer = tuple(names)
         if offer not in self._offer_indices:
             self._offer_indices[offer] = len(self._offers)
@@ -299,21 +316,21 @@ class RowReader:
 
 
 class Vocabulary:
-    """Names with codes, in the order of their first appearance."""
+    """Names with codes 0, 1, …, in the order of their first appearance."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.names: list[str] = list(names)
         self._codes: dict[Any, int] = {name: code for code, name in enumerate(names)}
 
     def code(self, name: Any) -> int:
-        """Return the code of a name, adding it if new; None has the name ""."""
+        """Return the code of a name; a new name is added. None is a name of its own, listed as ""."""
         code = self._codes.setdefault(name, len(self.names))
         if code == len(self.names):
             self.names.append("" if name is None else name)
         return code
 
     def encode_column(self, column: Any) -> Coded:
-        """Return a column of text as codes."""
+        """Return a text column as codes with their names; new names are added."""
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         if column.null_count:
@@ -323,7 +340,7 @@ class Vocabulary:
 
 
 def check_segments(source: str, names: Sequence[str]) -> None:
-    """Raise if a column has too many values to be segments.
+    """Raise UnfitLog if there are more than 1,000 segments.
 
     Raises
     ------
@@ -337,7 +354,10 @@ def check_segments(source: str, names: Sequence[str]) -> None:
 
 
 def hash_clusters(column: Any, groups: int) -> Ints:
-    """Return a group for each row from a hash of its name, which is the same on every machine."""
+    """Return a group in [0, groups) for each row, by a hash of its name; null counts as "".
+
+    Equal names have the same group, on every machine.
+    """
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     names = ["" if name is None else str(name) for name in encoded.dictionary.to_pylist()]
     groups_of_names = [zlib.crc32(name.encode()) % groups for name in names]
@@ -364,18 +384,18 @@ class Lists(NamedTuple):
 
     @property
     def sorted_rows(self) -> Ints:
-        """Row indices sorted by list and position."""
+        """Row indices sorted by list, then by position."""
         return np.lexsort((self.place, self.list_index))
 
     def table(self, values: Floats, width: int, empty: float) -> Floats:
-        """Return values of rows as an array (lists, width), with ``empty`` at missing positions."""
+        """Return one value per row as an array (lists, width); positions without a row have ``empty``."""
         table = np.full((len(self.first), width), empty)
         table[self.list_index, self.place] = values
         return table
 
 
 def check_first_position(rows: LoggedRows, place: Ints) -> None:
-    """Raise UnfitLog if no row is at position 0."""
+    """Raise UnfitLog if all positions are above 0, as when they count from 1."""
     if len(place) and place.min() > 0:
         raise UnfitLog(
             f"{rows.locate_row(0)}: position: none of the lists has a row at position 0, this row is at "
@@ -384,7 +404,7 @@ def check_first_position(rows: LoggedRows, place: Ints) -> None:
 
 
 def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
-    """Group rows into lists, in the order of the log.
+    """Return the list and the position of each row; rows with the same decision_id are one list.
 
     Parameters
     ----------
@@ -426,13 +446,15 @@ def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
 
 
 def list_arm_names(policy: Policy) -> list[str]:
-    """Return the names of a policy's arms by arm index; numbered arms have their numbers as names."""
+    """Return the names of a policy's arms by arm index; numbered arms are named "0", "1", …."""
     arms = policy.arms
     return [str(arm) for arm in (range(arms) if isinstance(arms, int) else arms)]
 
 
 def check_items(policy: Policy, items: ItemTable | None) -> None:
-    """Raise if a policy cannot read the items, or needs items and there are none.
+    """Raise InvalidValue if the policy reads item vectors that the log's item table does not have.
+
+    It also refuses policies that read further features of arms, which a click log does not hold.
 
     Raises
     ------
@@ -466,7 +488,7 @@ def split_rows(sizes: Ints, most: int = MAX_LOOKUP_NUMBERS) -> Iterator[slice]:
 
 
 def unknown_arm_error(where: str, name: str, known: Sequence[str]) -> UnknownName:
-    """Return the error that a policy does not have an arm of the log."""
+    """Return, not raise, the error that a log has the arm ``name`` and the policy only ``known`` ones."""
     return UnknownName(
         f"{where}: arms: the policy has no arm {name!r}, it has {', '.join(map(repr, known))}; "
         "make it with arms=arms_of(log), or in a command without arms"
@@ -507,7 +529,7 @@ def arms_of(log: Any, **reading: Unpack[ReadOptions]) -> tuple[str, ...]:
 
 
 def collect_arms(log: Any) -> set[str]:
-    """Return the distinct arms that a log, or a part of one, offers."""
+    """Read a log, or a part of one, and return the set of all arms that it offers."""
     names: set[str] = set()
     for chunk in select_columns(log, ()):
         names.update(_distinct_arms(chunk.batch.column("arms")))

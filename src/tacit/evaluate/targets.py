@@ -45,7 +45,10 @@ class Target(Protocol):
         """Return the target reset for a new log; ``all_arms`` if :meth:`evaluate_arms` will be called."""
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
-        """Return the probability of the arm shown, per row; called once per batch."""
+        """Return the target's probability of each row's shown arm; a target that learns then learns the rows.
+
+        Called once per batch, in the order of the log.
+        """
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the probability of each arm, shape (rows, arms), in the order of
@@ -62,22 +65,26 @@ class Uniform:
     columns: frozenset[str] = frozenset()
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
+        """Return all arms: each may be shown."""
         return list(arms)
 
     def begin(self, all_arms: bool = False) -> Self:
+        """Return the target itself: it has no state."""
         return self
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        """Return 1/(number of arms on offer) for each row."""
         sizes = np.array([len(offer) for offer in rows.offers], np.float64)
         return (1.0 / sizes)[rows.offer]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        """Return 1/(number of arms on offer) for each arm on offer and 0 for others, shape (rows, arms)."""
         on_offer = offer_matrix(rows)
         return np.asarray((on_offer / on_offer.sum(axis=1, keepdims=True))[rows.offer], np.float64)
 
 
 def offer_matrix(rows: LoggedRows) -> Booleans:
-    """Return whether each offer contains each arm, shape (offers, arms)."""
+    """Return a mask, shape (offers, arms): True where an offer contains the arm."""
     on_offer = np.zeros((len(rows.offers), len(rows.arm.names)), np.bool_)
     for offer, arms in enumerate(rows.offers):
         on_offer[offer, arms] = True
@@ -85,7 +92,10 @@ def offer_matrix(rows: LoggedRows) -> Booleans:
 
 
 def impossible_arm_message(rows: LoggedRows, row: int, arm: str, probability: float) -> str:
-    """Return the message that the target shows an arm which a row does not offer."""
+    """Return the error message that the target shows an arm which a row does not offer.
+
+    It names the row's location, the arm, its probability and up to 10 arms on offer.
+    """
     offer = [rows.arm.names[code] for code in rows.offers[rows.offer[row]]]
     return (
         f"{rows.locate_row(row)}: arms: the target policy shows {arm!r} with probability {probability:g}, "
@@ -99,12 +109,13 @@ class Restartable:
     """Base of targets and models with state from the rows so far, which is reset for each log."""
 
     def begin(self, all_arms: bool = False) -> Self:
+        """Return a copy whose state from earlier rows is reset; ``all_arms`` is ignored."""
         restarted = copy.copy(self)
         restarted._reset()
         return restarted
 
     def _reset(self) -> None:
-        """Reset all state from rows."""
+        """Discard all state that comes from rows."""
         raise NotImplementedError
 
 
@@ -136,6 +147,7 @@ class ArmTables(Restartable):
     quantity, least, most = "numbers", -1e300, 1e300
 
     def __init__(self, numbers: Mapping[Any, Any], per: str | None = None, default: float = 0.0) -> None:
+        """Validate the tables of numbers; raise InvalidValue if one is no dict of numbers in range."""
         if per is not None and not (isinstance(per, str) and per):
             raise InvalidValue("per", per, "give the name of a column, such as key or device")
         if not isinstance(numbers, Mapping) or not numbers:
@@ -148,7 +160,7 @@ class ArmTables(Restartable):
         self._reset()
 
     def _table(self, value: str, table: Any) -> dict[str, float]:
-        """Validate the numbers of one table."""
+        """Return the validated numbers of one table by arm; ``value`` is its value of ``per``, for errors."""
         field = f"{self.quantity}[{value}]" if self.per else self.quantity
         if not isinstance(table, Mapping):
             raise InvalidValue(field, table, f"give a dict from arms to {self.quantity}")
@@ -161,11 +173,16 @@ class ArmTables(Restartable):
         }
 
     def _reset(self) -> None:
+        """Discard the array of tables and the numbering of values."""
         self._matrix = np.zeros((0, 0))
         self._values = Vocabulary()
 
     def look_up_rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
-        """Return the tables as an array, one per value of ``per``, and the index of each row's table."""
+        """Return all tables as one array (tables, arms), and the index of each row's table in it.
+
+        New values of ``per`` and new arms extend the array; arms that a table lacks have the default.
+        Raises if the tables do not fit the rows.
+        """
         table_codes = self._code_column(rows)
         arms = rows.arm.names
         if self._matrix.shape[1] < len(arms):
@@ -178,29 +195,35 @@ class ArmTables(Restartable):
         return self._matrix, table_codes.codes
 
     def _code_column(self, rows: LoggedRows) -> Coded:
-        """Return the column of ``per`` as codes."""
+        """Return each row's value of the column ``per`` as a code, with the codes' names.
+
+        Without ``per`` all codes are 0.
+        """
         if self.per in PER:
             return rows.get_column(self.per)
         return self._values.encode_column(rows.chunk.batch[batch_name(str(self.per))].cast(pa.string()))
 
     def _numbers(self, value: str, arms: Sequence[str]) -> list[float]:
+        """Return the numbers of the arms in the table of a value; the default where there is none."""
         table = self.tables.get(value, {})
         return [table.get(arm, self._default) for arm in arms]
 
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
-        """Raise if the numbers do not fit a row; the base accepts all rows."""
+        """Raise an error if the tables do not fit the rows; the base class accepts all rows."""
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        """Return the number of each row's shown arm."""
         matrix, codes = self.look_up_rows(rows)
         return matrix[codes, rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        """Return the number of each arm in each row, shape (rows, arms)."""
         matrix, codes = self.look_up_rows(rows)
         return matrix[codes]
 
 
 def _text(value: Any) -> str:
-    """Return a value as text, as in a column of text."""
+    """Return a value as the text that a column has for it: booleans as "true" and "false"."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -235,6 +258,7 @@ class Table(ArmTables):
     quantity, least, most = "probabilities", 0.0, 1.0
 
     def __init__(self, probabilities: Mapping[Any, Any], per: str | None = None) -> None:
+        """Validate the tables; raise InvalidValue if a table's probabilities do not add to 1."""
         super().__init__(probabilities, per)
         for value, table in self.tables.items():
             if abs(sum(table.values()) - 1.0) > TOLERANCE:
@@ -242,11 +266,15 @@ class Table(ArmTables):
                 raise InvalidValue(field, table, "give probabilities that add to 1")
 
     def _reset(self) -> None:
+        """Discard the array of tables and the record of checked offers."""
         super()._reset()
         self._checked_offers: set[tuple[str, int]] = set()
 
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
-        """Raise UnfitLog if a row does not offer an arm that the target would show."""
+        """Raise UnfitLog if a row does not offer an arm that its table shows, or has no table.
+
+        Pairs of table and offer that pass are recorded, and not checked again.
+        """
         pairs = codes * len(rows.offers) + rows.offer
         if len(names) * len(rows.offers) > len(pairs):
             distinct = np.unique(pairs)
@@ -259,7 +287,7 @@ class Table(ArmTables):
                 self._checked_offers.add((value, offer))
 
     def _check_offer(self, rows: LoggedRows, value: str, offer: int, row: int) -> None:
-        """Raise UnfitLog if there is no table for a value, or an offer lacks one of its arms."""
+        """Raise UnfitLog if ``value`` has no table, or the offer lacks an arm of positive probability."""
         if value not in self.tables:
             if self.per == "position" and "0" in self.tables:
                 check_first_position(rows, positions(rows))
@@ -273,6 +301,7 @@ class Table(ArmTables):
                 raise UnfitLog(impossible_arm_message(rows, row, arm, probability))
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
+        """Return the arms of positive probability in a table that a row so far has used."""
         tables = [self.tables[value] for value in {value for value, _ in self._checked_offers}]
         return [arm for arm in arms if any(table.get(arm, 0.0) > 0 for table in tables)]
 
@@ -286,18 +315,21 @@ class ArmValues(Restartable):
     _latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
 
     def _reset(self) -> None:
+        """Discard the cached numbers of the latest batch."""
         self._latest = None, np.zeros((0, 0))
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
+        """Return the number of each row's shown arm; cached with the numbers of all arms."""
         return self.evaluate_arms(rows)[np.arange(len(rows.reward)), rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
+        """Return the number of each arm in each row, shape (rows, arms); cached for the latest batch."""
         if self._latest[0] is not rows:
             self._latest = rows, self._evaluate(rows)
         return self._latest[1]
 
     def _evaluate(self, rows: LoggedRows) -> Floats:
-        """Compute the number of each arm in each row, with columns in the order of the log's arms."""
+        """Return the number of each arm in each row, shape (rows, arms), in the order of the log's arms."""
         raise NotImplementedError
 
 
@@ -323,6 +355,7 @@ class ArmFunction(ArmValues):
     def __init__(
         self, function: Callable[[Any], Any], arms: Sequence[str], columns: Sequence[str] = ("context",)
     ) -> None:
+        """Validate the function, the arms' names and the columns; raise InvalidValue if one is wrong."""
         if not callable(function):
             raise InvalidValue("function", function, "give a function of a batch")
         names = checks.arms("arms", arms)
@@ -332,7 +365,10 @@ class ArmFunction(ArmValues):
         self.columns = frozenset(checks.names("columns", columns))
 
     def _evaluate(self, rows: LoggedRows) -> Floats:
-        """Call the function and return its numbers, with columns in the order of the log's arms."""
+        """Call the function with a batch; return its numbers with columns in the order of the log's arms.
+
+        Raises InvalidValue if the numbers are not finite or have another shape than (rows, arms).
+        """
         shape = len(rows.reward), len(self.arms)
         result = self.function(rows.batch)
         array = np.asarray(result, np.float64)
@@ -341,7 +377,7 @@ class ArmFunction(ArmValues):
         return self._arrange_columns(array, rows)
 
     def _arrange_columns(self, values: Floats, rows: LoggedRows) -> Floats:
-        """Return values with columns in the order of the log's arms; 0 for missing arms."""
+        """Return values with columns in the order of the log's arms; 0 for arms that the function lacks."""
         place = {arm: column for column, arm in enumerate(self.arms)}
         arranged = np.zeros((len(values), len(rows.arm.names)))
         for code, name in enumerate(rows.arm.names):
@@ -377,19 +413,26 @@ class Probabilities(ArmFunction):
         columns: Sequence[str] = ("context",),
         label: str = "function",
     ) -> None:
+        """Validate function, arms and columns; raise InvalidValue if one is wrong."""
         super().__init__(function, arms, columns)
         self.label = label
         self._reset()
 
     def _reset(self) -> None:
+        """Discard cached probabilities and the set of reachable arms."""
         super()._reset()
         self._reachable: set[str] = set()
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
+        """Return the arms that had a positive probability in a row so far."""
         return [arm for arm in arms if arm in self._reachable]
 
     def _arrange_columns(self, values: Floats, rows: LoggedRows) -> Floats:
-        """Validate probabilities and return them with columns in the order of the log's arms."""
+        """Validate probabilities and return them with columns in the order of the log's arms.
+
+        Raises InvalidValue if a row does not add to 1, UnfitLog if an arm that is not on offer has a
+        positive probability. Records the arms of positive probability as reachable.
+        """
         if (values < 0).any() or (np.abs(values.sum(axis=1) - 1.0) > 1e-6).any():
             raise InvalidValue("function", values, "give probabilities that add to 1 in each row")
         arranged = super()._arrange_columns(values, rows)
@@ -399,7 +442,10 @@ class Probabilities(ArmFunction):
         return arranged
 
     def _check_offers(self, values: Floats, arranged: Floats, rows: LoggedRows) -> None:
-        """Raise UnfitLog if an arm that is not on offer has a positive probability."""
+        """Raise UnfitLog if an arm that is not on offer, or not in the log, has a positive probability.
+
+        ``values`` has the function's columns, ``arranged`` the log's.
+        """
         outside = np.where(offer_matrix(rows)[rows.offer], 0.0, arranged)
         if (outside > 0).any():
             row, code = np.argwhere(outside > 0)[0].tolist()
@@ -428,6 +474,7 @@ class ByClassifier(Probabilities):
     """
 
     def __init__(self, model: Any, label: str | None = None) -> None:
+        """Take the arms from the model's classes; raise InvalidValue if the model is no fitted classifier."""
         if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
             raise InvalidValue("model", model, "give a fitted model with predict_proba")
         names = [str(name) for name in model.classes_]
@@ -466,7 +513,7 @@ def contexts(batch: Any) -> Floats:
 
 
 def fixed_target(text: str) -> Target | None:
-    """Return the fixed target policy that a text names, or None.
+    """Return the fixed target policy that a command-line text describes, or None if it describes none.
 
     Parameters
     ----------
@@ -512,7 +559,7 @@ def fixed_target(text: str) -> Target | None:
 
 
 def _load_table(path: Path) -> Table:
-    """Read a table of probabilities from a JSON or CSV file."""
+    """Return the table of probabilities in a JSON or CSV file; raise InvalidValue if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
@@ -528,7 +575,10 @@ def _load_table(path: Path) -> Table:
 
 
 def _parse_csv(path: Path, rows: Any) -> Table:
-    """Build a table of probabilities from rows of a CSV file."""
+    """Return the table of probabilities in the rows of a CSV reader; ``path`` is for errors.
+
+    Raises InvalidValue without the columns arm and probability, or if an arm has two probabilities.
+    """
     names, rows = rows.fieldnames or [], list(rows)
     if not rows or not {"arm", "probability"} <= set(names):
         remedy = (

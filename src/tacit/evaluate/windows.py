@@ -52,6 +52,7 @@ class ReplayConfig(Options):
     assume_uniform: bool = False
 
     def __post_init__(self) -> None:
+        """Validate the options; raise InvalidValue if the policy is no policy, or shows lists or duels."""
         super().__post_init__()
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
@@ -65,7 +66,7 @@ class ReplayConfig(Options):
 
     @property
     def schema(self) -> Any:
-        """The policy's schema of contexts, or None."""
+        """The schema by which the policy reads contexts; None if it has none."""
         return self.policy.schema
 
 
@@ -99,7 +100,11 @@ class ItemWindow(NamedTuple):
     items: ItemTable
 
     def split(self, order: Ints) -> Iterator[tuple[Window, Ints]]:
-        """Yield the window's rows, in this order, in parts with their item vectors, and each part's order."""
+        """Yield parts of the window's rows, in the order ``order``, each with the vectors of its items.
+
+        With each part comes the array 0, 1, …, rows − 1, the order in which to replay it. In a part, arm
+        indices are places in a row's offer. Parts are small enough to bound the memory of vectors.
+        """
         batch = self.window.batch
         sizes = (batch.stops - batch.starts)[order]
         for part in split_rows(sizes * self.items.dim):
@@ -124,7 +129,7 @@ class WindowReader:
 
     Parameters
     ----------
-    replaying : Replaying
+    config : ReplayConfig
 
     Attributes
     ----------
@@ -139,6 +144,7 @@ class WindowReader:
     """
 
     def __init__(self, config: ReplayConfig) -> None:
+        """Start with no lanes or segments and zero counts; nothing is read yet."""
         self._config = config
         self._items: ItemTable | None = None
         self._names = pa.array([] if config.policy.arms is None else list_arm_names(config.policy))
@@ -151,7 +157,12 @@ class WindowReader:
         self.tally = np.zeros((4, len(self._names)))
 
     def read(self, log: Any) -> Iterator[Window | ItemWindow]:
-        """Yield all rows of the log, a window at a time."""
+        """Yield all rows of the log in windows of at most ``config.window`` rows.
+
+        Updates the counts, lanes and segments of the reader. Yields ItemWindow for policies of item
+        vectors. Raises UnfitLog if a row's propensity is not uniform, UnknownName for an arm that the
+        policy lacks.
+        """
         items, policy = get_items(log), self._config.policy
         check_items(policy, items)
         self._items = items if policy.arms is None else None
@@ -159,7 +170,11 @@ class WindowReader:
             yield window if self._items is None else ItemWindow(window, self._items)
 
     def _windows(self, log: Any) -> Iterator[Window]:
-        """Yield windows of rows with arm indices."""
+        """Yield windows of rows with arm indices; skip rows without feedback if ``missing_reward`` is None.
+
+        Counts rows without feedback, and raises UnfitLog if a row's propensity is not that of uniform
+        choice.
+        """
         size = self._config.window
         parts, offers, free_rows = [], _Offers(), size
         chunks = log.filter_rows(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
@@ -178,7 +193,10 @@ class WindowReader:
             yield _join_parts(parts, offers)
 
     def _check_uniform(self, chunk: Chunk) -> None:
-        """Raise UnfitLog if a propensity is not that of uniform choice."""
+        """Raise UnfitLog if a row's propensity differs from 1/(number of arms on offer).
+
+        A missing propensity is also an error, unless ``assume_uniform``.
+        """
         propensity = chunk.batch["propensity"]
         uniform = 1.0 / lengths(chunk.batch["arms"])
         unknown = propensity.is_null().to_numpy(zero_copy_only=False)
@@ -190,7 +208,11 @@ class WindowReader:
             raise UnfitLog(_not_uniform_message(chunk, row, float(uniform[row])))
 
     def _columns(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
-        """Convert rows to columns, and count rows, rewards and arms."""
+        """Convert rows to arrays of lanes, offers, contexts, shown arms, rewards and segments.
+
+        Adds the rows to the reader's counts of rows, rewards and arms, and new keys and segments to its
+        numbering.
+        """
         batch = chunk.batch
         keys = zip(batch["placement"].to_pylist(), batch["key"].to_pylist(), strict=True)
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
@@ -214,7 +236,10 @@ class WindowReader:
         return _WindowPart(np.array(lanes), starts, stops, contexts, shown_arms, rewards, segments)
 
     def _segments(self, chunk: Chunk) -> Ints:
-        """Return the segment number of each row."""
+        """Return the segment number of each row, 0 without segments; number new segments.
+
+        Raises UnfitLog if there are too many segments.
+        """
         if self._config.by is None:
             return np.zeros(len(chunk.rows), np.int64)
         names = chunk.batch[SEGMENT].fill_null("").to_pylist()
@@ -223,7 +248,10 @@ class WindowReader:
         return np.array(codes, np.int64)
 
     def _arm_indices(self, chunk: Chunk, row: int) -> Ints:
-        """Return the arm indices of the arms on offer in a row."""
+        """Return the arm indices of the arms that one row offers; raise UnknownName for an unknown arm.
+
+        For policies of item vectors they are rows of the item table, valid at the row's time.
+        """
         offered = chunk.batch["arms"][row].values
         if self._items is not None:
             times = pa.repeat(chunk.batch["timestamp"][row], len(offered))
@@ -235,12 +263,18 @@ class WindowReader:
         return np.asarray(arm_indices.to_numpy(), np.int64)
 
     def _look_up_items(self, arms: Any, times: Any, where: str) -> Ints:
-        """Return the rows of arms in the table of items."""
+        """Return the item table's row for each arm at its time; an error begins with ``where``.
+
+        Raises UnknownName if the table has no such item, or no vector of it at that time.
+        """
         assert self._items is not None
         return self._items.rows(self._items.codes(arms, where), times, where)
 
     def _contexts(self, chunk: Chunk) -> Floats:
-        """Return the contexts of rows, shape (rows, dim)."""
+        """Return the contexts of rows, shape (rows, dim); dim is 0 if the policy reads none.
+
+        Raises LogError if a row's context has another length than the policy's.
+        """
         dim = self._config.policy.context_dim
         if dim == 0:
             return np.zeros((len(chunk.rows), 0))
@@ -270,24 +304,27 @@ class _WindowPart(NamedTuple):
 
 
 class _Offers:
-    """Distinct lists of arm indices, concatenated."""
+    """The distinct lists of arm indices of a window, concatenated into one array."""
 
     def __init__(self) -> None:
+        """Start without any list."""
         self._lists: list[Ints] = []
         self._places: dict[bytes, tuple[int, int]] = {}
         self._size = 0
 
     @property
     def arm_indices(self) -> Ints:
-        """All lists in one array."""
+        """All distinct lists, concatenated into one array."""
         return np.concatenate(self._lists)
 
     def locate_lists(
         self, arms: Any, list_arm_indices: Callable[[int], Ints], *, alone: bool = False
     ) -> tuple[Ints, Ints]:
-        """Return where each row's list starts and stops; ``list_arm_indices`` returns the list of a row.
+        """Return start and stop of each row's offer in the array of all lists; add new lists to it.
 
-        With ``alone``, the list of each row is looked up, as the same arms may have different indices.
+        ``arms`` is the column of offers; ``list_arm_indices`` returns the arm indices of the row with a
+        number, and is called once per distinct offer. With ``alone`` it is called for every row, because
+        the same names may have different indices.
         """
         same_as = np.arange(len(arms)) if alone else first_equal_rows(arms)
         first, which = np.unique(same_as, return_inverse=True)
@@ -295,7 +332,7 @@ class _Offers:
         return places[which, 0], places[which, 1]
 
     def _locate_list(self, arm_indices: Ints) -> tuple[int, int]:
-        """Return start and stop of a list, adding it if new."""
+        """Return start and stop of a list in the array of all lists; append the list if it is new."""
         content = arm_indices.tobytes()
         if content not in self._places:
             self._places[content] = self._size, self._size + len(arm_indices)
@@ -305,7 +342,7 @@ class _Offers:
 
 
 def _join_parts(parts: list[_WindowPart], offers: _Offers) -> Window:
-    """Return the window of all parts' rows; its arms on offer are those of ``offers``."""
+    """Return one window with the rows of all parts; ``offers`` has the lists of arms on offer."""
     columns = _WindowPart(*map(np.concatenate, zip(*parts, strict=True)))
     batch = Batch(
         columns.lanes,
@@ -320,7 +357,7 @@ def _join_parts(parts: list[_WindowPart], offers: _Offers) -> Window:
 
 
 def _not_uniform_message(chunk: Chunk, row: int, uniform: float) -> str:
-    """Return the message that a row's propensity is missing or not uniform."""
+    """Return the error message for a row whose propensity is missing or differs from ``uniform``."""
     propensity = chunk.batch["propensity"][row].as_py()
     arms = len(chunk.batch["arms"][row])
     where = f"{chunk.row_location(row)}: propensity: "
@@ -366,7 +403,12 @@ class Matches(NamedTuple):
 def replay_rows(
     params: Any, state: Any, window: Window, order: Ints, rng: Generator, matches: Matches
 ) -> None:
-    """Replay rows in this order; add matched rows and their rewards to ``matches.tally``."""
+    """Replay logged rows in the order ``order``; the policy learns where it chooses the logged arm.
+
+    For each row the policy observes the impression and decides. If its arm is the logged one, it learns the
+    reward, and the match and the reward are added to the row's segment in ``matches.tally``. Changes
+    ``state``.
+    """
     batch, (action, feedback, tally) = window.batch, matches
     for row in order:
         lane = batch.lanes[row]
@@ -395,6 +437,7 @@ class Pass:
     """
 
     def __init__(self, config: ReplayConfig, number: int, shard: int | None = None) -> None:
+        """Set up an untrained policy, random generators and zero counts; pass 0 does not shuffle rows."""
         self.policy = config.policy
         self.state = self.policy.init(0)
         place = (number,) if shard is None else (number, 1, shard)
@@ -407,7 +450,7 @@ class Pass:
 
     @property
     def match_count(self) -> int:
-        """Number of matched rows."""
+        """Number of rows in which the policy chose the logged arm."""
         return int(self._matches.tally[:, 0].sum())
 
     @property
@@ -421,7 +464,12 @@ class Pass:
         return self._matches.tally
 
     def replay(self, window: Window | ItemWindow, lanes: int, segments: int = 1) -> Iterator[int]:
-        """Replay a window; yield the number of rows of each part after its replay."""
+        """Replay all rows of a window in pieces; after each piece yield its number of rows.
+
+        The policy's state learns from matched rows, and the tally counts them. ``lanes`` and ``segments``
+        are the numbers of lanes and segments so far; state and tally grow to them. Passes after the first
+        shuffle the rows.
+        """
         if lanes > self._capacity:
             self._capacity = max(lanes, 2 * self._capacity)
             self.state = copy_to_larger(self.state, self.policy.init(self._capacity))

@@ -97,6 +97,7 @@ class DataWarning(NamedTuple):
     value: Any
 
     def __str__(self) -> str:
+        """Return the warning as a sentence: column, number of rows, problem, first row and remedy."""
         return (
             f"{self.column}: {self.rows:,} rows {MESSAGES[self.kind]}, first {self.source} row "
             f"{self.row}: {self.value!r}; {REMEDY[self.kind]}"
@@ -106,7 +107,7 @@ class DataWarning(NamedTuple):
 def find_name_warnings(
     columns: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints
 ) -> Iterator[DataWarning]:
-    """Yield warnings about names: blanks around them, an empty arm, or floats in place of text or integers.
+    """Yield warnings about names in a block of rows: blanks, an empty arm, or numbers with a fraction.
 
     Parameters
     ----------
@@ -130,10 +131,10 @@ def find_name_warnings(
 
 
 def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[DataWarning]:
-    """Yield warnings about the rewards of a block of rows, and about times that are not in order.
+    """Yield warnings about a block of rows: rewards that are all alike, and times that go back.
 
-    Warnings about rewards: all are missing, all are 0, all are 1, or rows of lists have reward 1. A block
-    is only a part of a log: :func:`select_warnings` drops warnings that too few of the log's rows support.
+    Rewards are alike if all are missing, all are 0, all are 1, or rows of lists have reward 1. A block is
+    only a part of a log: :func:`select_warnings` drops warnings that too few of the log's rows support.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ def _find_reward_warnings(reward: Any, position: Any, source: str, rows: Ints) -
 def select_warnings(
     warnings: Iterable[DataWarning], row_count: int, has_large_rewards: bool
 ) -> list[DataWarning]:
-    """Return the warnings that enough of a log's rows support.
+    """Return the warnings that enough of the log's rows support; thresholds depend on the kind.
 
     Parameters
     ----------
@@ -215,9 +216,10 @@ def _has_blanks(array: Any, empty: str) -> Booleans | None:
 
 
 class RowHistory:
-    """Compare rows of a log with earlier ones: repeated decisions, placements, positions of lists."""
+    """The first rows of a log, to find repeated decisions, several placements and wrong positions."""
 
     def __init__(self) -> None:
+        """Start without any row."""
         self._mixed_placements: list[DataWarning] = []
         self._placement: Any = None
         self._has_times = False
@@ -231,11 +233,14 @@ class RowHistory:
 
     @property
     def is_full(self) -> bool:
-        """True if no further rows are searched for duplicates."""
+        """True once 131,072 rows are stored; no further rows are then searched for duplicates."""
         return self._rows >= DUPLICATE_CHECK_ROWS
 
     def add(self, columns: Mapping[str, Any], source: str, rows: Ints) -> None:
-        """Add the next rows, as Arrow arrays by column name."""
+        """Store the identifying columns of the next rows, and update what is known of lists and placements.
+
+        Once the history is full, only placements are checked.
+        """
         if "placement" in columns and len(rows):
             self._check_placement(columns["placement"], source, rows)
         id_columns = next((names for names in (DECISION, ROW) if names[0] in columns), ())
@@ -258,6 +263,7 @@ class RowHistory:
         self._rows += len(rows)
 
     def _check_placement(self, placements: Any, source: str, rows: Ints) -> None:
+        """Record a warning for rows whose placement differs from the log's first one."""
         names = placements.unique().to_pylist()
         self._placement = names[0] if self._placement is None else self._placement
         if names != [self._placement]:
@@ -267,14 +273,17 @@ class RowHistory:
             self._mixed_placements.append(DataWarning(MIXED, "placement", *warning))
 
     def filter_rewards_note(self, note: str) -> str:
-        """Return a file's note on the unit of rewards, without placements of which the log has no row."""
+        """Return the log's note on the unit of rewards, without sentences about other placements.
+
+        Unchanged if the log has several placements, or too many rows to know.
+        """
         if self._placement is None or self._mixed_placements or self.is_full:
             return note
         prefix = f"at {self._placement} "
         return "; ".join(part for part in note.split("; ") if part.startswith(prefix) or part[:3] != "at ")
 
     def find_warnings(self) -> Iterator[DataWarning]:
-        """Yield the warnings about the rows added so far."""
+        """Yield warnings about the stored rows: several placements, positions from 1, and repeated rows."""
         yield from self._mixed_placements
         if self._has_repeated_ids and self._min_position > 0:
             _, source, rows = self._batches[0]

@@ -48,16 +48,16 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The last part of the URL's path."""
+        """The file's name: the last part of the URL's path, without a query."""
         return PurePosixPath(self.url.partition("?")[0]).name
 
     @property
     def suffix(self) -> str:
-        """The ending of the name."""
+        """The ending of the file's name, with its dot."""
         return PurePosixPath(self.name).suffix
 
     def open(self) -> Any:
-        """Open the file for random access."""
+        """Open the remote file for reading with random access, and return it."""
         files, path = pyarrow.fs.FileSystem.from_uri(self.url)
         return files.open_input_file(path)
 
@@ -72,7 +72,7 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 def plain_suffix(path: PurePath | RemoteFile) -> str:
-    """Return the suffix that names the format, in lower case; of compressed text, the one before the last.
+    """Return the suffix that names a file's format, in lower case; of "clicks.csv.gz" it is ".csv".
 
     Examples
     --------
@@ -84,12 +84,12 @@ def plain_suffix(path: PurePath | RemoteFile) -> str:
 
 
 def is_url(place: str | Path) -> bool:
-    """True if ``place`` is a URL."""
+    """True if ``place`` is a URL, which contains "://"."""
     return "://" in str(place)
 
 
 def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
-    """Return the files of a path, folder, pattern or URL, sorted by name.
+    """Return the data files of a path, folder, pattern or URL, sorted by name.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
 
 
 def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File]:
-    """Return the files of all places, in order; warn of a file that is a copy of another.
+    """Return the data files of all places, in order; warn if a file is a copy of another.
 
     Raises
     ------
@@ -158,6 +158,10 @@ def refuse_duplicates(places: Iterable[Any]) -> None:
 
 
 def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Return a path itself, or the data files of a folder at any depth, sorted.
+
+    Raises LogError if the folder has none, or is an export of the service with files other than logs.
+    """
     if not path.is_dir():
         return [path]
     files = sorted(
@@ -177,15 +181,21 @@ def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
 
 
 def _is_data_file(parts: Sequence[str], suffixes: Collection[str]) -> bool:
+    """True if the parts of a path end in one of ``suffixes`` and none begins with "." or "_"."""
     hidden = any(part.startswith((".", "_")) for part in parts)
     return not hidden and plain_suffix(PurePosixPath(parts[-1])) in suffixes
 
 
 def _no_files_error(place: Any, suffixes: Sequence[str]) -> LogError:
+    """Return, not raise, the error that a folder has no file with one of ``suffixes``."""
     return LogError(f"{place}: the folder has no file that ends in {', '.join(suffixes)}")
 
 
 def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
+    """Return the files of a URL: of a file, a folder at any depth, or a pattern; sorted by name.
+
+    Raises LogError if there is none, or the file system cannot be read.
+    """
     address, question, options = url.partition("?")
     base = address.partition("*")[0].rpartition("/")[0] if "*" in address else address
     try:
@@ -215,7 +225,7 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """True if a path, or a folder above it, matches a pattern."""
+    """True if a path, or a folder above it, matches a pattern; both are given as lists of names."""
     return len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern))
 
 
@@ -289,7 +299,7 @@ def detect_format(path: File, name: str | None = None) -> str:
 
 
 def list_suffixes(format: str | None) -> list[str]:
-    """Return the suffixes of a format's files; those of all formats if it is None."""
+    """Return the suffixes of a format's files; those of all formats for None."""
     formats = FORMATS if format is None else {format: FORMATS[detect_format(Path(), format)]}
     return [suffix for form in formats.values() for suffix in form.suffixes]
 
@@ -298,12 +308,13 @@ def list_suffixes(format: str | None) -> list[str]:
 
 
 def parquet_file(file: File, **options: Any) -> Any:
-    """Open a local or remote Parquet file."""
+    """Open a local or remote Parquet file and return its pyarrow ParquetFile; ``options`` are pyarrow's."""
     source = file.open() if isinstance(file, RemoteFile) else file
     return pyarrow.parquet.ParquetFile(source, **options)
 
 
 def _parquet_names(path: File) -> list[str]:
+    """Return the column names of a Parquet file; raise LogError if a later tacit has written it."""
     with parquet_file(path) as file:
         schema = file.schema_arrow
     version = (schema.metadata or {}).get(VERSION_KEY, b"1")
@@ -316,6 +327,7 @@ def _parquet_names(path: File) -> list[str]:
 
 
 def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
+    """Yield the named columns of a Parquet file in batches; rows are numbered from 1."""
     first = 1
     with parquet_file(path) as file:
         for batch in file.iter_batches(batch_rows, columns=list(names)):
@@ -332,6 +344,7 @@ def read_rewards_note(path: Any) -> str:
 
 
 def _write_parquet(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
+    """Write batches as Parquet to an open file, with the note on rewards in its metadata."""
     schema = SCHEMA.with_metadata({**SCHEMA.metadata, REWARDS_KEY: rewards}) if rewards else SCHEMA
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches:
@@ -342,9 +355,14 @@ def _write_parquet(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None
 
 
 def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]) -> Any:
-    """Open a CSV file; append number and text of rows with too many or too few fields to ``malformed``."""
+    """Open a CSV file and return a streaming reader of the named columns as bytes.
+
+    While it reads, it appends number and text of rows with too many or too few fields to ``malformed``, and
+    skips them.
+    """
 
     def skip(row: Any) -> str:
+        """Append a malformed row's number and text to ``malformed``, and have pyarrow skip it."""
         # pyarrow counts the header as row 1.
         malformed.append((row.number - 1, row.text))
         return "skip"
@@ -369,7 +387,10 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
 
 
 def _open_stream(path: Path) -> Any:
-    """Open a text file, which may be compressed; refuse a file whose first bytes are not text."""
+    """Open a text file, decompressed by its suffix, for reading.
+
+    Raises LogError if its first bytes are not text, or do not fit the suffix ".gz".
+    """
     with path.open("rb") as file:
         first = file.read(4)
     for signature, description in SIGNATURES.items():
@@ -381,7 +402,7 @@ def _open_stream(path: Path) -> Any:
 
 
 def detect_delimiter(path: Path) -> str:
-    """Return the delimiter that occurs most often in the header, outside quotes; a comma on a tie."""
+    """Return the delimiter that occurs most often in a file's header, outside quotes; a comma on a tie."""
     with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
     bare = "".join(header.split('"')[::2])
@@ -389,7 +410,7 @@ def detect_delimiter(path: Path) -> str:
 
 
 def header_hint(names: Sequence[str]) -> str:
-    """Return a hint that a file lacks a header or is no table, if its column names look like values."""
+    """Return a hint that a file lacks a header or is JSON lines, if its column names look so; else ""."""
     if names and names[0].lstrip().startswith("{"):
         return " (it is JSON lines: say so with format='json' (--format json))"
     values = [name for name in names if name[:1].isdigit() or name.startswith(("[", "-", "."))]
@@ -399,11 +420,16 @@ def header_hint(names: Sequence[str]) -> str:
 
 
 def _csv_names(path: Path) -> list[str]:
+    """Return the column names in the header of a CSV file."""
     with _csv_reader(path, [], []) as reader:
         return list(reader.schema.names)
 
 
 def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
+    """Yield the named columns of a CSV file as bytes, in batches, with malformed rows apart.
+
+    Rows are numbered from 1, below the header.
+    """
     malformed: list[tuple[int, str]] = []
     first = 1
     with _csv_reader(path, names, malformed) as reader:
@@ -433,14 +459,17 @@ CSV_SCHEMA = pa.schema(
 
 
 def _to_json(value: Any) -> str:
+    """Return a value as compact JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _time_text(times: Any) -> Any:
+    """Return times as ISO 8601 texts in UTC that end in "Z"."""
     return pc.binary_join_element_wise(times.cast(pa.timestamp("us")).cast(pa.string()), "Z", "")
 
 
 def _write_csv(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
+    """Write batches as CSV to an open file; the note on rewards cannot be stored and is ignored."""
     with pyarrow.csv.CSVWriter(file, CSV_SCHEMA) as writer:
         for batch in batches:
             columns = [_csv_column(batch.column(field.name)) for field in SCHEMA]
@@ -448,6 +477,7 @@ def _write_csv(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
 
 
 def _csv_column(values: Any) -> Any:
+    """Return a column as CSV holds it: times as ISO 8601, lists as JSON text, others unchanged."""
     if pa.types.is_timestamp(values.type):
         return _time_text(values)
     if pa.types.is_list(values.type):
@@ -472,12 +502,16 @@ def _parse_object(line: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def open_lines(path: Path) -> Iterator[Iterator[bytes]]:
-    """Open a text file as an iterator of lines; a line that is too long is cut, so it is no JSON."""
+    """Context manager: open a text file as an iterator of lines, decompressed by its suffix.
+
+    A line of more than 16 MiB is cut, so that it is no JSON.
+    """
     with io.BufferedReader(_open_stream(path)) as file:
         yield _read_bounded_lines(file)
 
 
 def _read_bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; a line of 16 MiB or more is cut to 1,000 bytes and a mark."""
     while line := file.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             part = line
@@ -488,7 +522,7 @@ def _read_bounded_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
-    """Return the next lines: at most ``most``, or fewer if they are long."""
+    """Take the next lines from an iterator: at most ``most``, or fewer if they exceed 16 MiB."""
     block, size = [], 0
     for line in lines:
         block.append(line)
@@ -499,6 +533,10 @@ def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
 
 
 def _json_names(path: Path) -> list[str]:
+    """Return all names in the objects of the first 1,000 lines of a file of JSON lines.
+
+    Raises LogError if no line is a JSON object.
+    """
     with open_lines(path) as file:
         lines = [line for line in _next_lines(file, JSON_NAME_LINES) if line.strip()]
         objects = list(map(_parse_object, lines))
@@ -509,6 +547,10 @@ def _json_names(path: Path) -> list[str]:
 
 
 def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
+    """Yield the named fields of JSON lines in batches; a missing field is None.
+
+    Rows are numbered by line, from 1. Lines that are no objects are malformed; empty lines are skipped.
+    """
     first = 1
     with open_lines(path) as file:
         while lines := _next_lines(file, batch_rows):
@@ -528,6 +570,7 @@ def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Ra
 
 
 def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
+    """Write batches as JSON lines to an open file; the note on rewards cannot be stored and is ignored."""
     names = [field.name for field in SCHEMA]
     for batch in batches:
         columns = [

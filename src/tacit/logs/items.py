@@ -43,7 +43,7 @@ class ItemBatch(NamedTuple):
 
 
 def item_batches(table: Any) -> Iterator[ItemBatch]:
-    """Yield the items of a table, or of a file that holds it, in batches.
+    """Read a table of items, or a file that holds it, and yield validated batches.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _columns(names: Any, where: str) -> list[str]:
 
 
 def _matrix(lists: Any) -> Singles:
-    """Return a column of lists of equal length as an array of shape (rows, length).
+    """Return a column of lists of equal length as an array of float32, shape (rows, length).
 
     Raises
     ------
@@ -130,14 +130,14 @@ class ItemTable:
 
     Parameters
     ----------
-    given : path, or table
+    table : path, or table
         With the columns ``id``, ``vector`` and optionally ``from``.
 
     Attributes
     ----------
     dim : int
         Length of a vector.
-    dated : bool
+    has_times : bool
         Whether the table has the column ``from``.
 
     Raises
@@ -153,6 +153,7 @@ class ItemTable:
     """
 
     def __init__(self, table: Any) -> None:
+        """Read all vectors into memory, sorted by id and time; raise InvalidValue if the table is wrong."""
         batches = list(item_batches(table))
         if not batches or not sum(len(batch.ids) for batch in batches):
             raise InvalidValue("items", "a table without rows", COLUMNS)
@@ -175,14 +176,15 @@ class ItemTable:
 
     @classmethod
     def from_table(cls, table: Any) -> ItemTable | None:
-        """Return an ItemTable of a table or path, or None for None."""
+        """Return an ItemTable of a table or path; None for None, and an ItemTable unchanged."""
         return table if table is None or isinstance(table, ItemTable) else cls(table)
 
     def _keys(self, codes: Ints, places: Ints) -> Ints:
+        """Return one sortable number per pair of item code and index of a time."""
         return codes * len(self._times) + places
 
     def codes(self, ids: Any, where: str) -> Ints:
-        """Return the item number of each id in an array of text.
+        """Return the code of each id of an Arrow array: its number among the table's distinct ids.
 
         Raises
         ------
@@ -196,7 +198,9 @@ class ItemTable:
         return np.asarray(codes.to_numpy(), np.int64)
 
     def rows(self, codes: Ints, times: Any, where: str) -> Ints:
-        """Return the table's rows for items by number, valid at the given times if the table has times.
+        """Return the table's row for each item code, valid at its time.
+
+        If the table has no times, rows are codes and ``times`` is ignored.
 
         Raises
         ------
@@ -217,11 +221,12 @@ class ItemTable:
         return rows
 
     def vectors(self, rows: Ints) -> Floats:
-        """Return the vectors in the given rows of the table."""
+        """Return the vectors in these rows of the table as float64, shape (rows, dim)."""
         return self._vectors[rows].astype(np.float64)
 
 
 def _microseconds(times: Any) -> Ints:
+    """Return times of an Arrow array in microseconds since 1970."""
     return np.asarray(times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy())
 
 

@@ -57,6 +57,7 @@ class DsjsonLines:
         self._files, self._key, self._rows = files, key, rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Read the files and yield their decisions as record batches; a malformed line is a row of nulls."""
         schema = pa.schema([SCHEMA.field(name).with_nullable(True) for name in DSJSON_COLUMNS[1:]])
         schema = schema.insert(0, pa.field("timestamp", pa.string()))
         for file in self._files:
@@ -66,7 +67,7 @@ class DsjsonLines:
                     yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def _row(self, line: str) -> dict[str, Any]:
-        """Return the columns of a line's decision; all None if malformed, so that the row is rejected."""
+        """Return the columns of a line's decision; all None, so that it is rejected, if it is malformed."""
         try:
             record = json.loads(line)
             arm_index, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
@@ -85,7 +86,7 @@ class DsjsonLines:
 
 
 def _action_name(place: int, action: Any) -> str:
-    """Return an action's name: its tag, its id, or its number."""
+    """Return the name of the action at ``place``: its tag, else its id, else its number from 0."""
     for name in NAMES:
         if isinstance(action, dict) and isinstance(action.get(name), str | int):
             return str(action[name])
@@ -93,20 +94,20 @@ def _action_name(place: int, action: Any) -> str:
 
 
 def _truncate_time(text: Any) -> str:
-    """Return a time text cut to microseconds."""
+    """Return a time text with its fraction of seconds cut to microseconds."""
     whole, dot, fraction = str(text).rstrip("Z").partition(".")
     return f"{whole}{dot}{fraction[:6]}Z"
 
 
 def _get_path(record: Any, path: str) -> str | None:
-    """Return the value at a dotted path as text; None if there is none."""
+    """Return the value at a dotted path of nested objects as text; None if there is none."""
     for name in path.split("."):
         record = record.get(name) if isinstance(record, dict) else None
     return None if record is None else str(record)
 
 
 def is_dsjson(place: Path) -> bool:
-    """True if a file, or every file of a folder, has the suffix of dsjson."""
+    """True if a file, or every file of a folder, has the suffix ".dsjson"."""
     if place.is_dir():
         files = [file for file in place.iterdir() if file.is_file()]
         return bool(files) and all(file.suffix == SUFFIX for file in files)
@@ -121,6 +122,10 @@ def _open_dsjson(
     constants: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> LogReader:
+    """Return a reader of dsjson files; ``columns`` may only say the path of the key.
+
+    Raises InvalidValue for other columns.
+    """
     renamed = dict(columns or {})
     key = renamed.pop("key", None)
     if renamed:
@@ -144,11 +149,12 @@ ITEMS = "item_context.csv"
 
 
 def _impressions(folder: Path) -> Path:
+    """Return the path of the file of impressions in a folder: CAMPAIGN/CAMPAIGN.csv."""
     return folder / f"{folder.resolve().name}.csv"
 
 
 def is_open_bandit(folder: Path) -> bool:
-    """True if ``folder`` has the layout of the Open Bandit Dataset."""
+    """True if a folder has the layout of the Open Bandit Dataset: a CSV file with its columns."""
     file = _impressions(folder)
     if not file.is_file():
         return False
@@ -165,12 +171,7 @@ def read_open_bandit(
     strict: bool = False,
     batch_rows: int = BATCH_ROWS,
 ) -> LogReader:
-    """Open a folder of the Open Bandit Dataset as a click log.
-
-    Arms are items, named by their ids; each row offers all items of ``item_context.csv``, or,
-    without that file, all items that the log shows. The decision's id is the number in the first
-    column, the placement is the campaign (the folder's name), and the policy is the name of
-    the parent folder.
+    """Return a reader of a folder of the Open Bandit Dataset as a click log.
 
     Parameters
     ----------
@@ -214,7 +215,7 @@ def read_open_bandit(
 
 
 def _read_items(file: Path) -> list[str]:
-    """Return the distinct items of a file, in order of first appearance."""
+    """Read a CSV file and return its distinct items, in order of first appearance."""
     items: dict[str, None] = {}
     with reading(file, "csv"):
         for raw in FORMATS["csv"].read(file, ["item_id"], BATCH_ROWS):

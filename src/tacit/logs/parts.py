@@ -55,14 +55,15 @@ class _Piece(NamedTuple):
 def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = False) -> list[LogPart]:
     """Return a log cut into consecutive parts; the cuts depend on the log alone.
 
-    Parquet is cut between row groups. Each file of CSV or JSON lines is a part of its own.
+    Parquet is cut between row groups. Each file of CSV or JSON lines, and a table in memory, is a part of
+    its own.
 
     Parameters
     ----------
     log : LogReader
     rows : int, default 4,000,000
         A part ends as soon as it has this many rows.
-    whole : bool, default False
+    whole_files : bool, default False
         Whether files are kept whole.
     """
     pieces = [piece for file in log.files for piece in _pieces(file)]
@@ -81,6 +82,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
 
 
 def _pieces(file: LogFile) -> list[_Piece]:
+    """Return the row groups of a Parquet file, or other files and tables as one piece of unknown size (0)."""
     if isinstance(file.path, Frame) or file.format != "parquet":
         return [_Piece(file, None, 0)]
     with reading(file.path, "parquet"), parquet_file(file.path) as opened:
@@ -89,6 +91,7 @@ def _pieces(file: LogFile) -> list[_Piece]:
 
 
 def _join_pieces(log: LogReader, pieces: list[_Piece]) -> LogPart:
+    """Return the part of a log that consists of consecutive pieces."""
     files: list[LogFile] = []
     groups: list[tuple[int, int] | None] = []
     for file, group, _ in pieces:
@@ -119,7 +122,7 @@ class KeyShard(NamedTuple):
     shards: int
 
     def filter_rows(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Yield the rows of the given chunks that belong to the shard."""
+        """Yield from each chunk the rows that belong to the shard; chunks without such rows are left out."""
         for chunk in chunks:
             in_shard = assign_shards(chunk.batch["placement"], chunk.batch["key"], self.shards) == self.shard
             if in_shard.any():
@@ -127,7 +130,7 @@ class KeyShard(NamedTuple):
 
 
 def assign_shards(placements: Any, keys: Any, shards: int) -> Ints:
-    """Return the shard number of each row, by a hash of its placement and key.
+    """Return the shard number of each row, in [0, shards), by a hash of its placement and key.
 
     Examples
     --------
@@ -147,6 +150,7 @@ def assign_shards(placements: Any, keys: Any, shards: int) -> Ints:
 
 
 def _dictionary_encode(column: Any) -> Any:
+    """Return a column as an Arrow dictionary array; unchanged if it is one."""
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
@@ -154,7 +158,7 @@ def _dictionary_encode(column: Any) -> Any:
 
 
 def find_list_starts(ids: Any) -> Booleans:
-    """Return a mask of the rows whose decision differs from that of the row before."""
+    """Return a mask of the rows whose decision id differs from the row before; the first row is True."""
     ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) else ids
     starts = np.ones(len(ids), np.bool_)
     starts[1:] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
@@ -162,7 +166,7 @@ def find_list_starts(ids: Any) -> Booleans:
 
 
 def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield the rows of the given chunks, cut only between decisions.
+    """Yield all rows again, cut so that no decision's rows are in two chunks.
 
     Raises
     ------
@@ -189,7 +193,9 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _check_lists_together(chunk: Chunk, positions_by_id: dict[str, tuple[int, set[int]]] | None) -> Chunk:
-    """Record the first row and the positions of each list in ``positions_by_id``; return the chunk.
+    """Return the chunk unchanged, after recording its decisions and their positions in ``positions_by_id``.
+
+    Nothing is checked if ``positions_by_id`` is None.
 
     Raises
     ------
@@ -216,6 +222,7 @@ def _check_lists_together(chunk: Chunk, positions_by_id: dict[str, tuple[int, se
 
 
 def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:
+    """Return one chunk with the rows of all chunks; its source is the last one's."""
     tables = [pa.Table.from_batches([chunk.batch]) for chunk in chunks]
     table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
     (batch,) = table.combine_chunks().to_batches()
@@ -223,7 +230,10 @@ def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
-    """Return whether times never decrease, starting from ``latest``, and the last time, in microseconds."""
+    """Return whether times never decrease, starting from ``latest``, and the chunk's last time.
+
+    Times are microseconds since 1970. Without times or rows: True and ``latest``.
+    """
     if "timestamp" not in chunk.batch.schema.names or not len(chunk.rows):
         return True, latest
     times = _times(chunk)
@@ -231,10 +241,11 @@ def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
 
 
 def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
-    """Yield all rows sorted by time, the rows of a list together; rows of equal times keep their order.
+    """Yield all rows sorted by time; rows of equal times keep their order.
 
-    All rows are held in memory. If there are several files, errors name the last one, and the row's
-    number in its own file.
+    With ``by_list``, the rows of a list stay together, at the time of the first, and all are in one chunk.
+    All rows are held in memory. If there are several files, errors name the last one, and the row's number
+    in its own file.
     """
     nonempty = [chunk for chunk in chunks if len(chunk.rows)]
     if not nonempty:
@@ -252,4 +263,5 @@ def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
 
 
 def _times(chunk: Chunk) -> Ints:
+    """Return the times of a chunk in microseconds since 1970."""
     return np.asarray(chunk.batch["timestamp"].cast(pa.int64()).to_numpy())

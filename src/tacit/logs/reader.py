@@ -69,7 +69,7 @@ class Frame:
 
     Attributes
     ----------
-    once : bool
+    is_stream : bool
         Whether it is a stream, which can be read only once.
 
     Raises
@@ -87,6 +87,7 @@ class Frame:
     suffix = ""
 
     def __init__(self, data: Any) -> None:
+        """Store a table or iterable of batches; raise InvalidValue if ``data`` is neither."""
         if not is_frame(data) and not isinstance(data, Iterable):
             lazy = ": collect it first, as by log.collect()" if hasattr(data, "collect") else ""
             raise InvalidValue("log", data, f"give a path, a LogReader, or a table in memory{lazy}")
@@ -99,7 +100,7 @@ class Frame:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Names of the columns; of record batches, those of the first batch."""
         if is_frame(self._data):
             return frame_names(self._data)
         batches = iter(self._data)
@@ -109,7 +110,7 @@ class Frame:
         return [] if first is None else list(_check_batch(first).schema.names)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
-        """Yield the named columns, in batches of at most ``rows`` rows.
+        """Yield the named columns as record batches of at most ``rows`` rows.
 
         Raises
         ------
@@ -137,6 +138,7 @@ class Frame:
 
 
 def _check_batch(batch: Any) -> Any:
+    """Return a record batch unchanged; raise InvalidValue for anything else."""
     if isinstance(batch, Mapping):
         remedy = "make a table of such rows, by pyarrow.Table.from_pylist(log)"
         raise InvalidValue("log", [batch], remedy)
@@ -147,7 +149,7 @@ def _check_batch(batch: Any) -> Any:
 
 
 def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
-    """Yield the rows of a log in memory, as file formats do."""
+    """Yield the rows of a table in memory in batches, numbered from 1."""
     first = 1
     for batch in frame.batches(names, batch_rows):
         rows = np.arange(first, first + len(batch))
@@ -179,12 +181,12 @@ class LogFile(NamedTuple):
 
     @property
     def history_columns(self) -> dict[str, str]:
-        """Columns by which rows are compared with earlier rows, for data warnings."""
+        """The file's columns by which repeated rows are found, by their names in the schema."""
         excluded = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
         return {name: self.columns[name] for name in CHECKED_COLUMNS & self.columns.keys() - excluded}
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[RawRows]:
-        """Yield columns of the file, by their names in it, in batches of ``rows`` rows.
+        """Yield columns of the file, by their names in it, in batches of at most ``rows`` rows.
 
         Raises
         ------
@@ -242,6 +244,10 @@ class LogReader:
         batch_rows: int = BATCH_ROWS,
         time_unit: str | None = None,
     ) -> None:
+        """Validate the options, open each file for its column names, and map them to the schema.
+
+        Raises LogError if a needed column is missing, InvalidValue if an option is wrong. No row is read.
+        """
         self.report = LogReport()
         self.strict = checks.flag("strict", strict)
         self.batch_rows = checks.integer("batch_rows", batch_rows, 1)
@@ -275,6 +281,7 @@ class LogReader:
             self._set_context(context)
 
     def __repr__(self) -> str:
+        """Return files, columns of the context, and counts of rows read so far as text."""
         paths = ", ".join(str(file.path) for file in self.files[:3])
         more = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
         context = f"; context of {', '.join(self._context_names)}" if self._context_names else ""
@@ -282,10 +289,15 @@ class LogReader:
         return f"<click log: {paths}{more}{context}{counts}>"
 
     def _repr_html_(self) -> str:
+        """Return a table of the columns for notebooks."""
         columns = self.files[0].columns if self.files else {}
         return html_table([{"click log": repr(self)} | columns])
 
     def _open_file(self, path: File | Frame, format: str | None, column_names: dict[str, str]) -> LogFile:
+        """Return a file with its format, column names, and its column for each column of the schema.
+
+        Raises LogError if a needed column is missing.
+        """
         file = open_file(path, format)
         if file.format == MEMORY and not file.names:
             return file  # without batches; of a log without any row nothing is missing
@@ -294,7 +306,10 @@ class LogReader:
         return file._replace(columns=columns)
 
     def _set_context(self, context: Any) -> None:
-        """Build contexts of the files' columns: of numbers, or of fields that a schema declares."""
+        """Make this reader build contexts of columns: of numbers by their names, or by a schema of fields.
+
+        Replaces ``files``. Raises LogError if a file has no such column.
+        """
         if isinstance(context, Sequence) and all(isinstance(name, str) for name in context):
             names, self._schema = list(context), None
         else:
@@ -304,7 +319,7 @@ class LogReader:
         self._context_names = names
 
     def with_context(self, schema: Schema) -> LogReader:
-        """Return the log with contexts built of its columns by a schema; unchanged if it has contexts.
+        """Return a copy of the reader that builds contexts by a schema; the reader itself if it has contexts.
 
         If the log names the same columns for its context, without a schema, this schema is applied to them.
 
@@ -337,12 +352,15 @@ class LogReader:
 
     @property
     def contexts(self) -> list[str]:
-        """Columns of which contexts are built; of a stream, only columns named when it was opened."""
+        """Names of the columns of which contexts are built, or of a column of lists; empty without contexts.
+
+        Of a stream, only columns named when it was opened count.
+        """
         column = self.files[0].columns.get(CONTEXT) if self.files and not self.is_stream else None
         return self._context_names or ([column] if column and self.holds_lists(column) else [])
 
     def without_context(self) -> LogReader:
-        """Return the log without its contexts, which then are neither read nor checked."""
+        """Return a copy of the reader without contexts, which then are neither read nor checked."""
         reader = copy.copy(self)
         parts = {CONTEXT, *self.context_columns}
         reader._context_names, reader._schema, reader._has_structs = [], None, False
@@ -355,9 +373,10 @@ class LogReader:
         return reader
 
     def infer_schema(self, columns: Sequence[str], first: int = FIRST_ROWS) -> dict[str, str | list[str]]:
-        """Return the schema that the first rows of the columns suggest; see :func:`tacit.infer_schema`.
+        """Read the first rows of columns and return the schema that they suggest, by column.
 
-        The same log always gives the same schema. Texts of CSV are read as numbers or booleans if possible.
+        As :func:`tacit.infer_schema`; the same log always gives the same schema. Texts of CSV are read as
+        numbers or booleans if possible.
 
         Raises
         ------
@@ -389,6 +408,7 @@ class LogReader:
         return first
 
     def _iter_dicts(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
+        """Yield each row of the log as a dict of the named columns, reading ``at_once`` rows at a time."""
         for file in self.files:
             source_columns = [_source_column(file, CONTEXT, name) for name in columns]
             for raw in file.read(list(dict.fromkeys(source_columns)), at_once):
@@ -397,7 +417,7 @@ class LogReader:
 
     @property
     def lacks_decision_ids(self) -> bool:
-        """True if the log does not name its decisions."""
+        """True if a file of the log has no column of decision ids and no constant replaces it."""
         named = all(DECISION_ID in file.columns for file in self.files)
         return not named and DECISION_ID not in self.constants
 
@@ -407,7 +427,7 @@ class LogReader:
         return any(isinstance(file.path, Frame) and file.path.is_stream for file in self.files)
 
     def with_segment(self, column: str) -> LogReader:
-        """Return the log with a column of its files as the additional column ``segment``.
+        """Return a copy of the reader whose batches have a column of its files as ``segment``.
 
         Parameters
         ----------
@@ -432,9 +452,10 @@ class LogReader:
         return reader
 
     def with_columns(self, columns: Sequence[str], cluster: str | None = None) -> LogReader:
-        """Return the log with additional columns, whose values are read unchanged from its files.
+        """Return a copy of the reader that also reads these columns of its files, with unchanged values.
 
-        Errors about the column ``cluster`` name the option ``cluster``.
+        In batches their names have the prefix "column ". Errors about the column ``cluster`` name the
+        option ``cluster``.
 
         Raises
         ------
@@ -450,17 +471,22 @@ class LogReader:
 
     @property
     def context_columns(self) -> list[str]:
-        """Batch columns of which contexts are built; empty if the context is one column."""
+        """Names in batches of the columns of which contexts are built; empty if contexts are ready-made."""
         return [CONTEXT] if self._has_structs else [f"{CONTEXT} {name}" for name in self._context_names]
 
     def build_contexts(self, raw: RawRows) -> RawRows:
-        """Return the rows with contexts built of their columns, if the log builds contexts."""
+        """Return rows with contexts built of their columns; unchanged if the log does not build contexts.
+
+        Raises LogError if a value does not fit its field.
+        """
         if self._has_structs and self._schema:
             return _encode_structs(raw, self._schema)
         return _build_contexts(raw, self._context_names, self._schema) if self._context_names else raw
 
     def with_features(self, columns: Sequence[str]) -> LogReader:
-        """Return the log with additional columns of its files as numeric features.
+        """Return a copy of the reader that also reads columns of its files as numeric features of the arm.
+
+        In batches their names have the prefix "feature ". Outcomes such as the reward are refused.
 
         Raises
         ------
@@ -472,13 +498,19 @@ class LogReader:
         return reader
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield record batches of valid rows; at the end raise LogError if rows were read but none was valid.
+
+        Replaces ``report``.
+        """
         for chunk in self.chunks():
             yield chunk.batch
         if self.report.read:
             self.report.check_kept()
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the batches, each with its file and its row numbers in that file.
+        """Read the log and yield its valid rows in batches, each with its file and its row numbers there.
+
+        Replaces ``report``, counts rows in it, and adds data warnings at the end.
 
         Raises
         ------
@@ -497,7 +529,10 @@ class LogReader:
         report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
     def check_rows(self, raw: RawRows, file: LogFile, report: LogReport) -> Chunk:
-        """Return the valid rows of a file; count all rows in ``report``."""
+        """Return the valid rows of a batch of a file; count all its rows in ``report``.
+
+        Raises LogError if segments are lists, or under ``strict`` for an invalid row.
+        """
         source, unit = str(file.path), self.time_unit
         if SEGMENT in raw.columns and _is_nested(raw.columns[SEGMENT]):
             raise LogError(
@@ -508,7 +543,7 @@ class LogReader:
 
 
 def open_file(path: File | Frame, format: str | None = None) -> LogFile:
-    """Open a file or a table in memory; return it with the names of its columns.
+    """Return a file, or table in memory, with its format and the names of its columns.
 
     Raises
     ------
@@ -529,7 +564,7 @@ def open_file(path: File | Frame, format: str | None = None) -> LogFile:
 
 @contextmanager
 def reading(path: File | Frame, format: str) -> Iterator[None]:
-    """Raise errors of reading a file as :class:`~tacit.errors.LogError` that names the file."""
+    """Context manager: raise errors of reading a file as LogError with the file's name and a remedy."""
     try:
         yield
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
@@ -553,7 +588,9 @@ def check_columns(
     field: str = "columns",
     more: str = "",
 ) -> None:
-    """Refuse unknown column names, and columns that have two exclusive roles.
+    """Raise InvalidValue for column names that ``allowed`` lacks, and for a column with two exclusive roles.
+
+    ``what`` and ``more`` are parts of the message; ``field`` is the option's name.
 
     Raises
     ------
@@ -581,7 +618,7 @@ def check_columns(
 
 
 def _constant_scalars(constants: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
-    """Return each constant as a scalar of its column's type."""
+    """Return each constant as an Arrow scalar of its column's type; raise InvalidValue if it does not fit."""
     scalars = {}
     for name, value in constants.items():
         times = EpochTimes(time_unit, {})
@@ -600,7 +637,10 @@ def map_columns(
     *,
     sparse: bool = False,
 ) -> dict[str, str]:
-    """Return the column of a source for each column of the schema.
+    """Return the source's column for each column of the schema that it has.
+
+    ``names`` are the source's columns, ``column_names`` the renamed ones; columns with a constant may be
+    missing. With ``sparse``, nullable columns count as present even if they are not among the names.
 
     Raises
     ------
@@ -623,7 +663,10 @@ def map_columns(
 
 
 def missing_columns_error(source: str, missing: Mapping[str, str], names: Sequence[str]) -> str:
-    """Return the error message for missing columns: how to name them or give constants."""
+    """Return the text of an error on missing columns, with advice to name them or give constants.
+
+    ``missing`` maps the schema's names to the names that were looked for among ``names``.
+    """
     column = next(iter(missing))
     arms_hint = (
         "; where every row offers all arms, give arms=[...] (--arms film,song), or arms='shown' (--arms "
@@ -636,7 +679,11 @@ def missing_columns_error(source: str, missing: Mapping[str, str], names: Sequen
 def no_column_error(
     field: str, name: str, names: Iterable[str], *, also: Iterable[str] = (), too: str = ""
 ) -> str:
-    """Return the error message for a column that does not exist, with similar names."""
+    """Return the text of an error that there is no column ``name``, with similar and existing names.
+
+    It begins with ``field``, the option or column that needs it; ``too`` is inserted, ``also`` are further
+    names.
+    """
     names = list(names)
     near = suggest_name(name, [*names, *also])
     columns = ", ".join(map(repr, names))
@@ -644,7 +691,7 @@ def no_column_error(
 
 
 def missing_columns_text(missing: Mapping[str, str], names: Iterable[str]) -> str:
-    """Return the part of the error message that names missing columns and how to map them."""
+    """Return the text of an error that names missing columns and how to map them to existing ones."""
     column, *more = missing
     too = f" (and none for {', '.join(more)})" if more else ""
     mapping = ", ".join(f"{name!r}: ..." for name in missing)
@@ -654,13 +701,17 @@ def missing_columns_text(missing: Mapping[str, str], names: Iterable[str]) -> st
 
 
 def _is_nested(values: Any) -> bool:
+    """True if a column holds lists or objects."""
     if isinstance(values, list):
         return any(isinstance(value, list | dict) for value in values)
     return bool(pa.types.is_nested(values.type))
 
 
 def _with_segment(file: LogFile, column: str) -> LogFile:
-    """Return a file with one of its columns as the additional column ``segment``."""
+    """Return a file that also reads one of its columns as ``segment``.
+
+    Raises LogError if it has no such column, or the column is the reward or the arm.
+    """
     source_column = _source_column(file, "by", column)
     _refuse_roles(file, "by", [source_column], ["reward", "arm"])
     return file._replace(columns=file.columns | {SEGMENT: source_column})
@@ -669,7 +720,7 @@ def _with_segment(file: LogFile, column: str) -> LogFile:
 def _with_extra_columns(
     file: LogFile, what: str, columns: Sequence[str], cluster: str | None = None
 ) -> LogFile:
-    """Return a file that also reads ``columns``, each named by ``what``, a space and its name.
+    """Return a file that also reads ``columns``, each under the name "WHAT COLUMN" in batches.
 
     ``what`` is "context" or "feature", for which outcomes such as the reward are refused, or "column".
     Errors name ``what``; for the column ``cluster`` they name the option ``cluster``.
@@ -686,7 +737,7 @@ def _with_extra_columns(
 
 
 def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Collection[str]) -> None:
-    """Raise LogError if one of the columns has one of the given roles already."""
+    """Raise LogError if one of the columns already serves as one of ``roles``, such as the reward."""
     for role in roles:
         if (source_column := file.columns.get(role)) in columns:
             remedy = "leave it out: it is known only with the decision, or after it"
@@ -696,7 +747,9 @@ def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Co
 
 
 def _build_contexts(raw: RawRows, names: Sequence[str], schema: Schema | None) -> RawRows:
-    """Return the rows with contexts built of their columns: as numbers, or encoded by a schema.
+    """Return rows whose columns of the context are replaced by one column of lists of numbers.
+
+    The numbers are the columns' values, or their encoding by a schema.
 
     Raises
     ------
@@ -716,13 +769,20 @@ def _build_contexts(raw: RawRows, names: Sequence[str], schema: Schema | None) -
 
 
 def _encode_structs(raw: RawRows, schema: Schema) -> RawRows:
-    """Return the rows with contexts, which are structs, encoded by a schema; other fields are ignored."""
+    """Return rows whose contexts, which are structs, are encoded as numbers by a schema.
+
+    Fields that the schema lacks are ignored. Raises LogError if a value does not fit its field.
+    """
     column, names = raw.columns[CONTEXT], [name for name, _ in schema]
     structs = column if isinstance(column, list) else column.to_pylist()
     return _encode_contexts(raw, schema, [{name: (row or {}).get(name) for name in names} for row in structs])
 
 
 def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]]) -> RawRows:
+    """Return rows with these contexts, encoded as numbers by a schema, as the column ``context``.
+
+    Raises LogError if a value does not fit its field.
+    """
     try:
         rows = Encoder(schema).encode_rows(contexts) if contexts else []
     except InvalidValue as error:
@@ -731,7 +791,7 @@ def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]
 
 
 def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
-    """Return a column as numbers, null for other values; refuse a column without any number."""
+    """Return a column as floats, null for other values; raise LogError if no value is a number."""
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
         values = [value for value in parse_values(column, "") if value is not None]
@@ -744,7 +804,10 @@ def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
 
 
 def _parse_field(column: Any, holds: Any) -> list[Any]:
-    """Return a column's values for a field of a schema; texts, as of CSV, are parsed to the field's type."""
+    """Return a column's values for a field of a schema; texts, as of CSV, are parsed to the field's type.
+
+    Texts that cannot be parsed stay texts.
+    """
     if isinstance(column, list):
         return column
     values: list[Any] = column.to_pylist()
@@ -775,7 +838,10 @@ def _source_column(file: LogFile, field: str, column: str) -> str:
 
 
 def complete_columns(raw: RawRows, columns: Mapping[str, str], constants: Mapping[str, Any]) -> RawRows:
-    """Return rows with all columns of the schema; missing columns are constants or null."""
+    """Return rows with all columns of the schema, named as in it.
+
+    Columns that the source lacks are constants or null, decision ids the row numbers.
+    """
     rows = len(raw.rows)
     complete: dict[str, Any] = {}
     for field in SCHEMA:
@@ -792,5 +858,5 @@ def complete_columns(raw: RawRows, columns: Mapping[str, str], constants: Mappin
 
 
 def number_decisions(rows: Ints) -> Any:
-    """Return the row numbers as decision ids, as text."""
+    """Return the row numbers as an Arrow array of text, to serve as decision ids."""
     return pa.array(rows).cast(pa.string())

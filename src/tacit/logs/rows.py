@@ -92,21 +92,21 @@ class Chunk(NamedTuple):
     rows: Ints
 
     def row_location(self, row: int) -> str:
-        """Return a row's source and number, for an error."""
+        """Return the source and number of the chunk's row with the index ``row`` as text, for an error."""
         return f"{self.source}: row {self.rows[row]}"
 
     def slice_rows(self, start: int, stop: int | None = None) -> Chunk:
-        """Return the rows from ``start`` to ``stop``, excluded."""
+        """Return a chunk of the rows from ``start`` to ``stop`` (excluded; None: to the end)."""
         size = None if stop is None else stop - start
         return Chunk(self.batch.slice(start, size), self.source, self.rows[start:stop])
 
     def filter_rows(self, mask: Any) -> Chunk:
-        """Return the rows that a mask, an Arrow array, selects."""
+        """Return a chunk of the rows where the mask, an Arrow array of bool, is true."""
         return Chunk(self.batch.filter(mask), self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
 
 
 class Example(NamedTuple):
-    """The first row that was rejected for a reason."""
+    """The first row that was rejected for a reason: where it is, and the column and value that are wrong."""
 
     source: str
     row: int
@@ -134,7 +134,7 @@ class LogReport:
         First rejected row per reason.
     time_units : dict
         Number of numeric times read per unit (s, ms, us, ns).
-    doubts : dict
+    data_warnings : dict
         Per kind and column, the :class:`~tacit.logs.data_warnings.DataWarning` about valid rows.
     one_key : bool
         Whether the log has no column of keys, so that all rows have the same key.
@@ -155,7 +155,7 @@ class LogReport:
     lists: bool = False
 
     def add_warnings(self, warnings: Iterable[DataWarning]) -> None:
-        """Add data warnings about later rows to the earlier ones of their kind and column."""
+        """Add data warnings; rows of a kind and column that has a warning already are added to its count."""
         for warning in warnings:
             warning_key = warning.kind, warning.column
             earlier = self.data_warnings.get(warning_key)
@@ -163,7 +163,7 @@ class LogReport:
             self.data_warnings[warning_key] = (earlier or warning)._replace(rows=rows)
 
     def warning_lines(self, *, by_placement: bool = False) -> list[str]:
-        """Return the data warnings that enough rows support, one line each.
+        """Return the data warnings that enough rows support as text, one line each.
 
         With ``by_placement``, leave out the warning about several placements.
         """
@@ -173,7 +173,7 @@ class LogReport:
         return [str(warning) for warning in warnings if not (by_placement and warning.kind == MIXED)]
 
     def drop_order_warnings(self) -> None:
-        """Remove warnings about the order of rows, for callers whose results do not depend on it."""
+        """Remove the stored warnings about the order of rows, for callers that do not depend on it."""
         self.data_warnings = {
             warning_key: warning
             for warning_key, warning in self.data_warnings.items()
@@ -181,12 +181,12 @@ class LogReport:
         }
 
     def reject(self, reason: str, count: int, example: Example) -> None:
-        """Count ``count`` rows as rejected for ``reason``; ``example`` is the first of them."""
+        """Add ``count`` rejected rows to those of ``reason``; ``example`` is kept if it is the first."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.examples.setdefault(reason, example)
 
     def reject_row(self, reason: str, example: Example, strict: bool) -> None:
-        """Count one rejected row, or raise LogError under ``strict``."""
+        """Count one row as rejected for ``reason`` with its example, or raise LogError under ``strict``."""
         if strict:
             remedy = f"; {example.remedy}" if example.remedy else f" ({reason})"
             what = f"{example.column}: {example.value!r} is not allowed{remedy}"
@@ -194,13 +194,16 @@ class LogReport:
         self.reject(reason, 1, example)
 
     def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
-        """Count a row rejected for the field of an error, or raise LogError under ``strict``."""
+        """Count a row as rejected, for the reason "missing-FIELD" or "wrong-FIELD" of an error.
+
+        Under ``strict`` raise LogError instead.
+        """
         why = "missing" if error.value is None else "wrong"
         example = Example(source, row, error.field, error.value, None, error.allowed)
         self.reject_row(f"{why}-{error.field.partition('.')[0]}", example, strict)
 
     def merge(self, other: LogReport) -> LogReport:
-        """Return a report that combines both; ``other`` covers later rows."""
+        """Return a new report of the rows of both; ``other`` covers later rows."""
         both = LogReport(self.read + other.read, self.kept + other.kept)
         both.examples = other.examples | self.examples
         both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
@@ -211,7 +214,7 @@ class LogReport:
         return both
 
     def summary(self) -> str:
-        """Return the report as text, one line per reason."""
+        """Return counts of rows as text, with one line per reason of rejection and its first example."""
         lines = [f"{self.read} rows read, {self.kept} kept, {self.read - self.kept} rejected"]
         for reason, count in sorted(self.rejected.items()):
             example = self.examples[reason]
@@ -219,7 +222,7 @@ class LogReport:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """Return notes on defaults and units inferred from the log, one line each."""
+        """Return notes on what was assumed of the log, one line each: one key, units of rewards and times."""
         one_key = [f"key: there is no such column, so all rows are of one key, {ONLY_KEY!r}"]
         return [
             *one_key * self.one_key,
@@ -231,7 +234,7 @@ class LogReport:
         ]
 
     def check_kept(self) -> None:
-        """Raise an error if the log has no valid row.
+        """Raise LogError, with reasons and remedies, if the log has no valid row.
 
         Raises
         ------
@@ -260,10 +263,12 @@ REMEDY = (
 
 
 def _add_counts(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    """Return the counts of two dicts, added by name."""
     return {name: counts.get(name, 0) + more.get(name, 0) for name in {**counts, **more}}
 
 
 def _shorten(value: Any) -> str:
+    """Return a value's repr, cut to 200 characters, with a remark if it is not UTF-8."""
     text = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
     garbled = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in text)
     return (text if len(text) <= 200 else text[:197] + "...") + garbled
@@ -303,10 +308,15 @@ def _convert_piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any
 
 
 def _from_json(values: list[Any], kind: Any, times: EpochTimes | None) -> Any:
+    """Return JSON values as an Arrow array of type ``kind``, null where a value cannot be read."""
     return convert_values(pa.array(values), kind, times)
 
 
 def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
+    """Return an Arrow array cast to type ``kind``; raise an Arrow error if a value cannot be cast.
+
+    Texts are parsed. Numbers become times by ``times``, or null without it. Nanoseconds are cut.
+    """
     if array.type == kind:
         return array
     if is_text(array.type) and kind != pa.string():
@@ -319,11 +329,12 @@ def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
 
 
 def is_text(kind: Any) -> bool:
+    """True if an Arrow type is text, bytes or a dictionary."""
     return kind in TEXT or pa.types.is_dictionary(kind)
 
 
 def nulls_for_empty_texts(values: Any, kind: Any) -> Any:
-    """Return a numeric column with null in place of texts such as "NULL" and "N/A".
+    """Return a column of texts for numbers, with null for texts such as "NULL" and "N/A"; else unchanged.
 
     Parameters
     ----------
@@ -345,10 +356,15 @@ def nulls_for_empty_texts(values: Any, kind: Any) -> Any:
 
 
 def _is_number(kind: Any) -> bool:
+    """True if an Arrow type is a number or boolean."""
     return pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
 
 
 def _parse_texts(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
+    """Return texts parsed as type ``kind``: lists, times or numbers; raise an Arrow error if one fails.
+
+    For float64, "true" and "false" are 1 and 0, and "0,5" is 0.5.
+    """
     if pa.types.is_list(kind):
         return _parse_lists(texts, kind)
     if pa.types.is_timestamp(kind):
@@ -362,7 +378,7 @@ def _parse_texts(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
 
 
 def _booleans_to_numbers(texts: Any) -> Any:
-    """Replace the texts true and false by 1 and 0, as many programs write clicks."""
+    """Return texts with "true" and "false", in any case, replaced by "1" and "0"."""
     lower = pc.utf8_lower(texts)
     for truth, number in (("true", "1"), ("false", "0")):
         texts = pc.if_else(pc.equal(lower, truth), number, texts)
@@ -370,13 +386,16 @@ def _booleans_to_numbers(texts: Any) -> Any:
 
 
 def _decimal_commas_to_points(texts: Any) -> Any:
-    """Replace the comma of fractions in [0, 1] by a point; other commas may separate thousands."""
+    """Return texts with the comma of fractions in [0, 1] replaced by a point; other texts unchanged."""
     fractions = pc.match_substring_regex(texts, r"^(0,[0-9]+|1,0{1,2})$")
     return pc.if_else(fractions, pc.replace_substring(texts, ",", "."), texts)
 
 
 def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
-    """Return the times of ISO 8601 texts, with or without a zone, or of numbers."""
+    """Return the times of texts: ISO 8601 with or without a zone, or numbers.
+
+    Raises ArrowInvalid if a text is no time.
+    """
     for form in TIMES:
         try:
             return _cast(texts.cast(form), kind)
@@ -402,7 +421,7 @@ def _parse_lists(texts: Any, kind: Any) -> Any:
 
 
 def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
-    """Return the list of a JSON text, with ``element`` applied to each value; None if that is impossible."""
+    """Return the list in a JSON text, with ``element`` applied to each value; None if it is no such list."""
     try:
         values = json.loads(text)
         return list(map(element, values)) if isinstance(values, list) else None
@@ -432,7 +451,7 @@ def _number(value: Any) -> float | None:
 
 
 def first_equal_rows(lists: Any) -> Ints:
-    """Return for each row the index of the first row with the same list.
+    """Return for each row the index of the first row that has the same list.
 
     Parameters
     ----------
@@ -458,7 +477,10 @@ def _encode_lists(lists: Any) -> tuple[Any, Ints]:
 
 
 def _first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
-    """Return for each list the index of the first list with the same elements, given as codes."""
+    """Return for each list the index of the first list with the same elements.
+
+    ``codes`` are the elements of all lists, concatenated; ``sizes`` the lists' lengths.
+    """
     rows = len(sizes)
     if rows and (sizes == sizes[0]).all() and (codes.reshape(rows, -1) == codes[: sizes[0]]).all():
         return np.zeros(rows, np.int64)  # fast path for most logs: all lists are equal
@@ -472,25 +494,30 @@ def _first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
 
 
 def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
-    """Return a column as numbers, with ``otherwise`` for nulls and for a missing column."""
+    """Return a batch's column ``name`` as floats, with ``otherwise`` for nulls and for a missing column."""
     if name not in batch.schema.names:
         return np.full(len(batch), otherwise)
     return np.array(batch[name].cast(pa.float64()).fill_null(otherwise).to_numpy(), np.float64)
 
 
 def lengths(lists: Any) -> Ints:
-    """Return the length of each list, 0 for null."""
+    """Return the length of each list of an Arrow column, 0 for null."""
     return np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(), np.int64)
 
 
 class _Fault(NamedTuple):
+    """A reason to reject rows, the column that is wrong, and a mask of the rows that have it."""
+
     reason: str
     column: str
     rows: Bools
 
 
 def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
-    """Yield every kind of fault, in order of precedence, with a mask of the rows that have it."""
+    """Yield every reason to reject rows, in order of precedence, with a mask of the rows that have it.
+
+    ``raw`` are columns before, ``columns`` after the conversion to the schema's types.
+    """
     for column in SCHEMA:
         name, empty = column.name, _is_null(raw[column.name])
         if not column.nullable:
@@ -511,16 +538,19 @@ def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Faul
 
 
 def _is_null(values: Any) -> Bools:
+    """Return a mask of the values that are null, of an Arrow array or a list."""
     if isinstance(values, list):
         return np.array([value is None for value in values], bool)
     return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _fill_null(array: Any, value: Any) -> Any:
+    """Return an Arrow array as a numpy array, with ``value`` for nulls."""
     return array.fill_null(value).to_numpy(zero_copy_only=False)
 
 
 def _arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
+    """Yield the masks of rows whose offer is invalid, and of rows whose arm is not on offer."""
     (names, codes), sizes = _encode_lists(arms), lengths(arms)
     first, offer_index = np.unique(_first_equal_lists(codes, sizes), return_inverse=True)
     offers = [arms[row].as_py() or [] for row in first.tolist()]
@@ -536,6 +566,7 @@ def _arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
 
 
 def _is_not_finite(contexts: Any) -> Bools:
+    """Return a mask of the contexts that contain a null, an infinity or NaN."""
     is_bad_value = ~np.isfinite(_fill_null(contexts.flatten(), np.nan))
     rows = pc.list_parent_indices(contexts).to_numpy()[is_bad_value]
     is_wrong = np.zeros(len(contexts), bool)
@@ -546,11 +577,13 @@ def _is_not_finite(contexts: Any) -> Bools:
 def check_rows(
     raw: RawRows, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None
 ) -> Chunk:
-    """Return the valid rows; count valid and rejected rows in ``report``.
+    """Convert rows to the schema's types and return the valid ones; count all rows in ``report``.
+
+    Examples of rejected rows and warnings about valid ones are added to the report, too.
 
     Parameters
     ----------
-    raw : Raw
+    raw : RawRows
         Rows with all columns of the schema, under its names.
     source : str
         The file, for reports and errors.
@@ -601,13 +634,17 @@ def check_rows(
 
 
 def _extra_column(name: str, values: Any) -> Any:
-    """Return an additional column, outside the schema, as an array."""
+    """Return an additional column as an Arrow array: segments as text, features as floats.
+
+    Columns with the prefix "column " stay unchanged.
+    """
     if name.startswith(EXTRA):
         return pa.array(values) if isinstance(values, list) else values
     return convert_values(values, pa.string() if name == SEGMENT else pa.float64())
 
 
 def _rejection_message(reason: str, example: Example) -> str:
+    """Return the error message for a rejected row: location, column, value, reason and remedy."""
     allowed = ALLOWED.get(example.column, "as many fields as the header, or one JSON object a line")
     return (
         f"{example.source}: row {example.row}: {example.column}: "

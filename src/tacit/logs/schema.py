@@ -124,7 +124,10 @@ class EpochTimes:
         self.counts = counts
 
     def read(self, numbers: Any) -> Any:
-        """Return the times of an array of numbers, null for numbers that are no time."""
+        """Return numbers as an Arrow array of times, null for numbers that are no time; update ``counts``.
+
+        Warns if the unit puts all numbers outside the years 2000 to 2099 but another unit would not.
+        """
         if pa.types.is_boolean(numbers.type):
             return pa.nulls(len(numbers), pa.timestamp("us", "UTC"))
         values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
@@ -147,6 +150,10 @@ class EpochTimes:
         return pa.array(micros, pa.timestamp("us", "UTC"), mask=~is_time)
 
     def _fits(self, values: Any, scale: int) -> Any:
+        """Return a mask of the numbers that are times in units of 1/scale seconds.
+
+        If the unit is given, times reach to the end of the year 9999, else from 2000 to 2099.
+        """
         if self.unit is not None:
             return np.abs(values.astype(np.float64)) < float(FARTHEST * scale)
         return _is_in_century(values, scale)
@@ -158,6 +165,7 @@ def _is_in_century(values: Any, scale: int) -> Any:
 
 
 def _micros(values: Any, scale: int) -> Any:
+    """Return times in units of 1/scale seconds as whole microseconds; nanoseconds are cut."""
     if values.dtype.kind == "f":
         return np.round(values * (10**6 / scale)).astype(np.int64)
     whole = values.astype(np.int64)

@@ -41,8 +41,8 @@ FILLERS = {
 def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     """Yield the valid rows of a log with at least the columns ``names``, ``arm`` and ``arms``.
 
-    Text columns may be dictionary-encoded. Of a Parquet file, only the columns that are read are
-    validated.
+    Text columns may be dictionary-encoded. Of a Parquet file, only the columns that are read are validated.
+    Updates the log's report. For a whole log, the end raises LogError if no row was valid.
 
     Parameters
     ----------
@@ -87,6 +87,10 @@ def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
 def _select_parquet(
     log: LogReader, groups: Sequence[tuple[int, int] | None], names: set[str]
 ) -> Iterator[Chunk]:
+    """Yield the valid rows of Parquet files, or of ranges of their row groups, with the columns ``names``.
+
+    Replaces the log's report, and adds data warnings to it.
+    """
     log.report = report = LogReport(one_key=log.one_key, rewards=log.rewards)
     history = RowHistory()
     names = names | set(log.context_columns if "context" in names else ())
@@ -101,7 +105,10 @@ def _select_parquet(
 
 
 def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
-    """Add a file's first rows to the history for data warnings, with columns that were not selected."""
+    """Add a Parquet file's first rows to the history, with the columns by which it finds duplicates.
+
+    ``span`` is the range of row groups, ``size`` the rows of a batch. Stops once the history is full.
+    """
     columns = {
         name: at for name, at in file.history_columns.items() if name == "placement" or not history.is_full
     }
@@ -126,6 +133,10 @@ def _select_file(
     columns: dict[str, str],
     constants: dict[str, Any],
 ) -> Iterator[Chunk]:
+    """Yield the valid rows of one Parquet file in batches; count all rows in the log's report.
+
+    A batch with an invalid row is checked row by row.
+    """
     path: Any = file.path
     texts = [columns[name] for name in TEXTS if name in columns]
     with parquet_file(path) as parquet:
@@ -153,11 +164,12 @@ def _select_file(
 
 
 def _leaves(file: Any) -> list[str]:
+    """Return the paths of all leaf columns of a Parquet file."""
     return [file.schema.column(leaf).path for leaf in range(len(file.schema))]
 
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
-    """Yield the batches of a row group; without dictionaries if Arrow cannot keep them."""
+    """Yield the batches of one row group; texts in ``encoded`` stay dictionaries if Arrow can do so."""
     rows_done = 0
     for texts in (encoded, []):
         with parquet_file(path, read_dictionary=texts) as file:
@@ -176,6 +188,7 @@ def _batches(path: File, group: int, size: int, columns: list[str], encoded: lis
 
 
 def _repeat_value(value: Any, rows: int) -> Any:
+    """Return an Arrow array that has one value in ``rows`` rows, in a compact form."""
     if pa.types.is_string(value.type):
         return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value]))
     if pa.types.is_list(value.type):
@@ -186,7 +199,7 @@ def _repeat_value(value: Any, rows: int) -> Any:
 
 
 def _fill_columns(arrays: dict[str, Any], constants: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Return all columns of the schema, with valid fillers for columns that were not read."""
+    """Return all columns of the schema: columns as read, constants, and fillers or nulls for others."""
     all_columns = {}
     for field in SCHEMA:
         if field.name in arrays:
@@ -200,6 +213,7 @@ def _fill_columns(arrays: dict[str, Any], constants: dict[str, Any], rows: int) 
 
 
 def _plain(array: Any) -> Any:
+    """Return a column of lists with its texts decoded from dictionaries; other columns unchanged."""
     if pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type):
         return array.cast(pa.list_(pa.string()))
     return array
@@ -233,6 +247,7 @@ def _is_valid(arrays: dict[str, Any], constants: dict[str, Any]) -> bool:
 
 
 def _is_in_range(array: Any, low: float, strict: bool) -> bool:
+    """True if all values, except nulls, are from ``low`` to 1; with ``strict`` they must exceed ``low``."""
     values = array.drop_null().to_numpy(zero_copy_only=False)
     if not len(values):
         return True
@@ -242,6 +257,7 @@ def _is_in_range(array: Any, low: float, strict: bool) -> bool:
 
 
 def _has_valid_arms(arrays: dict[str, Any], constants: dict[str, Any]) -> bool:
+    """True if contexts and positions are valid, and all rows share one valid offer that has their arms."""
     if "context" in arrays:
         values = arrays["context"].flatten()
         if values.null_count or not np.isfinite(values.to_numpy()).all():
@@ -260,13 +276,13 @@ def _has_valid_arms(arrays: dict[str, Any], constants: dict[str, Any]) -> bool:
 
 
 def _common_offer(arms: Any) -> list[Any] | None:
-    """Return the list that all rows have in common; None if they differ or that is expensive to tell."""
+    """Return the list of arms that all rows share; None if they differ or that is expensive to tell."""
     codes = common_list_codes(arms)
     return None if codes is None else arms[0].as_py()
 
 
 def common_list_codes(arms: Any) -> Any:
-    """Return the codes of the list that all rows have in common, as an array; None if they differ."""
+    """Return the codes of the list that all rows share, as an array; None if lists differ or are empty."""
     if pa.types.is_list_view(arms.type):
         return np.arange(len(arms[0])) if len(arms) else None
     if not len(arms) or arms.null_count or not pa.types.is_list(arms.type):

@@ -66,7 +66,9 @@ def read_log(
     time_unit: str | None = None,
     items: Any = None,
 ) -> LogReader:
-    """Open a click log.
+    """Open a click log and return a reader of its valid rows; rows are read when it is iterated.
+
+    Warns of constants that are not used. With arms="shown", the log is read once to list its arms.
 
     Parameters
     ----------
@@ -175,7 +177,7 @@ def read_log(
 
 
 def _refuse_column_as_arms(arms: Any, log: LogReader) -> None:
-    """Refuse the option ``arms`` if it names a column of the log, which probably is meant."""
+    """Raise InvalidValue if the option ``arms`` is the name of a column of the log."""
     single = isinstance(arms, list | tuple) and len(arms) == 1
     for file in log.files:
         if single and arms[0] in file.names:
@@ -195,7 +197,7 @@ def _refuse_column_as_arms(arms: Any, log: LogReader) -> None:
 
 
 def _warn_unused_constants(constants: Mapping[str, Any], log: LogReader) -> None:
-    """Warn of constants for columns that all files of a log have."""
+    """Warn of each constant for a column that all files of a log have."""
     for name, value in constants.items():
         columns = [file.columns.get(name) for file in log.files]
         if columns and all(columns):
@@ -206,11 +208,13 @@ def _warn_unused_constants(constants: Mapping[str, Any], log: LogReader) -> None
 
 
 def _set_items(log: LogReader, items: ItemTable | None) -> LogReader:
+    """Set the reader's table of items, or None, and return the reader."""
     log.items = items
     return log
 
 
 def _is_in_memory(log: Any) -> bool:
+    """True if a log is a table or other object in memory rather than a path or a sequence of paths."""
     if isinstance(log, str | Path):
         return False
     paths = isinstance(log, Sequence) and all(isinstance(place, str | Path) for place in log)
@@ -218,6 +222,10 @@ def _is_in_memory(log: Any) -> bool:
 
 
 def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
+    """Raise InvalidValue for options that a layout of another system does not allow.
+
+    They are arms="shown" and ``time_unit``.
+    """
     if arms == ALL_SHOWN:
         raise InvalidValue("arms", arms, f"leave it out: a log of {name} says its arms")
     if time_unit is not None:
@@ -225,7 +233,11 @@ def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
 
 
 def _collect_arms(log: LogReader) -> list[str]:
-    """Return the distinct arms that a log shows, in order of first appearance."""
+    """Read a log and return the distinct arms that it shows, in order of first appearance.
+
+    Raises LogError if there is none, InvalidValue for a stream. Warns if nearly each row has an arm of its
+    own.
+    """
     if log.is_stream:
         raise InvalidValue("arms", ALL_SHOWN, "name the arms: the log is a stream, to be read only once")
     arms: dict[str, None] = {}
@@ -250,7 +262,7 @@ def _collect_arms(log: LogReader) -> list[str]:
 
 
 def _detect_layout(place: str | Path, name: str | None) -> FolderLayout | None:
-    """Return the layout of a name, or the layout that a folder has; None for plain files."""
+    """Return the layout called ``name``, or that of the folder ``place``; None for plain files."""
     if name is not None:
         return LAYOUTS.get(name)
     if is_url(place):
@@ -259,7 +271,7 @@ def _detect_layout(place: str | Path, name: str | None) -> FolderLayout | None:
 
 
 def open_log(log: Any, **options: Unpack[ReadOptions]) -> Any:
-    """Open a log by :func:`read_log`; return an open log, or a part of one, unchanged.
+    """Return a reader of a log, opened by :func:`read_log`; an open log, or a part of one, is unchanged.
 
     A log in memory is read strictly, unless ``strict=False`` is among the options.
 
@@ -281,7 +293,7 @@ def open_log(log: Any, **options: Unpack[ReadOptions]) -> Any:
 
 
 def _make_option_error(name: str) -> TypeError:
-    """Return the error that the public function, found on the call stack, has no such option."""
+    """Return the TypeError that the public function has no option ``name``; its name is on the call stack."""
     frame = caller = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("tacit."):
         caller, frame = frame, frame.f_back
@@ -291,7 +303,7 @@ def _make_option_error(name: str) -> TypeError:
 
 
 def warn_unread_context(log: Any, policy: Any) -> None:
-    """Warn that a log has contexts but the policy reads none.
+    """Warn if a log has contexts but the policy reads none.
 
     Parameters
     ----------
@@ -310,7 +322,7 @@ def warn_unread_context(log: Any, policy: Any) -> None:
 
 
 def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple[str, ...]:
-    """Warn of data warnings and rejected rows; return notes for the result.
+    """Warn of a log's data warnings and rejected rows; return notes on its key and rewards for the result.
 
     Rejected rows are summarised only if ``reader`` was opened for the caller, who has no access to its
     report. With ``by_placement``, there is no warning about several placements.
@@ -327,7 +339,7 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
-    """Yield the valid rows of a click log of any form.
+    """Open a click log of any form and yield its valid rows as chunks.
 
     Parameters
     ----------
@@ -348,9 +360,9 @@ def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
 
 
 def check_kept_rows(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:
-    """Yield the rows of a whole log; raise LogError at the end if none was valid.
+    """Yield all chunks of a log; at the end, raise LogError if no row was valid.
 
-    ``empty`` allows a log without any row.
+    With ``empty``, a log without any row is allowed.
 
     Raises
     ------

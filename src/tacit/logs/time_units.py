@@ -14,7 +14,7 @@ FARTHEST = 253_402_300_800
 
 
 def check_time_unit(unit: str | None) -> str | None:
-    """Return ``unit`` if it is a unit of time or None.
+    """Return ``unit`` unchanged if it is "s", "ms", "us", "ns" or None.
 
     Raises
     ------

@@ -67,7 +67,7 @@ class UbiReport(LogReport):
     others: dict[str, int] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """Return the report as text."""
+        """Return counts of queries, events and rows, and reasons of rejection, as text."""
         counts = (
             f"{self.queries} queries, {self.events} events: {self.clicks} clicks, {self.examined} examined"
         )
@@ -97,6 +97,7 @@ class UbiReader(LogReader):
         strict: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> None:
+        """Validate the options; raise InvalidValue if one is wrong. No record is read."""
         super().__init__([], constants=constants, strict=strict, batch_rows=batch_rows)
         if seen not in (RETURNED, EXAMINED):
             raise InvalidValue("seen", seen, f"give {RETURNED!r} or {EXAMINED!r}")
@@ -110,7 +111,10 @@ class UbiReader(LogReader):
         self._constant_names = frozenset(constants or ())
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the batches, each with its file and the row numbers of its queries.
+        """Read the files twice, first events, then queries; yield one row per returned object in batches.
+
+        Each batch has its file and the row numbers of its queries. Replaces ``report`` and counts records
+        in it. At the end, queries of events that no file has are counted as rejected.
 
         Raises
         ------
@@ -126,7 +130,11 @@ class UbiReader(LogReader):
     # Events ----------------------------------------------------------------------------------
 
     def _collect_events(self, report: UbiReport) -> _EventsByQuery:
-        """Return, per query, the rewards of objects with events; None for objects only seen."""
+        """Read all events; return the reward of each object with events, per query, None if only seen.
+
+        Also returns the place of each query's first event. Counts events, and rejected records, in
+        ``report``.
+        """
         events: _EventsByQuery = {}
         for place, record in self._records(report):
             if not ubi_records.is_event(record):
@@ -144,6 +152,10 @@ class UbiReader(LogReader):
         return events
 
     def _reward(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
+        """Count an event by its kind of action in ``report``; return its reward.
+
+        It is 1 for a click, else the event's own reward in [0, 1], or None.
+        """
         reward = event.attributes.get("reward")
         if event.action in self._clicks:
             report.clicks += 1
@@ -157,6 +169,11 @@ class UbiReader(LogReader):
     # Queries ---------------------------------------------------------------------------------
 
     def _iter_rows(self, events: _EventsByQuery, report: UbiReport) -> Iterator[Chunk]:
+        """Read all queries and yield the valid rows of their results in batches of one file.
+
+        Takes each query's entry out of ``events``, so that events of unknown queries are left. Counts
+        queries, and rejects repeated ones and those without results, in ``report``.
+        """
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         source = ""
@@ -194,7 +211,10 @@ class UbiReader(LogReader):
         place: RecordPlace,
         report: UbiReport,
     ) -> dict[int, float]:
-        """Return the rewards of a query by position, for positions with events."""
+        """Return the rewards of a query by position, for positions with events; 0 if only seen.
+
+        Events on objects that the query did not return are rejected in ``report``.
+        """
         rewards: dict[int, float] = {}
         for object, reward in objects.items():
             position = ubi_records.find_position(*object, query.hits or ())
@@ -208,7 +228,10 @@ class UbiReader(LogReader):
         return rewards
 
     def _query_rows(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
-        """Return the rows of a query."""
+        """Return one dict per result of a query, with the columns of a click log.
+
+        Results beyond ``length``, and with seen="examined" results without an event, are left out.
+        """
         hits = (query.hits or ())[: self.length]
         attributes = query.attributes
         propensities, position_propensities = (
@@ -243,6 +266,7 @@ class UbiReader(LogReader):
     def _check_rows(
         self, rows: list[dict[str, Any]], numbers: list[int], source: str, report: UbiReport
     ) -> Chunk:
+        """Return the valid rows as a chunk; ``numbers`` are row numbers. Counts rows in ``report``."""
         names = {
             column: name
             for column, name in self.files[0].columns.items()
@@ -255,7 +279,7 @@ class UbiReader(LogReader):
     # Records ---------------------------------------------------------------------------------
 
     def _records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
-        """Yield every record; count malformed ones in the report, if there is one."""
+        """Yield every record of all files with its place; count malformed ones in ``report``, if any."""
         for path in self._places:
             form = detect_format(path)
             with reading(path, form):
@@ -268,6 +292,7 @@ class UbiReader(LogReader):
                         self._reject(report, MALFORMED, Example(*place, "row", record))
 
     def _parse_record(self, report: UbiReport, place: RecordPlace, read: Any, record: dict[str, Any]) -> Any:
+        """Return ``read(record)``; on InvalidValue count the record as rejected and return None."""
         try:
             return read(record)
         except InvalidValue as error:
@@ -277,6 +302,7 @@ class UbiReader(LogReader):
         return None
 
     def _reject(self, report: UbiReport, reason: str, example: Example) -> None:
+        """Count a record as read and rejected in ``report``, or raise LogError if the reader is strict."""
         report.reject_row(reason, example, self.strict)
         report.read += 1
 
@@ -293,6 +319,7 @@ _EventsByQuery = dict[str, tuple[dict[_Object, float | None], RecordPlace]]
 
 
 def _iter_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the records of a Parquet file with their row numbers, without empty fields, as of JSON."""
     row = 0
     with parquet_file(path) as file:
         for batch in file.iter_batches(BATCH_ROWS):
@@ -302,7 +329,7 @@ def _iter_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _to_json_value(name: str, value: Any) -> Any:
-    """Convert a value of Parquet to its JSON form; attributes may be JSON text."""
+    """Return a value of Parquet in its JSON form: times as text, attributes that are JSON text parsed."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, dict):
@@ -316,7 +343,7 @@ def _to_json_value(name: str, value: Any) -> Any:
 
 
 def is_ubi(folder: Path) -> bool:
-    """True if a folder holds UBI records, by the names of its files."""
+    """True if a folder has a file whose name begins with "ubi_queries", of JSON lines or Parquet."""
     return folder.is_dir() and any(
         file.suffix in SUFFIXES for file in islice(folder.glob(f"{QUERIES}*"), 100)
     )
@@ -333,12 +360,12 @@ def read_ubi(
     strict: bool = False,
     batch_rows: int = BATCH_ROWS,
 ) -> UbiReader:
-    """Open User Behavior Insights (UBI 1.3) as a click log: one row per object returned.
+    """Return a reader of User Behavior Insights (UBI 1.3) as a click log: one row per object returned.
 
-    Each query is a decision; its key is the user's text, its placement the application. The arms are
-    the objects that were returned, the position is an object's rank. Values in
-    ``query_attributes.tacit`` take precedence, and may add a propensity, a policy and its version.
-    The reward is 1 if the object was clicked.
+    Each query is a decision; its key is the user's text, its placement the application. The arms are the
+    objects that were returned, the position is an object's rank. Values in ``query_attributes.tacit`` take
+    precedence, and may add a propensity, a policy and its version. The reward is 1 if the object was
+    clicked.
 
     Parameters
     ----------
@@ -411,6 +438,7 @@ def read_ubi(
 
 
 def _open_ubi(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> UbiReader:
+    """Return a reader of UBI files; raise InvalidValue if columns are renamed."""
     if columns:
         raise InvalidValue("columns", columns, "leave them out: the fields of UBI are known")
     return read_ubi(places, **options)

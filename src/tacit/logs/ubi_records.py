@@ -21,9 +21,10 @@ BULK = ("index", "create")
 
 
 def read_records(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Yield each record with its line number, also from bulk requests and search hits.
+    """Yield each record of a file of JSON lines with its line number, from 1.
 
-    A line that is no JSON object is yielded as text.
+    Action lines of bulk requests and empty lines are skipped; of search hits, ``_source`` is the record. A
+    line that is no JSON object is yielded as text.
     """
     from tacit.logs.formats import open_lines
 
@@ -79,7 +80,7 @@ class UbiQuery(NamedTuple):
     time : str or None
         ISO 8601.
     application : str or None
-    ours : dict
+    attributes : dict
         The fields in ``query_attributes.tacit``.
     """
 
@@ -105,7 +106,7 @@ class UbiEvent(NamedTuple):
         The position on the page, from 1.
     time : str
         ISO 8601.
-    ours : dict
+    attributes : dict
         The fields in ``event_attributes.tacit``.
     """
 
@@ -118,12 +119,12 @@ class UbiEvent(NamedTuple):
 
 
 def is_event(record: Mapping[str, Any]) -> bool:
-    """True if a record is an event; otherwise it is a query."""
+    """True if a record is an event, which has an ``action_name``; otherwise it is a query."""
     return record.get("action_name") is not None
 
 
 def parse_query(record: Mapping[str, Any]) -> UbiQuery:
-    """Return what a query record says.
+    """Return the validated fields of a query record.
 
     Raises
     ------
@@ -154,7 +155,7 @@ def parse_query(record: Mapping[str, Any]) -> UbiQuery:
 
 
 def parse_event(record: Mapping[str, Any]) -> UbiEvent:
-    """Return what an event record says.
+    """Return the validated fields of an event record.
 
     Raises
     ------
@@ -181,7 +182,7 @@ def parse_event(record: Mapping[str, Any]) -> UbiEvent:
 def find_position(objects: tuple[str, ...], ordinal: int | None, hits: Sequence[str]) -> int | None:
     """Return the position of an event's object among the hits, from 0; None if it is not there.
 
-    An object is identified by its ids, or by its ordinal if the event has no ids.
+    An object is identified by its ids, the likeliest first, or by its ordinal if the event has no ids.
 
     Examples
     --------
@@ -211,7 +212,7 @@ def digest_record(record: Mapping[str, Any]) -> str:
 
 
 def format_time(microseconds: int) -> str:
-    """Format a time as UBI and OpenSearch read it.
+    """Return a time, in microseconds since 1970, as ISO 8601 text in UTC.
 
     Examples
     --------
@@ -222,6 +223,7 @@ def format_time(microseconds: int) -> str:
 
 
 def _get_text(record: Mapping[str, Any], field: str, max_length: int | None = None) -> str:
+    """Return a text field; raise InvalidValue if it is missing, no text, or longer than ``max_length``."""
     value = record.get(field)
     if not isinstance(value, str) or (max_length is not None and len(value) > max_length):
         limit = "" if max_length is None else f" of at most {max_length} characters"
@@ -230,10 +232,12 @@ def _get_text(record: Mapping[str, Any], field: str, max_length: int | None = No
 
 
 def _get_optional_text(record: Mapping[str, Any], field: str, max_length: int) -> str | None:
+    """Return a text field, or None if it is missing; raise InvalidValue if it is no text or too long."""
     return None if record.get(field) is None else _get_text(record, field, max_length)
 
 
 def _get_object(record: Mapping[str, Any], field: str, prefix: str = "") -> Mapping[str, Any]:
+    """Return a field that is a JSON object, {} if it is missing; raise InvalidValue for other values."""
     value = record.get(field)
     if value is None:
         return {}
@@ -243,10 +247,15 @@ def _get_object(record: Mapping[str, Any], field: str, prefix: str = "") -> Mapp
 
 
 def _get_attributes(record: Mapping[str, Any], attributes: str) -> Mapping[str, Any]:
+    """Return the object in the field ``attributes`` under the name "tacit", or {}."""
     return _get_object(_get_object(record, attributes), TACIT_ATTRIBUTE, f"{attributes}.")
 
 
 def _get_id(object: Mapping[str, Any], field: str) -> str | None:
+    """Return an object's id in ``field`` as text, None if missing; raise InvalidValue if it is wrong.
+
+    It must be text of at most 256 characters or a whole number.
+    """
     value = object.get(field)
     if isinstance(value, bool) or not isinstance(value, str | int | None):
         pass
@@ -257,7 +266,10 @@ def _get_id(object: Mapping[str, Any], field: str) -> str | None:
 
 
 def _get_time(record: Mapping[str, Any]) -> str:
-    """Return the timestamp; OpenSearch also takes milliseconds since 1970."""
+    """Return a record's timestamp as ISO 8601 text; numbers are milliseconds since 1970.
+
+    Raises InvalidValue if it is missing or no time.
+    """
     value = record.get("timestamp")
     try:
         if isinstance(value, str):

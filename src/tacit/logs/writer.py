@@ -32,7 +32,7 @@ def click_log(
     times: Sequence[datetime] | None = None,
     arms: Sequence[Sequence[Any]] | None = None,
 ) -> pa.Table:
-    """Return decisions and their rewards as a click log.
+    """Return decisions and their rewards as a table in the click-log schema.
 
     Parameters
     ----------
@@ -116,10 +116,12 @@ def click_log(
 
 
 def _row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the arm index of a decision of one arm, with its propensity and reward."""
     yield int(decision.slots[0]), {"propensity": decision.propensity, "reward": reward}
 
 
 def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the arm index at each filled position of a list, with position, propensities and reward."""
     prefixes = decision.prefix_propensities.tolist()
     for position, arm_index in enumerate(decision.slots.tolist()):
         if arm_index >= 0:
@@ -135,7 +137,9 @@ def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any
 
 
 def conditional_propensity(prefix_propensities: Sequence[float], position: int) -> float | None:
-    """Return the propensity of an arm given the arms above it in its list, from propensities of prefixes.
+    """Return the propensity of the arm at a position, given the arms above it in its list.
+
+    It is the ratio of the propensities of two prefixes of the list, at most 1; None if unknown.
 
     Examples
     --------
@@ -156,7 +160,7 @@ def conditional_propensity(prefix_propensities: Sequence[float], position: int) 
 
 
 def propensity_at_position(propensities: Sequence[float], position: int) -> float | None:
-    """Return the propensity of an arm at its position in a list, or None if unknown.
+    """Return the propensity, at most 1, of an arm at its position in a list; None if unknown or 0.
 
     Examples
     --------
@@ -175,7 +179,7 @@ def propensity_at_position(propensities: Sequence[float], position: int) -> floa
 
 @with_suggestions
 def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards: str = "") -> None:
-    """Write a click log to one file, which replaces an existing one only when complete.
+    """Write the valid rows of a click log to one file, which replaces an existing one only when complete.
 
     In every format, reading the file returns the rows that were written.
 
@@ -237,6 +241,10 @@ def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards:
 
 
 def _replace(path: Path, write: Any, arguments: tuple[Iterable[Any], str]) -> None:
+    """Write a temporary file by ``write(file, *arguments)``, then move it to ``path``.
+
+    If an error is raised, the temporary file is deleted and ``path`` stays as it was.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with undo_on_error(os.unlink, temporary):
         with os.fdopen(handle, "wb") as file:

@@ -40,7 +40,9 @@ def read_duels(
     strict: bool = False,
     confidence: float = 0.95,
 ) -> tuple[DuelReport, LogReport]:
-    """Estimate preferences from a log of interleaved impressions, one row each.
+    """Read a log of duels of rankers, one row each, and return the report on them and counts of rows.
+
+    Warns if lists need another way of credit, a user returns, or rejected rows may favour a ranker.
 
     Parameters
     ----------
@@ -88,7 +90,11 @@ def read_duels(
 
 
 def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
-    """Yield the duel of each valid row: left, right, outcome and the number of clicks, if known."""
+    """Yield the duel of each valid row: left, right, outcome and the number of clicks, or None if unknown.
+
+    Counts valid and rejected rows in ``rows``; an invalid row raises LogError under ``strict``, as does a
+    missing column. Warns at the end if credits are needed or a user returns.
+    """
     path, present = file.path, file.names
     has_credits, users, repeated_user = False, set[str](), ""
     names_in_file = {name: renamed.get(name, name) for name in COLUMNS}
@@ -122,7 +128,7 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
 
 
 def warn_of_rows(rankers: Sequence[str], rows: LogReport) -> None:
-    """Warn if rankers' names differ only in case, and of rows rejected for their outcome, team or clicks."""
+    """Warn if names of rankers differ only in case, or rows were rejected for outcome, team or clicks."""
     alike = Counter(name.casefold() for name in rankers)
     if several := [name for name in rankers if alike[name.casefold()] > 1]:
         doubt = f"rankers: {', '.join(map(repr, several))} differ by capitals alone, and count apart"
@@ -138,7 +144,9 @@ def warn_of_rows(rankers: Sequence[str], rows: LogReport) -> None:
 
 
 def read_rows(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
-    """Yield the number of each row of a file with its cells, or with the raw text of a malformed row.
+    """Yield each row of a file as its number and a dict of its cells; a malformed row as its raw text.
+
+    Cells of tables are texts or None, those of JSON lines their values.
 
     Parameters
     ----------
@@ -160,7 +168,7 @@ def read_rows(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, An
 
 
 def needs_credits(interleaved: Any) -> bool:
-    """True if a list's interleaving method is fair only if mean credits are compared."""
+    """True if the text of an interleaved list names a method that is fair only for mean credits."""
     text = interleaved if isinstance(interleaved, str) else str(interleaved)
     return "Optimized" in text or "DebiasedBalanced" in text
 
@@ -197,10 +205,10 @@ def always(
     *,
     confidence: float = CONFIDENCE,
 ) -> Always:
-    """Estimate how often ``first`` would win if all duels were against ``second``, on random sides.
+    """Estimate the win rate of ``first`` if all duels were against ``second``, on random sides.
 
-    The observed share of wins is biased: a policy chooses duels by earlier outcomes, and shows a pair
-    to some keys more often than to others. Here each duel of the two is weighted by its inverse propensity,
+    The observed share of wins is biased: a policy chooses duels by earlier outcomes, and shows a pair to
+    some keys more often than to others. Here each duel of the two is weighted by its inverse propensity,
     which only assumes that propensities are logged correctly. The interval is valid for any weights; it is
     wide if the policy hardly showed the two.
 

@@ -31,8 +31,8 @@ def log_evidence(score: float, plays: float, mean: float) -> float:
     """Return the log of the evidence that outcomes in [0, 1] have another mean than ``mean``.
 
     The evidence is the likelihood under a Beta(1/2, 1/2) mixture of means over that under ``mean``: a
-    supermartingale if ``mean`` is true, so that its log ever exceeds log(1/α) with probability at most
-    α, at any time.
+    supermartingale if ``mean`` is true, so that its log ever exceeds log(1/α) with probability at most α,
+    at any time. It is infinite if ``mean`` makes the outcomes impossible.
 
     Parameters
     ----------
@@ -64,7 +64,9 @@ def log_evidence(score: float, plays: float, mean: float) -> float:
 
 
 def safe_interval(score: float, plays: float, alpha: float) -> tuple[float, float]:
-    """Return the interval of means with log evidence below log(1/alpha): it is valid at any time.
+    """Return the interval of means with log evidence below log(1/alpha); it is valid at any time.
+
+    Without outcomes it is (0, 1).
 
     Parameters
     ----------
@@ -181,6 +183,7 @@ class DuelReport(Tabulated, Plot):
     unclicked: int = 0
 
     def __post_init__(self) -> None:
+        """Convert names and counts to arrays; raise InvalidValue if they do not fit together."""
         names = checks.arms("arms", list(self.names)) if len(self.names) else ()
         plays = np.asarray(self.plays, np.float64)
         scores = np.asarray(self.scores, np.float64)
@@ -204,12 +207,12 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def alpha(self) -> float:
-        """The error probability of each pair, by Bonferroni's correction."""
+        """The error probability of each pair, by Bonferroni's correction: (1 − confidence)/pairs."""
         pairs = len(self.names) * (len(self.names) - 1) // 2
         return (1.0 - self.confidence) / pairs
 
     def pair(self, first: int, second: int) -> Pair:
-        """Return the comparison of two rankers, by their indices in ``names``."""
+        """Return the comparison of two rankers by their indices in ``names``: estimate and intervals."""
         plays, score = float(self.plays[first, second]), float(self.scores[first, second])
         estimate = score / plays if plays else math.nan
         return Pair(
@@ -223,7 +226,10 @@ class DuelReport(Tabulated, Plot):
 
     @cached_property
     def estimates(self) -> Floats:
-        """Matrix of estimated probabilities that the first (row) beats the second; 1/2 on the diagonal."""
+        """Matrix of estimated probabilities that the row's ranker beats the column's.
+
+        1/2 on the diagonal; NaN for pairs without duels.
+        """
         estimates = np.divide(
             self.scores, self.plays, out=np.full(self.plays.shape, np.nan), where=self.plays > 0
         )
@@ -232,7 +238,7 @@ class DuelReport(Tabulated, Plot):
 
     @cached_property
     def beats(self) -> Any:
-        """Matrix of bool: whether the first (row) significantly beats the second."""
+        """Matrix of bool: True where the row's ranker significantly beats the column's."""
         count = len(self.names)
         beats = np.zeros((count, count), np.bool_)
         for first in range(count):
@@ -244,7 +250,7 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def out(self) -> tuple[str, ...]:
-        """The eliminated rankers, which significantly lose to another one."""
+        """The names of the eliminated rankers, which significantly lose to another one."""
         lost = self.beats.any(axis=0)
         return tuple(name for name, beaten in zip(self.names, lost, strict=True) if beaten)
 
@@ -257,22 +263,22 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def leader(self) -> int:
-        """Index of the ranker with the best estimates so far: it beats most others, then highest mean."""
+        """Index of the leading ranker: the one that beats most others by estimate, then has the best mean."""
         filled = np.where(np.isnan(self.estimates), 0.5, self.estimates)
         return int(np.lexsort((filled.mean(axis=1), (filled > 0.5).sum(axis=1)))[-1])
 
     @property
     def left(self) -> tuple[str, ...]:
-        """The rankers that are not eliminated."""
+        """The names of the rankers that are not eliminated."""
         return tuple(name for name in self.names if name not in self.out)
 
     @property
     def safe_to_stop(self) -> bool:
-        """True if the best ranker is known, assuming that one beats all others."""
+        """True if one ranker significantly beats all others, or all but one are eliminated."""
         return self.winner is not None or len(self.left) == 1
 
     def count_missing_duels(self, second: int) -> int | None:
-        """Return how many more duels would decide between the leader and a ranker if the estimate stays.
+        """Return how many more duels would decide between the leader and a ranker, if the estimate stays.
 
         Parameters
         ----------
@@ -306,7 +312,7 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def verdict(self) -> str:
-        """A sentence with the winner, or with the number of missing duels."""
+        """A sentence for the user: the winner and that it is safe to stop, or how many duels are missing."""
         sure = f"with confidence {self.confidence:g}"
         if self.winner is not None:
             return f"Safe to stop: {self.winner} beats every other ranker, {sure}."
@@ -327,7 +333,7 @@ class DuelReport(Tabulated, Plot):
         return f"Go on: {self.names[self.leader]} leads, {len(self.left)} are left; {remark}."
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON data; NaN becomes null."""
+        """Return the report as JSON data, with estimates as matrices by ranker; NaN becomes None."""
         count = range(len(self.names))
         table = [[self.pair(i, j) for j in count] for i in count]
         matrices = {
@@ -353,19 +359,19 @@ class DuelReport(Tabulated, Plot):
         }
 
     def summary(self) -> str:
-        """Return standings, the leader's duels and the verdict as text."""
+        """Return counts, standings, the leader's comparisons and the verdict as text."""
         total = int(np.triu(self.plays).sum())
         counts = f"{total:,} duels, {self.ties:,} ties ({self.unclicked:,} known to have no click)"
         tables = format_table(self.records(), STANDINGS), self._against_the_leader()
         return "\n\n".join([counts, *tables, self.verdict])
 
     def _order(self) -> list[int]:
-        """Return the rankers' indices, best first."""
+        """Return the rankers' indices by descending mean estimate; missing estimates count 1/2."""
         mean = np.nan_to_num(self.estimates, nan=0.5).mean(axis=1)
         return list(np.argsort(-mean, kind="stable").tolist())
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per ranker, best first."""
+        """Return one flat dict per ranker, best first: duels, mean, numbers of wins and losses, standing."""
         loss_counts, win_counts = self.beats.sum(axis=0).tolist(), self.beats.sum(axis=1).tolist()
         records = []
         for i in self._order():
@@ -382,7 +388,7 @@ class DuelReport(Tabulated, Plot):
         return records
 
     def _against_the_leader(self) -> str:
-        """Return the table of the leader's comparisons."""
+        """Return a text table of the leader's comparison with each other ranker."""
         rows = [
             self.pair(self.leader, i)._asdict() | {"needed": self.count_missing_duels(i)}
             for i in self._order()
@@ -392,11 +398,11 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def height(self) -> float:
-        """Height of the figure in inches."""
+        """Height of the figure in inches, by the number of rankers."""
         return 1.5 + 0.28 * (len(self.names) - 1)
 
     def draw(self, ax: Any) -> None:
-        """Draw the leader's duels with both intervals."""
+        """Draw, for each other ranker, the leader's estimated win rate with both intervals on axes."""
         rivals = [i for i in range(len(self.names)) if i != self.leader]
         pairs = sorted((self.pair(self.leader, i) for i in rivals), key=lambda pair: pair.low)
         thin, thick = (
@@ -428,7 +434,7 @@ Duel = tuple[str, str, float, int | None]
 
 
 def build_report(duels: Iterable[Duel], confidence: float) -> DuelReport:
-    """Return the report of duels; duels of a ranker with itself are ignored.
+    """Count duels by pair and return the report; duels of a ranker with itself are ignored.
 
     Raises
     ------
@@ -457,7 +463,9 @@ def build_report(duels: Iterable[Duel], confidence: float) -> DuelReport:
 
 
 def parse_duel(cells: Mapping[str, Any]) -> Duel:
-    """Return a row's rankers, outcome and number of clicks.
+    """Return a row's left and right ranker, outcome, and number of clicks or None.
+
+    Without an outcome it follows from the clicks on the interleaved list.
 
     Raises
     ------
@@ -486,7 +494,7 @@ def parse_duel(cells: Mapping[str, Any]) -> Duel:
 
 
 def parse_outcome(value: Any) -> float:
-    """Return an outcome of a table, which may be text, as a number in [0, 1].
+    """Return an outcome, which may be text, as a number in [0, 1]: 1 if the left ranker won.
 
     Raises
     ------
@@ -501,15 +509,17 @@ def parse_outcome(value: Any) -> float:
 
 
 def _is_click(action: Any) -> bool:
+    """True if an entry of the list of clicks is a click: a position, or an object with that action."""
     return not isinstance(action, Mapping) or action.get("action", CLICK) == CLICK
 
 
 def _position(action: Any) -> Any:
+    """Return the position of a click, which is a number or an object."""
     return action.get("position") if isinstance(action, Mapping) else action
 
 
 def preferences(log: Sequence[tuple[str, str, float]], confidence: float = 0.95) -> DuelReport:
-    """Estimate preferences from duels in memory.
+    """Return the report on duels in memory: estimated preferences, eliminated rankers, verdict.
 
     Parameters
     ----------

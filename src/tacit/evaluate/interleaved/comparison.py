@@ -51,7 +51,9 @@ def read_searches(
     format: str | None = None,
     strict: bool = False,
 ) -> tuple[SearchAssembler, LogReport]:
-    """Read searches with interleaved lists.
+    """Read files of interleaved searches, and return the assembled searches with counts of rows.
+
+    Warns if a unit or segment varies within a search.
 
     Parameters
     ----------
@@ -103,7 +105,10 @@ def read_searches(
 
 
 def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
-    """Raise LogError that a column of ``unit`` or ``by`` is missing or empty."""
+    """Raise LogError that the column ``name`` of option ``unit`` or ``by`` is missing or empty.
+
+    ``names`` are the columns that exist.
+    """
     option = "unit" if name == columns.unit else "by"
     lacks = (
         f"{option}: no row has anything in {name!r}"
@@ -114,7 +119,10 @@ def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
 
 
 def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> None:
-    """Raise LogError if a table lacks columns of searches; the message has the missing and similar names."""
+    """Raise LogError if a table lacks columns of searches; the message has the missing and similar names.
+
+    Warns if only the column of clicks is missing, so that every row counts as a click.
+    """
     named = columns.renamed
     theirs = {ours: named.get(ours, ours) for ours in (*ROW_COLUMNS, *PAIR_COLUMNS, *named)}
     lacking = {ours: name for ours, name in theirs.items() if name not in names}
@@ -158,14 +166,17 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
 
 
 def is_duel_log(path: File, format: str | None = None, renamed: Any = None) -> bool:
-    """True if a file is tacit's own log of duels, with a pair of rankers in each row."""
+    """True if a file is tacit's own log of duels: it has columns for the left and the right ranker."""
     return {(renamed or {}).get(side, side) for side in PAIR_COLUMNS} <= set(open_file(path, format).names)
 
 
 def _records(
     path: File, format: str, columns: Columns, rows: LogReport, strict: bool
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield each row or record with its number."""
+    """Yield each row of a table, or JSON record, with its number and under tacit's names.
+
+    Malformed rows are counted as rejected in ``rows``; under ``strict`` they raise LogError.
+    """
     with reading(path, format):
         if format == "json":
             source: Iterator[tuple[int, Any]] = read_records(path)
@@ -180,14 +191,17 @@ def _records(
 
 
 def _rename_fields(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
-    """Return a record with additional fields under tacit's names of columns."""
+    """Return a copy of a record in which renamed columns also have tacit's names."""
     if not columns.renamed:
         return record
     return {**record, **{ours: record.get(theirs) for ours, theirs in columns.renamed.items()}}
 
 
 def _read_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int, Any]]:
-    """Yield the rows of a table with the columns of searches."""
+    """Yield number and cells of each row of a table, with only the columns that searches need.
+
+    Raises LogError if the table lacks a required column, or one of ``unit`` or ``by``.
+    """
     file = open_file(path, format)
     present = file.names
     read_names = {
@@ -211,7 +225,11 @@ def _read_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int
 
 
 def _add_record(assembly: SearchAssembler, record: Mapping[str, Any], where: str, columns: Columns) -> None:
-    """Add a record to its search."""
+    """Add a record of any kind to its search: an event, a duel, a response, a query or a row.
+
+    Its unit and segments are added to the search, too, or else its columns that may hold the unit are
+    recorded. Raises InvalidValue if the record is invalid.
+    """
     owner = next((get_field(record, name) for name in columns.unit_names if get_field(record, name)), None)
     unit = None if owner is None else parse_text("unit", owner)
     segments = {name: get_field(record, name) for name in columns.by}
@@ -238,7 +256,11 @@ def _add_record(assembly: SearchAssembler, record: Mapping[str, Any], where: str
 
 
 def _add_event(assembly: SearchAssembler, record: Mapping[str, Any]) -> str:
-    """Add a UBI event, an action or an examined result; return the id of its search."""
+    """Add a UBI event to its search and return the search's id.
+
+    A click or other action is added as an action; a view adds the result, if its ranker and position are
+    known.
+    """
     event = parse_event(record)
     team = get_event_team(record)
     name = event.objects[0] if event.objects else None
@@ -254,7 +276,10 @@ def _add_event(assembly: SearchAssembler, record: Mapping[str, Any]) -> str:
 
 
 def _add_row(assembly: SearchAssembler, record: Mapping[str, Any]) -> str:
-    """Add a row with a result and its clicks; return the id of its search."""
+    """Add a row's result, and its action if it has one, to its search; return the search's id.
+
+    Without columns ``click`` and ``action`` each row is a click. Rows without a click are counted.
+    """
     search = parse_text("search", record.get("search"))
     position = checks.amount("position", record.get("position"))
     team, item = record.get("team"), record.get("item")
@@ -285,7 +310,7 @@ UNIT_AND_SEGMENTS = (
 
 
 def check_search_columns(columns: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the renamed columns of a log of searches, if they are valid.
+    """Return the renamed columns of a log of searches, {} for None; raise InvalidValue if one is unknown.
 
     Raises
     ------
@@ -314,7 +339,9 @@ def read_interleaved(
     format: str | None = None,
     strict: bool = False,
 ) -> tuple[InterleavedReport, LogReport]:
-    """Compare rankers by a log of searches that showed interleaved lists.
+    """Read a log of searches that showed interleaved lists, and return the report on their rankers.
+
+    Issues AssumptionWarning if data look wrong, such as repeated rows or missing rows without clicks.
 
     Parameters
     ----------
@@ -400,7 +427,10 @@ def read_interleaved(
 
 
 def _refuse_unmixed(searches: Sequence[Search]) -> None:
-    """Raise LogError if every search with several results shows results of one ranker only."""
+    """Raise LogError if every search with several results shows results of one ranker only.
+
+    That is an A/B test; with fewer than 100 such searches there is no error.
+    """
     team_lists = [search.shown.memory.get("teams") or () for search in searches]
     mixed = [len({*teams} - {None}) > 1 for teams in team_lists if len(teams) - teams.count(None) > 1]
     if len(mixed) >= MIN_ROWS and not any(mixed):
@@ -415,7 +445,7 @@ def _refuse_unmixed(searches: Sequence[Search]) -> None:
 def _team_agreement(search: Search) -> int:
     """Return 1 if the item shown where the rankings first differ is from its own team's ranking.
 
-    -1 if it is from the other ranking, 0 if this cannot be decided.
+    Return −1 if it is from the other ranking, 0 if this cannot be decided.
     """
     teams = search.shown.memory.get("teams") or ()
     pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
@@ -428,7 +458,10 @@ def _team_agreement(search: Search) -> int:
 
 
 def _copies_warning(unclicked: Mapping[bool, int]) -> str:
-    """Return a warning if most rows without a click repeat another row, else ""."""
+    """Return a warning if most rows without a click repeat an earlier row, else "".
+
+    ``unclicked`` has the numbers of repeated (True) and of new (False) rows.
+    """
     copies = unclicked[True]
     if copies < max(MIN_ROWS, MAX_CLICK_SHARE * unclicked[False]):
         return ""
@@ -437,7 +470,10 @@ def _copies_warning(unclicked: Mapping[bool, int]) -> str:
 
 
 def _unit_warning(owners: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a warning that names a column which may hold the units of the searches, else ""."""
+    """Return a warning that names a column which may hold the units of the searches, else "".
+
+    ``owners`` has, for each such column, its value for each search.
+    """
     for name, unit_of_search in owners.items():
         values = len(set(map(str, unit_of_search.values())))
         if MAX_SEGMENT_VALUES < values < len(unit_of_search):
@@ -449,7 +485,11 @@ def _unit_warning(owners: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _data_warning(searches: Sequence[Search]) -> str:
-    """Return a warning if the searches together suggest an error in the data, else ""."""
+    """Return a warning if the searches together suggest an error in the data, else "".
+
+    Examples are clicks on nearly all results, no click at all, one result per search, one unit, swapped
+    rankings. With fewer than 100 searches there is none.
+    """
     if len(searches) < MIN_ROWS:
         return ""
     results, clicks = (

@@ -50,7 +50,10 @@ class PairTallies:
     wins: dict[Pair, Floats] = field(default_factory=dict)
 
     def add(self, pair: Pair, differences: Sequence[float], units: Sequence[str]) -> None:
-        """Add differences of credit between a pair of rankers, with the unit of each search."""
+        """Add differences of credit of a pair of rankers to its sums and counts of wins.
+
+        ``units`` has the user or session of each difference.
+        """
         d = np.asarray(differences, np.float64)
         self.sums.setdefault(pair, PairSums.empty()).add(d, units)
         count = self.wins.setdefault(pair, np.zeros(3))
@@ -125,6 +128,7 @@ class SearchAccumulator:
         depth: int | None = None,
         most_units: float = math.inf,
     ) -> None:
+        """Set the rule of credit and start with no searches."""
         self._most_units = most_units
         self._rule, self._by, self._wins, self._depth = rule, by, wins, depth
         self._sums = SearchSums()
@@ -132,7 +136,10 @@ class SearchAccumulator:
         self._pending: dict[Any, tuple[list[float], list[str]]] = {}
 
     def add(self, search: Search) -> None:
-        """Add a search."""
+        """Add one search: count it, its actions and unit, and its differences of credit between rankers.
+
+        Differences are collected, and added to the tallies after every 10,000 searches.
+        """
         _count(self._sums, search, self._rule, self._depth)
         if len(self._units) < self._most_units:
             self._units.add(search.unit)
@@ -144,14 +151,17 @@ class SearchAccumulator:
             self._settle()
 
     def compute_sums(self, rankers: Sequence[str]) -> SearchSums:
-        """Return the sums over all searches so far, with these rankers in this order."""
+        """Return the sums over all searches so far; ``rankers`` become their names, in this order.
+
+        It is the accumulator's own object, which later searches change.
+        """
         self._settle()
         self._sums.rankers = tuple(rankers)
         self._sums.units = len(self._units)
         return self._sums
 
     def _settle(self) -> None:
-        """Add all pending differences to the tallies."""
+        """Add all pending differences to the tallies, and empty the list of them."""
         for (where, *key), (amounts, units) in self._pending.items():
             if where == "segments":
                 name, value, pair = key
@@ -163,7 +173,11 @@ class SearchAccumulator:
 
 
 def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None) -> None:
-    """Count a search, its interleaving method and its actions."""
+    """Add a search to the counts of searches, interleaving methods, equal lists, and actions by kind.
+
+    An action counts as worthless if the rule gives its kind no credit, else as credited if it is above
+    ``depth``.
+    """
     sums.searches += 1
     sums.methods[search.shown.method] += 1
     is_equal = search.has_equal_rankings
@@ -181,7 +195,12 @@ def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None
 def _differences(
     search: Search, rule: CreditRule, by: Sequence[str], wins: bool, depth: int | None
 ) -> Iterable[tuple[Any, float]]:
-    """Yield the differences that a search adds, each with the key of its tally."""
+    """Yield what a search adds to the tallies: the key of a tally, and a difference between two rankers.
+
+    The differences are of credit (its sign with ``wins``), in total and in each segment, and, for two
+    rankers, of the number of positions and of having the first position. Only positions above ``depth``
+    count.
+    """
     actions = [a for a in search.actions if depth is None or a.position < depth]
     credits = rule.credits(search.shown, actions, search.rankings)
     teams = search.shown.memory.get("teams")
@@ -207,7 +226,7 @@ def _differences(
 
 
 def check_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditRule:
-    """Return the rule to use, by default a new ``CreditRule``.
+    """Return the rule if it fits the searches; None becomes the default: 1 for a click.
 
     Raises
     ------
@@ -225,7 +244,11 @@ def check_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditRul
 
 
 def _refuse_missing_actions(rule: CreditRule, kinds: set[str]) -> None:
-    """Raise if the rule credits a missing action, and that looks misspelled or is all it credits."""
+    """Raise InvalidValue if the rule credits an action that no search has and that seems to be an error.
+
+    It seems so if the name is close to an existing one, or none of the rule's actions exists. ``kinds`` are
+    the existing actions.
+    """
     missing = [kind for kind in rule.worth if kind not in kinds]
     uncredited = kinds - set(rule.worth)
     for kind in missing:
@@ -282,17 +305,20 @@ class Comparison(NamedTuple):
     needed: int | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the comparison as JSON data."""
         return {**self._asdict(), "lift": self.lift.as_dict()}
 
     def row(self) -> dict[str, Any]:
-        """Return the comparison as a flat dict, with None for unknown values."""
+        """Return the comparison as a flat dict, with claim, difference, low and high of the lift.
+
+        The latter three are None if there is too little data.
+        """
         record = self._asdict() | {"lift": self.lift.claim}
         ends = self.lift.difference or (None, None, None)
         return record | dict(zip(("difference", "low", "high"), ends, strict=True))
 
     def texts(self) -> dict[str, Any]:
-        """Return :meth:`row` with the difference and its p-value added as text."""
+        """Return the dict of :meth:`row` with ``said`` and ``p``: difference and p-value as text."""
         if self.lift.difference is None:
             return self.row() | {"said": "too early" if self.won + self.lost else "none so far", "p": None}
         p = "<0.0001" if self.chance < 1e-4 else f"{self.chance:.4f}"
@@ -300,7 +326,7 @@ class Comparison(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The comparison of two rankers in a segment; ``found`` if they are found to differ there."""
+    """The comparison of two rankers in one segment; ``found`` is True if they significantly differ there."""
 
     name: str
     value: str
@@ -308,7 +334,7 @@ class Segment(NamedTuple):
     found: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the segment and its comparison as JSON data."""
         return {**self._asdict(), "comparison": self.comparison.as_dict()}
 
     def texts(self) -> dict[str, Any]:
@@ -327,7 +353,7 @@ class InterleavedReport(Tabulated, Plot):
 
     Parameters
     ----------
-    folded : Folded
+    sums : SearchSums
     confidence : float, default 0.95
         0.9, 0.95 or 0.99.
     false_share : float, default 0.05
@@ -344,6 +370,7 @@ class InterleavedReport(Tabulated, Plot):
     false_share: float = 0.05
 
     def __post_init__(self) -> None:
+        """Validate the options; raise InvalidValue for one out of its range or fewer than two rankers."""
         if self.confidence not in ANY_TIME:
             raise InvalidValue("confidence", self.confidence, f"give one of {list(ANY_TIME)}")
         checks.number("false_share", self.false_share, 0.0, 1.0, open_low=True)
@@ -356,7 +383,10 @@ class InterleavedReport(Tabulated, Plot):
         return self.sums.rankers
 
     def compare(self, first: str, second: str, tally: PairTallies | None = None) -> Comparison:
-        """Return the comparison of two rankers, by default over all searches."""
+        """Return the comparison of two rankers from a tally, by default that over all searches.
+
+        Over all searches, the intervals of a ranker against all others hold simultaneously.
+        """
         tallies = self.sums.tally if tally is None else tally
         is_swapped = (first, second) not in tallies.sums
         pair: Pair = (second, first) if is_swapped else (first, second)
@@ -381,16 +411,16 @@ class InterleavedReport(Tabulated, Plot):
 
     @cached_property
     def leader(self) -> str:
-        """The ranker with the best estimates so far."""
+        """The leading ranker's name: it beats most others by estimate, then has the largest difference."""
         return max(self.rankers, key=lambda name: self._standing(name))
 
     def _standing(self, name: str) -> tuple[float, float]:
-        """Return the number of rankers that a ranker beats on average, and its total difference of credit."""
+        """Return how many rankers ``name`` beats by estimate, and its total difference of credit to all."""
         estimates = [self._estimate(name, ranker) for ranker in self.rankers if ranker != name]
         return sum(estimate > 0 for estimate in estimates), sum(estimates)
 
     def _estimate(self, first: str, second: str) -> float:
-        """Return the mean difference of credit between two rankers."""
+        """Return the first ranker's mean credit per search minus the second's; 0 without common searches."""
         sums = self.sums.tally.sums
         if (first, second) in sums:
             return float(sums[first, second].mean)
@@ -398,7 +428,7 @@ class InterleavedReport(Tabulated, Plot):
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """The leader against every other ranker, the closest one first."""
+        """The comparisons of the leader with each other ranker, the closest one first."""
         rivals = [name for name in self.rankers if name != self.leader]
         return [
             self.compare(self.leader, rival)
@@ -413,7 +443,10 @@ class InterleavedReport(Tabulated, Plot):
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """The comparison of the leader with its closest rival in each segment."""
+        """The comparison of the leader with its closest rival in each segment, with a mark if they differ.
+
+        Marks are set so that the false discovery rate is at most ``false_share``.
+        """
         rival = self.comparisons[0].second
         segments = []
         for name, values in self.sums.segments.items():
@@ -429,7 +462,7 @@ class InterleavedReport(Tabulated, Plot):
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Reasons not to trust the verdict."""
+        """Sentences on why not to trust the verdict: an uneven draft, or Balanced interleaving."""
         messages = []
         for share, tally in (("places", self.sums.places), ("first places", self.sums.leads)):
             for pair, sums in tally.sums.items():
@@ -452,13 +485,13 @@ class InterleavedReport(Tabulated, Plot):
 
     @property
     def early(self) -> bool:
-        """True if there are too few searches or users for any comparison."""
+        """True if there are too few searches or users for any claim about the leader."""
         claims = {comparison.lift.claim for comparison in self.comparisons} - {"better"}
         return self.winner is None and claims == {"early"}
 
     @property
     def verdict(self) -> str:
-        """A sentence with the winner, or with the reason for none."""
+        """A sentence for the user: the winner with its interval, or why there is none yet."""
         if any(message.startswith(UNTRUSTED) for message in self.warnings):
             return f"No verdict: {self.leader} leads, but the draft was uneven. Mend it, and begin anew."
         if self.winner is not None:
@@ -489,7 +522,7 @@ class InterleavedReport(Tabulated, Plot):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON data."""
+        """Return counts, comparisons, segments, warnings and the verdict as JSON data."""
         all_ = self.sums
         return {
             "rankers": list(self.rankers),
@@ -517,7 +550,7 @@ class InterleavedReport(Tabulated, Plot):
         ]
 
     def summary(self) -> str:
-        """Return counts, comparisons, segments and the verdict as text."""
+        """Return counts, comparisons, segments, warnings and the verdict as text."""
         rows = [entry.texts() for entry in self.comparisons]
         against = Column(f"{self.leader} against", "{second}")
         parts = [
@@ -536,7 +569,7 @@ class InterleavedReport(Tabulated, Plot):
         return "\n\n".join([*parts, *self.warnings, self.verdict])
 
     def _counts(self) -> str:
-        """Return lines with the numbers of searches, users and actions."""
+        """Return text lines with the numbers of searches, users, credited and other actions."""
         all_ = self.sums
         lines = [
             f"{all_.searches:,} searches of {all_.units:,} units, {all_.clicked:,} with an action "
@@ -552,11 +585,11 @@ class InterleavedReport(Tabulated, Plot):
 
     @property
     def height(self) -> float:
-        """Height of the figure in inches."""
+        """Height of the figure in inches, by the number of comparisons."""
         return 1.7 + 0.3 * (len(self.comparisons) + len(self.segments))
 
     def draw(self, ax: Any) -> None:
-        """Draw the leader's comparisons with the others, and the segments below."""
+        """Draw the leader's comparisons with the other rankers on axes, and the segments below."""
         rows = [(entry.second, entry.lift, True) for entry in self.comparisons]
         rows += [
             (f"{entry.name} {entry.value}", entry.comparison.lift, entry.found) for entry in self.segments
@@ -571,7 +604,7 @@ class InterleavedReport(Tabulated, Plot):
 
 
 def _rung(name: str, lift: Lift, is_sure: bool) -> EstimateRow:
-    """Return a row of the figure: the estimate and interval of one comparison."""
+    """Return a row of the figure: estimate and interval of one comparison, grey unless it is sure."""
     if lift.difference is None:
         return EstimateRow(name, None)
     estimate, low, high = lift.difference
@@ -581,7 +614,10 @@ def _rung(name: str, lift: Lift, is_sure: bool) -> EstimateRow:
 
 
 def _count_missing_searches(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
-    """Return the number of additional searches that show a difference; 0 if it is shown, None if unknown."""
+    """Return how many more searches would show a difference; 0 if it is shown, None if unknown.
+
+    It assumes the present estimate and a power of 0.8.
+    """
     if lift.claim in ("better", "worse"):
         return 0
     mean, n = float(sums.mean), float(sums.searches)
@@ -592,19 +628,23 @@ def _count_missing_searches(sums: PairSums, lift: Lift, comparisons: int) -> int
 
 
 def _interval_text(interval: Interval) -> str:
+    """Return an estimate with its bounds as text."""
     estimate, low, high = interval
     return f"{estimate:.3g} (between {low:.3g} and {high:.3g})"
 
 
 def _join_rankers(comparisons: Sequence[Comparison]) -> str:
+    """Return the second rankers of comparisons as text, "a, b and c"."""
     names = [comparison.second for comparison in comparisons]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _round_count(count: int) -> str:
+    """Return a count as text, rounded to two significant digits."""
     digits = max(0, len(str(count)) - 2)
     return f"{round(count, -digits):,}"
 
 
 def _join_counts(counts: Any) -> str:
+    """Return counts by kind as text, "3 cart, 12 click"."""
     return ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))

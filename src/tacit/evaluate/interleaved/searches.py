@@ -61,7 +61,7 @@ class Search(NamedTuple):
 
     @property
     def has_equal_rankings(self) -> bool | None:
-        """True if all rankings equal each other down to the length shown; None if they are unknown."""
+        """True if the rankers' lists are equal down to the length shown; None if they are unknown."""
         if self.rankings is None:
             return None
         first, *later_rankings = (
@@ -71,13 +71,16 @@ class Search(NamedTuple):
 
 
 def count_clicked_results(search: Search) -> int:
-    """Return the number of results with an action of an amount above 0.5 (a tie has 0.5)."""
+    """Return the number of results in a search that have an action with an amount above 0.5.
+
+    So a tie, which has 0.5 on either side, counts as no click.
+    """
     return len({done.position for done in search.actions if done.amount > 0.5})
 
 
 @dataclass
 class _Draft:
-    """The records of a search so far."""
+    """The records of a search so far: items by position, actions, unit, segments, or a complete search."""
 
     items: dict[Any, tuple[Any, str | None]] = field(default_factory=dict)
     actions: list[tuple[str, float, Any, Any, str | None]] = field(default_factory=list)
@@ -102,6 +105,7 @@ class SearchAssembler:
     """
 
     def __init__(self) -> None:
+        """Start with no records and zero counts."""
         self._drafts: dict[str, _Draft] = {}
         self.uncredited: Counter[str] = Counter()
         """Actions that cannot be credited, by reason."""
@@ -114,7 +118,7 @@ class SearchAssembler:
         """Columns that may hold the unit, with their value for each search without a known unit."""
 
     def add_result(self, search: str, position: Any, item: Any = None, team: str | None = None) -> bool:
-        """Add an item at a position of a search, and its ranker; return True if it was already there.
+        """Add an item and its ranker at a position of a search; return True if they were there already.
 
         Raises
         ------
@@ -141,12 +145,19 @@ class SearchAssembler:
         item: Any = None,
         team: str | None = None,
     ) -> None:
-        """Add an action in a search, on a position or an item; ``team`` is the item's ranker, if known."""
+        """Add an action to a search, new or not, on a position or an item.
+
+        ``team`` is the item's ranker, if known. An item or position that is not shown is counted later, by
+        :meth:`searches`.
+        """
         draft = self._drafts.setdefault(search, _Draft())
         draft.actions.append((kind, amount, position, item, team))
 
     def add_attributes(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> None:
-        """Add the unit and the segments of a search; earlier values take precedence."""
+        """Set the unit and the segments of a search, unless earlier records have set them.
+
+        The first contradiction of each attribute is recorded in ``varying``.
+        """
         draft = self._drafts.setdefault(search, _Draft())
         draft.unit = draft.unit or unit
         new_segments = {name: str(value) for name, value in segments.items() if value is not None}
@@ -159,7 +170,7 @@ class SearchAssembler:
                 self.varying[name] = f"{search!r} is of {before!r} and of {value!r}"
 
     def add_search(self, search: Search) -> None:
-        """Add a complete search.
+        """Add a complete search, such as a row of tacit's own log of duels.
 
         Raises
         ------
@@ -173,7 +184,7 @@ class SearchAssembler:
 
     @property
     def rankers(self) -> list[str]:
-        """The names of all rankers, sorted."""
+        """The names of all rankers in results, actions and searches, sorted."""
         names = {team for draft in self._drafts.values() for _, team in draft.items.values()}
         names |= {done[4] for draft in self._drafts.values() for done in draft.actions}
         for draft in self._drafts.values():
@@ -181,7 +192,10 @@ class SearchAssembler:
         return sorted(name for name in names if name is not None)
 
     def searches(self) -> Iterator[Search]:
-        """Yield the searches in the order of their first records."""
+        """Yield the assembled searches in the order of their first records; those without items are left out.
+
+        Actions that cannot be credited are counted in ``uncredited``, so call it once.
+        """
         names = self.rankers
         for id, draft in self._drafts.items():
             search = self._assemble(id, draft, names)
@@ -189,7 +203,11 @@ class SearchAssembler:
                 yield search
 
     def _assemble(self, id: str, draft: _Draft, names: list[str]) -> Search | None:
-        """Return the search of a draft, or None if it shows no items; count actions without credit."""
+        """Return the search of a draft, or None if it shows no items.
+
+        ``names`` are all rankers. Actions on unknown items, or on items without a ranker, are counted in
+        ``uncredited``; an action that names the ranker of an item that was not shown adds the item.
+        """
         if draft.search is not None:
             whole = draft.search
             segments = {**whole.segments, **draft.segments}
@@ -221,7 +239,7 @@ class SearchAssembler:
 
 
 def parse_text(field: str, value: Any) -> str:
-    """Return a name of a log, which may be text or a number, as text.
+    """Return a name, which may be text or a number, as text.
 
     Raises
     ------
@@ -237,9 +255,10 @@ def parse_text(field: str, value: Any) -> str:
 
 
 def parse_duel_row(record: Mapping[str, Any], where: str) -> Search:
-    """Return the search of a row of tacit's own log of duels; ``where`` is the id of a row without one.
+    """Return the complete search of a row of tacit's own log of duels.
 
-    ``where`` must not depend on the path of the file, so that results do not.
+    Without an interleaved list, the outcome becomes an action on each of two items. ``where`` is the id of
+    a row without one; it must not depend on the path of the file, so that results do not.
 
     Raises
     ------
@@ -274,7 +293,10 @@ def parse_duel_row(record: Mapping[str, Any], where: str) -> Search:
 
 
 def _parse_click(click: Any, positions: int) -> Action:
-    """Return the action of a click in the log: a position, or an object with position and kind."""
+    """Return the action of a click in the log: a position, or an object with position, kind and amount.
+
+    Raises InvalidValue if the position is not among ``positions`` or another field is wrong.
+    """
     if isinstance(click, Mapping):
         place = checks.integer("clicks", click.get("position"), 0, positions - 1)
         kind = parse_text("clicks.action", click.get("action", CLICK))
@@ -283,7 +305,10 @@ def _parse_click(click: Any, positions: int) -> Action:
 
 
 def _parse_rankings(rankings: Any, rankers: Sequence[str]) -> tuple[Sequence[Any], ...]:
-    """Return the left and the right ranker's list from a list or an object."""
+    """Return the left and the right ranker's list, from a list of two or an object by ranker.
+
+    Raises InvalidValue for other values.
+    """
     if isinstance(rankings, Mapping):
         rankings = [rankings.get(name) for name in rankers]
     if not isinstance(rankings, list) or len(rankings) != 2 or not all(isinstance(g, list) for g in rankings):
@@ -322,12 +347,12 @@ class Hit(NamedTuple):
 
 
 def is_result(record: Mapping[str, Any]) -> bool:
-    """True if a record is a search engine's response."""
+    """True if a record is a search engine's response with results."""
     return "hits" in record or isinstance(record.get("response"), dict)
 
 
 def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
-    """Return the results of a response of OpenSearch, Elasticsearch or Solr, in their order.
+    """Return ids and rankers of the results in a response of OpenSearch, Elasticsearch or Solr, in order.
 
     Parameters
     ----------
@@ -361,14 +386,14 @@ def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
 
 
 def _check_results(field: str, value: Any) -> Sequence[Mapping[str, Any]]:
-    """Return a value if it is a list of objects; else raise InvalidValue."""
+    """Return ``value`` if it is a list of objects; else raise InvalidValue, which names ``field``."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         raise InvalidValue(field, value, "give the list of results of a search engine's answer")
     return value
 
 
 def _parse_hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
-    """Parse a result with its id and its ranker."""
+    """Return a result's id, from its field ``key``, and its ranker or None; raise InvalidValue without id."""
     if hit.get(key) is None:
         remedy = f"every result needs its id; say its field, hits_of(answer, key={next(iter(hit), None)!r})"
         raise InvalidValue(f"{field}.{key}", None, remedy)
@@ -377,7 +402,7 @@ def _parse_hit(field: str, hit: Mapping[str, Any], key: str) -> Hit:
 
 
 def get_team(attributes: Mapping[str, Any]) -> str | None:
-    """Return the ranker of an item from its attributes, or None."""
+    """Return the ranker of an item from the first of its attributes that names one, or None."""
     for name in TEAM_FIELDS:
         value = attributes.get(name)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -387,7 +412,7 @@ def get_team(attributes: Mapping[str, Any]) -> str | None:
 
 
 def get_event_team(record: Mapping[str, Any]) -> str | None:
-    """Return the ranker of a UBI event's object, or None."""
+    """Return the ranker of a UBI event's object from the event's attributes, or None."""
     attributes = _get_object(record, "event_attributes")
     ours = _get_object(attributes, "tacit")
     of_object = _get_object(attributes, "object")
@@ -395,7 +420,7 @@ def get_event_team(record: Mapping[str, Any]) -> str | None:
 
 
 def get_search_id(record: Mapping[str, Any]) -> str:
-    """Return the id of the search that a response belongs to.
+    """Return the id of the search that a response belongs to, as text.
 
     Raises
     ------
@@ -412,12 +437,13 @@ def get_search_id(record: Mapping[str, Any]) -> str:
 
 
 def _get_object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the field ``name`` of a record if it is an object, else an empty dict."""
     value = record.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
 def get_field(record: Mapping[str, Any], name: str) -> Any:
-    """Return a field of a record or of its attributes, or None."""
+    """Return a field of a record, or of its query or event attributes; None if all lack it."""
     for place in (record, _get_object(record, "query_attributes"), _get_object(record, "event_attributes")):
         if place.get(name) is not None:
             return place[name]
@@ -454,11 +480,11 @@ class Columns(NamedTuple):
 
     @property
     def unit_names(self) -> tuple[str, ...]:
-        """The columns that may hold the unit, the likeliest first."""
+        """The columns that may hold the unit, the likeliest first; only one if it was named."""
         return UNIT_FIELDS if self.unit is None else (self.unit,)
 
     def find_unit_candidates(self, names: Iterable[str]) -> list[str]:
-        """Return the other columns that may hold the unit, if none was named."""
+        """Return those of ``names`` that look like ids of users or sessions, if no unit was named."""
         used_names = {*UNIT_FIELDS, *self.by, *self.renamed.values()}
         return [
             name
