@@ -100,7 +100,11 @@ def serve(
 def open_ingress(
     config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1
 ) -> LeadingIngress:
-    """Return a leading ingress for all shards; create the layout of a new log."""
+    """Return a leading ingress with a link to each shard; create the layout of a new log.
+
+    An actor is started for each shard; it opens its log when the ingress starts. The layout's store stays
+    open as a lock until the ingress stops. ``ingresses`` includes this one.
+    """
     import msgspec
 
     from tacit.cluster.leading_ingress import FurtherIngresses, LeadingIngress

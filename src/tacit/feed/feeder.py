@@ -64,8 +64,8 @@ class Sender:
     def send(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
         """Send messages of one kind to a placement; return the outcome of each, in order.
 
-        A message that the service refuses has a BadEvent as outcome: a refused batch is split and its parts are
-        sent again, until the refused messages are alone.
+        A message that the service refuses has a BadEvent as outcome. To find it, a refused batch is split,
+        and its parts are sent again.
 
         Raises
         ------
@@ -106,12 +106,12 @@ class Sender:
         self._call_until_answered(self._client.fed, placement, feed, offsets)
 
     def read_offsets(self, feed: str) -> Mapping[str, int]:
-        """Return, from the service's log, the offset of each partition at which a feed resumes; with retries."""
+        """Return a feed's saved offset of each partition, from the service's log; with retries."""
         offsets: Mapping[str, int] = self._call_until_answered(self._client.read_feed_offsets, feed).offsets
         return offsets
 
     def _call_until_answered(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of a call, which is repeated with growing pauses while the service is unavailable.
+        """Return the result of a call, repeated with growing pauses while the service is unavailable.
 
         ``waiting`` is called before each pause. Raises Unavailable if patience ends or the feed is stopping.
         """
@@ -143,7 +143,7 @@ class Reporter:
         self._last_report = time.monotonic(), 0
 
     def __call__(self, *, ended: bool = False) -> None:
-        """Send a report to the service if the last one is 5 seconds old, or the feed has ended; ignore failures.
+        """Send a report to the service if the last one is 5 seconds old or the feed has ended; ignore errors.
 
         A report has the tally's counts, and the rate in events per second since the last report.
         """
@@ -293,8 +293,8 @@ class Feeder:
     def _map_event(self, source_event: SourceEvent) -> PendingEvent | None:
         """Map an event to its message; None if it has none, which is counted.
 
-        Malformed events are rejected, events that the map leaves out are skipped, and impressions of the service's
-        decisions are remembered.
+        Malformed events are rejected, events that the map leaves out are skipped, and impressions of the
+        service's decisions are remembered.
         """
         self._tally.read += 1
         if self._tally.read % MAX_MESSAGES == 0:
@@ -322,7 +322,7 @@ class Feeder:
         self._rejected.write(source_event, error.reason, error.detail)
 
     def _send_batch(self, batch: list[PendingEvent]) -> list[Answer]:
-        """Send a batch, one request per placement and kind of message; return the outcome of each event, in order.
+        """Send a batch, one request per placement and kind of message; return the events' outcomes, in order.
 
         Decisions are sent before feedback. If access to a placement is denied and events name placements, its
         events have a BadEvent as outcome; otherwise Denied is raised.
@@ -380,7 +380,10 @@ class Feeder:
         self._position, self._saved_at = None, time.monotonic()
 
     def _has_too_many_rejected(self, ended: bool = False) -> bool:
-        """True if the rejected events exceed the limits; their share is judged from 1,000 events on, or if ``ended``."""
+        """True if the rejected events exceed the limits.
+
+        Their share is judged only from 1,000 events on, or if ``ended``.
+        """
         tally, limits = self._tally, self._limits
         if not tally.rejected:
             return False

@@ -143,7 +143,7 @@ class HistoryFacts(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Largest number of impressions that a prior may count for: 100, or 20 if propensities are estimated."""
+        """Largest number of impressions in an arm's prior: 100, or 20 if propensities are estimated."""
         return MAX_PRIOR if self.weighed else MAX_PRIOR_ESTIMATED
 
     def priors(self) -> dict[str, tuple[float, float]]:
@@ -198,7 +198,7 @@ def _codes(column: pa.ChunkedArray) -> Ints:
 
 
 def _arms(log: pa.Table, rewards: Floats, weights: Floats) -> Iterator[ArmFacts]:
-    """Yield the statistics of each shown arm, with means weighted by ``weights``, in order of first appearance."""
+    """Yield the statistics of each shown arm, with means weighted by ``weights``."""
     encoded = log["arm"].combine_chunks().dictionary_encode()
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         of_arm = encoded.indices.to_numpy() == code
@@ -213,10 +213,8 @@ def _counterfactuals(
 ) -> Iterator[CounterfactualValue]:
     """Yield the estimated values of uniform choice, of the policy, and of the best single arm.
 
-    The best arm is selected on the first half of the log and evaluated on the second, to avoid selection bias.
-    The policy is left out for a single arm, the best arm for a log of one row.
-
-    The best arm is selected on the first half and evaluated on the second, to avoid selection bias.
+    The best arm is selected on the first half and evaluated on the second, to avoid selection bias. The
+    policy is left out for a single arm, the best arm for a log of one row.
     """
 
     def estimate(name: str, target: Any, rows: pa.Table) -> CounterfactualValue:

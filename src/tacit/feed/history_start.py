@@ -106,7 +106,7 @@ class HistoryClicks:
                 self._handle(source_event, self._reward)
 
     def _handle(self, source_event: SourceEvent, handle: Callable[[MappedEvent], str]) -> None:
-        """Map an event and pass it to ``handle``, which returns its outcome; count the outcome or the rejection."""
+        """Map an event and pass it to ``handle``; count the outcome that it returns, or the rejection."""
         assert source_event.event is not None
         self.tally.read += 1
         try:
@@ -179,7 +179,7 @@ class HistoryClicks:
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     def _row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
-        """Return a decision as a row of the click log; ``arms`` are the arms by placement, for want of its own."""
+        """Return a decision as a row of the click log; by default all ``arms`` of its placement are on offer."""
         time, placement, decision = self._rows[number]
         offered = arms[placement] if decision.arms is None else list(map(str, decision.arms))
         return {
@@ -346,7 +346,7 @@ class Ruler(NamedTuple):
     last: float
 
     def at(self, value: float) -> str:
-        """Return the position of a value on the scale as text, such as "12.50%"; values outside are clipped."""
+        """Return the position of a value on the scale as text, such as "12.50%"; clip values outside."""
         return f"{100.0 * min(max(value / self.last, 0.0), 1.0):.2f}%"
 
 

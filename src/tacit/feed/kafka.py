@@ -101,8 +101,8 @@ class Topic(EventSource):
     def __iter__(self) -> Iterator[SourceEvent | None]:
         """Fetch messages and yield their events; None whenever there are no more for now.
 
-        The offset after each event is recorded. With ``until_end`` it ends at the partitions' ends. Raises LogError
-        for an error that does not resolve by itself.
+        The offset after each event is recorded. With ``until_end`` it ends at the partitions' ends. Raises
+        LogError for an error that does not resolve by itself.
         """
         until_end = bool(self._ends)
         while not until_end or self._ends:
@@ -120,7 +120,7 @@ class Topic(EventSource):
         return dict(self._offsets)
 
     def commit(self, position: Offsets) -> None:
-        """Store the offsets of a position for the group's next commit; partitions that were lost are ignored."""
+        """Store the offsets of a position for the group's next commit; ignore partitions that were lost."""
         for partition, offset in position.items():
             # If another feeder has the partition by now, it reads these events again, without effect.
             with suppress(kafka.KafkaException):
@@ -164,7 +164,7 @@ class Topic(EventSource):
         self._consumer.assign(parts)
 
     def _with_saved_offsets(self, parts: list[Any]) -> list[Any]:
-        """Return new topic partitions that start at the saved offsets; those without one keep their offset."""
+        """Return new topic partitions that start at the saved offsets, or else at their offsets as given."""
         saved_offsets = self._read_offsets(self.name)
         return [
             self._topic_partition(part.partition, saved_offsets.get(str(part.partition), part.offset))
@@ -184,8 +184,8 @@ class Topic(EventSource):
     def _read_message(self, message: Any, until_end: bool) -> SourceEvent | None:
         """Return a message's event and record its offset; None for an error that may pass, or beyond the end.
 
-        With ``until_end``, a partition that is read to its end is removed from the open ones. Raises LogError for
-        other errors.
+        With ``until_end``, a partition that is read to its end is removed from the open ones. Raises LogError
+        for other errors.
         """
         partition = str(message.partition())
         error, offset = message.error(), message.offset()

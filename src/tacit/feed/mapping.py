@@ -89,9 +89,9 @@ class DecisionIndex:
             del self._decisions[identity]
 
     def find(self, identity: Identity, time: float) -> tuple[str, int]:
-        """Return the id of the last decision at or before a time, within the window, and how many have its time.
+        """Return the id of the last decision up to a time, and the number of decisions at that same time.
 
-        More than one means that the join is ambiguous; without any, return ``("", 0)``.
+        More than one means that the join is ambiguous. If the window has none, return ``("", 0)``.
         """
         entries = self._decisions.get(identity, [])
         end = bisect_right(entries, time, key=itemgetter(0))
@@ -111,7 +111,7 @@ BOOLEAN_TEXTS = {"true": 1.0, "false": 0.0}
 
 
 class BadEvent(Exception):
-    """Raised for an event that cannot be converted or is refused, with a reason code and a detailed message."""
+    """Raised for an event that cannot be converted or is refused, with a reason code and a message."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -284,17 +284,21 @@ class Mapper:
         return None
 
     def is_impression(self, event: dict[str, Any]) -> bool:
-        """True if the map has impressions and the event fits their conditions; mismatches are noted for a warning."""
+        """True if the map has impressions and the event fits their conditions.
+
+        Mismatches are stored for a warning until the first event fits.
+        """
         return self._impressions is not None and self._impressions.matches(event)
 
     def is_examination(self, event: dict[str, Any]) -> bool:
-        """True if the map has examinations and the event fits their conditions: the user saw an impression."""
+        """True if an event fits the map's conditions of examinations: the user saw an impression."""
         return self._examinations is not None and find_mismatch(event, self._examinations) is None
 
     def map_event(self, event: dict[str, Any], event_id: str) -> MappedEvent:
         """Convert an event that is not left out to a message with placement and time.
 
-        An impression is stored for joining, if the map joins; its message is None if the service made the decision.
+        An impression is stored for joining, if the map joins. Its message is None if the service made the
+        decision.
 
         Parameters
         ----------
@@ -339,7 +343,7 @@ class Mapper:
         return MappedEvent(placement, self._impressions.local_decision(event, decision), time)
 
     def _event_id(self, event: dict[str, Any], event_id: str) -> str:
-        """Return the event's id from the map's field, else ``event_id``, else a hash of the event's content."""
+        """Return the event's id from the map's field, else ``event_id``, else a hash of the content."""
         field = self._map.id
         if field is not None:
             return parse_text(field, self._id(event), "bad-id")
@@ -491,13 +495,13 @@ class ImpressionMapper:
         return tuple(parse_text(field, self._get[field](event), "bad-join") for field in self._join_fields)
 
     def decision_id(self, event: dict[str, Any]) -> str | None:
-        """Return the decision's id from its field; None if the map names none and the event's own id serves."""
+        """Return the decision's id from its field; None without a field, when the event's own id serves."""
         return (
             None if self._id is None else parse_text(self._id, self._get[self._id](event), "bad-decision-id")
         )
 
     def local_decision(self, event: dict[str, Any], id: str) -> LocalDecision | None:
-        """Return an impression's decision, with arm, propensity and context, if another system made it; else None.
+        """Return an impression's decision, with propensity and context, if another system made it; else None.
 
         Raises
         ------
@@ -556,7 +560,7 @@ def conditions_text(where: dict[str, Scalar | list[Scalar]]) -> str:
 
 
 def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
-    """Return the first field with a value that is not allowed, as "field is value"; None if all conditions hold."""
+    """Return the first field with a value that is not allowed, as "field is value"; None if there is none."""
     for field, get, allowed in where:
         if (value := get(event)) not in allowed:
             return f"{field} is {shorten(value)}"
@@ -595,7 +599,7 @@ def compile_path(name: str | Any | None) -> FieldGetter:
 
 
 def _get_step(value: Any, step: str) -> Any:
-    """Return an item of a dict, or of a list by number or ``key``; None if missing. JSON text is parsed first."""
+    """Return an item of a dict, or of a list by number or ``key``; None if missing; JSON text is parsed."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         value = _decode(value)
     if isinstance(value, dict):
@@ -713,7 +717,7 @@ def parse_positions(field: str, value: Any) -> list[int]:
 
 
 def parse_items(field: str, value: Any) -> list[int | str]:
-    """Return the clicked items as a list of integers or texts; the value is one, a list, or a list as JSON text.
+    """Return the clicked items as a list of integers or texts; the value is one item, a list, or JSON text.
 
     Raises
     ------

@@ -211,7 +211,7 @@ class EventLines:
             yield from self.parse_chunk(b"\n")
 
     def _append(self, part: bytes) -> None:
-        """Add bytes to the current line; of a line that is too long, keep a prefix and count the dropped bytes."""
+        """Add bytes to the current line; if it is too long, keep a prefix and count the dropped bytes."""
         if self._dropped_bytes or len(self._pending) + len(part) > LONGEST_LINE:
             size = len(self._pending) + len(part)
             self._pending += part[:LONG_LINE_PREFIX]
@@ -331,8 +331,8 @@ class Tail:
     def read_new(self) -> Iterator[SourceEvent]:
         """Yield the events added since the last call, and advance behind them.
 
-        A replaced or shortened file is read from its beginning, after the rest of the replaced one. If the file
-        does not exist, only the rest of an open one is read.
+        A replaced or shortened file is read from its beginning, after the rest of the replaced one. If the
+        file does not exist, only the rest of an open one is read.
         """
         try:
             now = self._path.stat()
@@ -392,7 +392,7 @@ def _follow(place: str, format: str | None) -> Iterator[SourceEvent | None]:
 
 
 def _find_growing(place: str, format: str | None, first: bool) -> list[Path]:
-    """Return the files to follow: one file, or those of a folder; empty if the file is missing after the start.
+    """Return the files to follow: one file, or those of a folder; empty if the file was removed.
 
     Raises InvalidValue for a pattern, URL or other format, LogError if nothing exists at the ``first`` call.
     """
