@@ -227,7 +227,7 @@ def _evaluate_parts(
 
 
 def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tuple[Any, LogReport]:
-    """Return the result of ``evaluate`` for a part, and the part's log report; report new rows as progress."""
+    """Return the result of ``evaluate`` for a part, and the part's log report; report rows as progress."""
     *arguments, report = arguments_and_report
     rows_done = 0
 

@@ -45,7 +45,7 @@ class IngressActor:
     """A Ray actor that runs an ingress; its server has a separate thread."""
 
     def open(self, config: Config, host: str, port: int, shards: Shards) -> int:
-        """Start a server at an address, in a thread; wait until it accepts requests, and return the process id.
+        """Start a server at an address, in a thread; return the process id once it accepts requests.
 
         Raises
         ------

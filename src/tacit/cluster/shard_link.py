@@ -234,7 +234,7 @@ class Link:
         return await self.call("engine", verb, *arguments)
 
     async def refresh(self) -> None:
-        """Update health, pending requests, snapshots and arms from the shard; on an error, keep the last ones."""
+        """Update health, pending requests, snapshots and arms from the shard; on an error, keep the last."""
         with contextlib.suppress(TacitError):
             self.health, self._waiting_in_shard, self.snapshots, self.arms = await self.call("look")
 
