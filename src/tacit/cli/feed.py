@@ -371,7 +371,7 @@ class ProgressLine:
         self._show(", ".join(parts))
 
     def show_waiting(self, reason: str) -> None:
-        """Show that the service does not answer; without a terminal, print a line every ten seconds at most."""
+        """Show that the service does not answer; without a terminal, print a line for logs now and then."""
         if self._is_terminal:
             self._show(f"waiting for the service: {reason}")
         elif time.monotonic() - self._last_shown[0] > 10.0:

@@ -55,7 +55,7 @@ class StoreOptions:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Open the configured store within the ``with`` block; raise a usage error for a wrong configuration."""
+        """Open the configured store in the ``with`` block; raise a usage error for a wrong configuration."""
         with options.usage_errors():
             configuration = self.configuration()
         from tacit.service.engine.stores import open_store
