@@ -426,6 +426,7 @@ def configuration(scene: Scenario, port: int) -> str:
     from tacit.policies import policy_to_spec
 
     def toml(value: Any) -> str:
+        """Return a value as TOML on one line."""
         if isinstance(value, dict):
             # TOML has no null: omit the value to use its default.
             items = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
@@ -547,6 +548,7 @@ def send_concurrently(
     start, duration = time.monotonic(), min(MAX_SECONDS, count / MAX_RATE)
 
     def user() -> None:
+        """Send batches over one connection, each at its time, until all are sent or another thread fails."""
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
         while True:
             with lock:

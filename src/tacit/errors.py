@@ -108,6 +108,7 @@ def with_suggestions(function: Function) -> Function:
 
     @wraps(function)
     def call_with_suggestions(*arguments: Any, **keywords: Any) -> Any:
+        """Call the function; if the arguments do not fit it, raise a TypeError with a suggestion."""
         try:
             return function(*arguments, **keywords)
         except TypeError:

@@ -242,6 +242,7 @@ def command(
     """
 
     def decorate(function: Callable[..., None]) -> click.Command:
+        """Return the command of a function, and add it to the group, if there is one."""
         new_command = ExplainedCommand(
             name or function.__name__,
             callback=build_option_objects(function),
@@ -364,6 +365,7 @@ def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def call_with_options(**arguments: Any) -> None:
+        """Build the dataclass arguments from the options, and call the function with them."""
         for name, options_class in options_classes.items():
             arguments[name] = options_class(
                 **{field.name: arguments.pop(field.name) for field in fields(options_class)}
@@ -444,6 +446,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     is_stopping = False
 
     def request_stop(number: int, frame: Any) -> None:
+        """Record the first signal; raise KeyboardInterrupt at the second."""
         nonlocal is_stopping
         if is_stopping:
             raise KeyboardInterrupt

@@ -66,6 +66,7 @@ class IngressActor:
             answering.set()
 
         def run() -> None:
+            """Run the server until it stops; also after an error, end the wait for its start."""
             try:
                 self._server.run(sockets=[listener])
             finally:

@@ -77,15 +77,18 @@ def serve(
     tasks = set()
 
     def engine(given: Config) -> LeadingIngress:
+        """Return a new leading ingress for a configuration, and record it."""
         leading.append(open_ingress(given, shards, merge_seconds, ingresses))
         return leading[0]
 
     async def open_doors(place: str) -> None:
+        """Start the further ingresses at the address, then announce it."""
         host, _, port = place.removeprefix("http://").rpartition(":")
         await leading[0].open_further_ingresses(host.strip("[]"), int(port))
         announce(place)
 
     def ready(place: str) -> None:
+        """Announce the address, after the further ingresses have started there, if there are any."""
         if ingresses == 1:
             announce(place)
         else:

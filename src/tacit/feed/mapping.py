@@ -588,6 +588,7 @@ def compile_path(name: str | Any | None) -> FieldGetter:
         return lambda event: event.get(name)
 
     def get(event: dict[str, Any]) -> Any:
+        """Return the event's field of this name, or else the value at the path; None if it is missing."""
         if name in event:
             return event[name]
         value: Any = event
