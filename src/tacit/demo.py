@@ -77,7 +77,7 @@ class Scenario:
 
     @property
     def label(self) -> str:
-        """Name of the policy with its settings; only its class if they contain a context schema."""
+        """Name of the policy: its label, or only its class if neither an environment nor lists are simulated."""
         return self.policy.label if self.environment or self.positions else type(self.policy).__name__
 
     @property

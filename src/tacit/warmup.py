@@ -138,7 +138,7 @@ def _example(name: str) -> Policy:
 
 
 def _order_environments() -> list[type[Environment]]:
-    """Return all environments, the default one first."""
+    """Return the classes of all environments, the default one first."""
     return sorted(list_parts(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
 
 

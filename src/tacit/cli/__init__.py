@@ -92,8 +92,8 @@ def main(
 ) -> None:
     """Run a command, by default ``tacit`` itself, and exit the process with its code; never return.
 
-    Errors of tacit and of usage are printed to standard error, without a traceback. The current folder is
-    added to the path for imports.
+    Errors of tacit and of usage are printed to standard error, without a traceback. Warnings are
+    printed as one line each. The current folder is added to the path for imports.
     """
     warnings.showwarning = print_warning
     # Lets module:Class be imported from the current folder, after installed packages.

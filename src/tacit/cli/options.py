@@ -167,7 +167,7 @@ class ExplainedGroup(ExplainedCommand, click.Group):
     """A group of commands whose usage errors tell where a command or option belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; for an unknown option, hint that options follow their command."""
+        """Parse the arguments as click does; raise a usage error with a hint for an unknown option."""
         names = self.list_commands(ctx)
         command = next((argument for argument in args if argument in names), None)
         try:

@@ -398,7 +398,7 @@ def holdout_text(holdout: Any) -> str:
 
 
 def replacement_text(replacement: Any) -> str:
-    """Return the new policy, after a rebuild or rollback, as text."""
+    """Return the new policy after a rebuild or rollback, and how to go back, as text."""
     from tacit.policies.spec import format_policy_name
 
     text = (

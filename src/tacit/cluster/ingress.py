@@ -375,7 +375,7 @@ class Ingress(Verbs):
 
     @staticmethod
     async def _gather_all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-        """Wait for all calls; return the answers, or raise the first error."""
+        """Wait for all calls, even if one fails; return their results in order, or raise the first error."""
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -445,7 +445,7 @@ class Ingress(Verbs):
         ]
 
     def sharing_seconds(self, placement: str) -> float | None:
-        """Return None: only the leading ingress knows the age of what shards share."""
+        """Return None: only the leading ingress knows when shards last exchanged what they learned."""
         return None
 
 

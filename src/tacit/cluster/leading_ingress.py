@@ -159,7 +159,7 @@ class FurtherIngresses:
                     logger.error("ingress %d does not answer: %s", index + 1, error)
 
     def attach(self, number: int, actor: Any) -> None:
-        """Make all ingresses use a new actor for a shard that was replaced."""
+        """Make all ingresses, also later ones, use a new actor for a shard that was replaced; do not wait."""
         if self._actors and self._actors[0] is not None:
             self._shards[number] = self._shards[number][0], actor
         for ingress_actor in filter(None, self._actors):

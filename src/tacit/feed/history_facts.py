@@ -70,7 +70,7 @@ class CounterfactualValue(NamedTuple):
 
 
 class Period(NamedTuple):
-    """Number of decisions in a period, and their mean reward with its interval.
+    """Number of decisions in a period, and their mean reward with its 95 % interval.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class HistoryFacts(NamedTuple):
 
     @property
     def weighed(self) -> bool:
-        """True if every propensity is known."""
+        """True if the log has the propensity of every decision."""
         return self.known == self.decisions
 
     def as_dict(self) -> dict[str, Any]:
@@ -152,7 +152,9 @@ class HistoryFacts(NamedTuple):
 
 
 def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
-    """Compute the statistics of one placement's click log.
+    """Return the statistics of one placement's click log: its arms, counterfactual values and periods.
+
+    If any propensity is missing, all are estimated.
 
     Parameters
     ----------

@@ -483,7 +483,7 @@ class ImpressionMapper:
 
     @property
     def warning(self) -> str:
-        """Message that no event so far is an impression, with the remedy; empty if one was."""
+        """Message with mismatches that no event so far is an impression; empty if one was."""
         what = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
         return "" if self._has_matched else f"{what}; mend its where"
 
@@ -568,9 +568,10 @@ def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
 
 
 def compile_path(name: str | Any | None) -> FieldGetter:
-    """Return a function that gets a field of an event, or None; a value that is no path is a constant.
+    """Return a function that returns the field of an event at a path, or None if it is missing.
 
-    A field whose name is the whole path takes precedence, because columns of CSV may have dots.
+    Without a path, the function returns a constant: the value of a Fixed, or ``name`` itself. A field whose
+    name is the whole path takes precedence, because columns of CSV may have dots.
 
     Examples
     --------

@@ -231,7 +231,7 @@ class EventLines:
 
 
 def parse_event(content: bytes, source: str, place: int, name: str) -> SourceEvent:
-    """Parse the event of a line or message; a malformed one is returned with a reason.
+    """Return the event in the JSON of a line or message; a malformed one is returned with a reason.
 
     Parameters
     ----------
