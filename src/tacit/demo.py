@@ -77,7 +77,7 @@ class Scenario:
 
     @property
     def label(self) -> str:
-        """Name of the policy: its label, or only its class if neither an environment nor lists are simulated."""
+        """Name of the policy: its label, or only its class without an environment and without lists."""
         return self.policy.label if self.environment or self.positions else type(self.policy).__name__
 
     @property
